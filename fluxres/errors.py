@@ -1,0 +1,199 @@
+"""The exceptions of fluxres, and what each means to a shell and to an HTTP client.
+
+There is one tree because callers ask two questions only: *is this fluxres telling me something*
+(``except FluxresError``), and *whose move is it now* (the subclass).  Every message names the place,
+the value found there and the way out; the parts are kept apart so that commands, pages and JSON can
+each show them in their own form.  ``STATUS`` is the only table from error to exit code and HTTP status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class FluxresError(Exception):
+    """Base of all errors that fluxres raises on purpose.
+
+    Args:
+        message: what is wrong, with the value found.
+        where: the place: a path in a graph, or ``file:line:column: path.in.document``.
+        hint: the way out, as a sentence; empty where the message already says it.
+
+    >>> str(FluxresError("expected int >= 1, got 'four'", where="c.yaml:17:9: racks[0].count"))
+    "c.yaml:17:9: racks[0].count: expected int >= 1, got 'four'"
+    """
+
+    code = "error"
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        self.message = message
+        self.where = where
+        self.hint = hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain values, for ``--json`` and HTTP.
+
+        >>> UnknownJob("no job 'j9'", hint="fluxres allocated lists jobs").to_dict()
+        {'error': 'unknown-job', 'message': "no job 'j9'", 'where': '', 'hint': 'fluxres allocated lists jobs'}
+        """
+        return {"error": self.code, "message": self.message, "where": self.where, "hint": self.hint}
+
+
+class UsageError(FluxresError):
+    """An argument that can never be right: a negative amount, an unknown state, a window that ends before it begins."""
+
+    code = "usage"
+
+
+class InputError(FluxresError):
+    """A document, a criteria text or a name that cannot be read."""
+
+    code = "input"
+
+
+class LimitExceeded(InputError):
+    """Input beyond a bound of :mod:`fluxres.limits`."""
+
+    code = "limit"
+
+
+class UnknownPool(FluxresError):
+    """No pool answers to this path, URI, uuid or vertex number."""
+
+    code = "unknown-pool"
+
+
+class UnknownJob(FluxresError):
+    """No job of this id holds anything."""
+
+    code = "unknown-job"
+
+
+class UnknownGraph(FluxresError):
+    """No graph, subsystem or hierarchy of this name."""
+
+    code = "unknown-graph"
+
+
+class NotHeld(FluxresError):
+    """A free or shrink of what the job does not hold; nothing was changed (rule A6)."""
+
+    code = "not-held"
+
+
+class StaleHandle(FluxresError):
+    """A pool, view, match or stage made before the graph changed its structure, or already released."""
+
+    code = "stale"
+
+
+class MergeConflict(FluxresError):
+    """Two graphs that cannot become one without inventing or losing something (rule M1)."""
+
+    code = "merge-conflict"
+
+
+class StillHeld(FluxresError):
+    """A structural change that would take resources away from a job."""
+
+    code = "still-held"
+
+
+class InsufficientResources(FluxresError):
+    """Not now: the pools exist and are held, down or staged.
+
+    Args:
+        earliest: the first time in seconds at which it would succeed, or None when not known.
+        reasons: by path, what is in the way.
+    """
+
+    code = "insufficient"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str = "",
+        hint: str = "",
+        earliest: float | None = None,
+        reasons: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.earliest = earliest
+        self.reasons = dict(reasons or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "earliest": self.earliest, "reasons": self.reasons}
+
+
+class InfeasibleRequest(FluxresError):
+    """Never: no state of this graph could satisfy it.
+
+    Args:
+        reasons: by path or by part of the request, what rules it out.
+    """
+
+    code = "infeasible"
+
+    def __init__(
+        self, message: str, *, where: str = "", hint: str = "", reasons: Mapping[str, str] | Sequence[str] = ()
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.reasons = reasons if isinstance(reasons, Mapping) else list(reasons)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "reasons": self.reasons}
+
+
+class StoreError(FluxresError):
+    """The store cannot be read or written: missing, damaged, no space, wrong version."""
+
+    code = "store"
+
+
+class StoreBusy(StoreError):
+    """Another process holds the store's lock, and the time to wait for it ran out."""
+
+    code = "store-busy"
+
+
+class StoreConflict(StoreError):
+    """The store moved on since this graph was loaded from it; nothing was written."""
+
+    code = "store-conflict"
+
+
+#: error class -> (exit status of the commands, HTTP status of the service)
+STATUS: dict[type[FluxresError], tuple[int, int]] = {
+    FluxresError: (2, 400),
+    UsageError: (2, 400),
+    InputError: (2, 422),
+    LimitExceeded: (2, 413),
+    UnknownPool: (2, 404),
+    UnknownJob: (2, 404),
+    UnknownGraph: (2, 404),
+    NotHeld: (2, 409),
+    StaleHandle: (2, 409),
+    MergeConflict: (2, 409),
+    StillHeld: (1, 409),
+    InsufficientResources: (1, 409),
+    InfeasibleRequest: (3, 422),
+    StoreError: (4, 500),
+    StoreBusy: (4, 503),
+    StoreConflict: (4, 409),
+}
+
+
+def exit_status(error: FluxresError) -> int:
+    """The exit status of a command that ends with this error (design: 0 done, 1 not now, 2 input, 3 never, 4 store).
+
+    >>> exit_status(InsufficientResources("none free"))
+    1
+    """
+    return STATUS[type(error)][0]

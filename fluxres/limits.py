@@ -1,0 +1,79 @@
+"""Every bound of fluxres, each with its reason.
+
+A bound is there so that no input, however it was made, costs more than a refusal.  They stand far above
+the largest machines of today; a site that meets one changes it here, and nowhere else.  Each has a test
+that hits it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+POOLS_MAX: Final = 64_000_000
+"""Pools in one graph: vertex numbers are int32, and 64 M pools already take 3 GB of columns."""
+
+DEPTH_MAX: Final = 64
+"""Levels of has-a: real machines have about ten; recursion over levels stays far below Python's own limit."""
+
+KINDS_MAX: Final = 4_000_000
+"""Different (type, basename, unit, name, properties) combinations in one graph."""
+
+SIZE_MAX: Final = 2**62 - 1
+"""Units of one pool: sums over windows stay in int64. 4 EiB when the unit is a byte."""
+
+ID_MAX: Final = 2**62 - 1
+"""Largest numeric id of a pool (int64 column)."""
+
+NAME_LENGTH_MAX: Final = 255
+"""Characters of a name, type, basename, unit, property or tag key: what a host name may have."""
+
+VALUE_LENGTH_MAX: Final = 4096
+"""Characters of a property or tag value."""
+
+JOB_ID_LENGTH_MAX: Final = 255
+"""Characters of a job id."""
+
+EDGES_MAX: Final = 64_000_000
+"""Edges of one auxiliary graph."""
+
+SUBSYSTEMS_MAX: Final = 256
+"""Auxiliary graphs of one resource graph."""
+
+DOCUMENT_BYTES_MAX: Final = 1 << 30
+"""Bytes of one input document: JGF of the largest machines is 250 MB."""
+
+DOCUMENT_DEPTH_MAX: Final = 200
+"""Nesting of YAML and JSON values: has-a levels take two each."""
+
+DOCUMENT_VALUES_MAX: Final = 20_000_000
+"""YAML values after aliases are followed: an alias bomb ends here."""
+
+IDSET_COUNT_MAX: Final = 16_777_216
+"""Members of one idset or hostlist written in text: `[0-999999999]` is refused instead of expanded."""
+
+HOSTLIST_RANGE_MAX: Final = 1_048_576
+"""Hosts of one bracket range, as flux-core's own hostlist has it."""
+
+CRITERIA_LENGTH_MAX: Final = 65_536
+"""Characters of a find criteria text."""
+
+CRITERIA_DEPTH_MAX: Final = 64
+"""Nesting of parentheses and `not` in criteria: the parser recurses over it."""
+
+BREAKPOINTS_MAX: Final = 2_000_000
+"""Moments at which a timeline changes: one block of rows is kept for each."""
+
+PENDING_EVENTS_MAX: Final = 1_000_000
+"""Events kept for `save --changed-only`; past it the next save has to be a full one, and says so."""
+
+PATH_CACHE_MAX: Final = 65_536
+"""Parent paths remembered by a graph (about 10 MB at most)."""
+
+STAGE_SECONDS_DEFAULT: Final = 60.0
+"""Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
+
+LOCK_WAIT_SECONDS_DEFAULT: Final = 30.0
+"""How long a command waits for another one that writes to the same store."""
+
+TIME_MAX_S: Final = 4_000_000_000_000.0
+"""Largest time in seconds (126,000 years): in microseconds it stays below 2**62."""
