@@ -141,9 +141,7 @@ class InfeasibleRequest(FluxresError):
 
     code = "infeasible"
 
-    def __init__(
-        self, message: str, *, where: str = "", hint: str = "", reasons: Mapping[str, str] | Sequence[str] = ()
-    ) -> None:
+    def __init__(self, message: str, *, where: str = "", hint: str = "", reasons: Mapping[str, str] | Sequence[str] = ()) -> None:
         super().__init__(message, where=where, hint=hint)
         self.reasons = reasons if isinstance(reasons, Mapping) else list(reasons)
 

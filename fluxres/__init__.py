@@ -1,0 +1,82 @@
+"""fluxres: the resource model of Flux RFC 4 and RFC 16, for people who write schedulers.
+
+The public names are resolved when first used (PEP 562).  Importing NumPy takes longer than many a command
+runs, and ``fluxres --help`` or a shell completion needs none of it, so ``import fluxres`` itself loads
+nothing but this table.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fluxres.errors import (
+        FluxresError,
+        InfeasibleRequest,
+        InputError,
+        InsufficientResources,
+        LimitExceeded,
+        MergeConflict,
+        NotHeld,
+        StaleHandle,
+        StillHeld,
+        StoreBusy,
+        StoreConflict,
+        StoreError,
+        UnknownGraph,
+        UnknownJob,
+        UnknownPool,
+        UsageError,
+    )
+    from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
+    from fluxres.store.files import load, save
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Allocation",
+    "FluxresError",
+    "InfeasibleRequest",
+    "InputError",
+    "InsufficientResources",
+    "LimitExceeded",
+    "MergeConflict",
+    "NotHeld",
+    "Pool",
+    "Problem",
+    "ResourceGraph",
+    "Selection",
+    "Span",
+    "Stage",
+    "StaleHandle",
+    "StillHeld",
+    "StoreBusy",
+    "StoreConflict",
+    "StoreError",
+    "UnknownGraph",
+    "UnknownJob",
+    "UnknownPool",
+    "UsageError",
+    "__version__",
+    "load",
+    "save",
+]
+
+_MODULE = {
+    **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
+    **dict.fromkeys(("load", "save"), "fluxres.store.files"),
+}
+"""Where a public name lives; what is not here is an error class."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'fluxres' has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULE.get(name, "fluxres.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
