@@ -1,0 +1,150 @@
+"""Auxiliary graphs (RFC 4, "Resource Graph Data") as edge columns over the pools of a structure.
+
+An edge row points one way and carries its relation; what points both ways is two rows.  That is all a
+directed graph needs, networkx's views can be laid over it, and cutting the machine is one vectorised
+renumbering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.errors import InputError
+
+Int32 = NDArray[np.int32]
+
+
+@dataclass(eq=False)
+class Subsystem:
+    """One auxiliary graph.
+
+    Args:
+        name: of the subsystem, such as ``power``.
+        hierarchy: whether it is a forest whose pools have a URI ``name:/path`` in it.
+        src, dst: vertex numbers, int32, one row an edge.
+        relation: uint16, index into `relations`.
+        relations: relation names, such as ``supplies``.
+        attributes: columns by name; float64 with NaN for absent (``capacity`` always), or objects with None.
+
+    >>> s = Subsystem("power", False, np.array([0], np.int32), np.array([1], np.int32))
+    >>> len(s), s.relations
+    (1, ['link'])
+    """
+
+    name: str
+    hierarchy: bool
+    src: Int32
+    dst: Int32
+    relation: NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
+    relations: list[str] = field(default_factory=lambda: ["link"])
+    attributes: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.relation) != len(self.src):
+            self.relation = np.zeros(len(self.src), np.uint16)
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @cached_property
+    def _by_src(self) -> NDArray[np.int64]:
+        return np.argsort(self.src, kind="stable")
+
+    @cached_property
+    def _by_dst(self) -> NDArray[np.int64]:
+        return np.argsort(self.dst, kind="stable")
+
+    @cached_property
+    def _src_sorted(self) -> Int32:
+        return self.src[self._by_src]
+
+    @cached_property
+    def _dst_sorted(self) -> Int32:
+        return self.dst[self._by_dst]
+
+    @cached_property
+    def members(self) -> Int32:
+        """Vertices that an edge touches, ascending."""
+        return np.unique(np.concatenate([self.src, self.dst])).astype(np.int32)
+
+    def out_rows(self, v: int) -> NDArray[np.int64]:
+        """Rows of the edges that leave `v`, in document order."""
+        lo, hi = np.searchsorted(self._src_sorted, [v, v + 1])
+        return self._by_src[lo:hi]
+
+    def in_rows(self, v: int) -> NDArray[np.int64]:
+        """Rows of the edges that reach `v`, in document order."""
+        lo, hi = np.searchsorted(self._dst_sorted, [v, v + 1])
+        return self._by_dst[lo:hi]
+
+    def successors(self, v: int) -> Int32:
+        """Where the edges of `v` lead."""
+        return self.dst[self.out_rows(v)]
+
+    def predecessors(self, v: int) -> Int32:
+        """Where the edges into `v` come from."""
+        return self.src[self.in_rows(v)]
+
+    def edge_data(self, row: int) -> dict[str, Any]:
+        """Attributes of one edge, as a networkx edge dictionary: subsystem, type, and what the edge has."""
+        data: dict[str, Any] = {"subsystem": self.name, "type": self.relations[self.relation[row]]}
+        for key, column in self.attributes.items():
+            value = column[row]
+            if value is None or (column.dtype.kind == "f" and np.isnan(value)):
+                continue
+            data[key] = value.item() if isinstance(value, np.generic) else value
+        return data
+
+    def rows(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """All edges as (source, target, attributes)."""
+        for row in range(len(self.src)):
+            yield int(self.src[row]), int(self.dst[row]), self.edge_data(row)
+
+    def parent(self, v: int) -> int:
+        """The one predecessor of `v` in a hierarchy, -1 for a root."""
+        rows = self.in_rows(v)
+        return int(self.src[rows[0]]) if len(rows) else -1
+
+    def roots(self) -> Int32:
+        """Members that no edge reaches, ascending."""
+        return np.setdiff1d(self.members, self.dst).astype(np.int32)
+
+    def require_forest(self) -> None:
+        """Refuse a hierarchy in which a pool has two parents or stands in a cycle.
+
+        Errors: InputError naming the vertex.  Cost O(edges).
+        """
+        twice = self._dst_sorted[1:][self._dst_sorted[1:] == self._dst_sorted[:-1]]
+        if len(twice):
+            raise InputError(f"vertex {int(twice[0])} has two parents in hierarchy '{self.name}'", where=f"graphs.{self.name}")
+        reached = self.roots()
+        seen = len(reached)
+        while len(reached):
+            lo = np.searchsorted(self._src_sorted, reached)
+            hi = np.searchsorted(self._src_sorted, reached, side="right")
+            reached = np.concatenate([self.dst[self._by_src[a:b]] for a, b in zip(lo, hi, strict=True)])
+            seen += len(reached)
+        if seen != len(self.members):
+            raise InputError(f"hierarchy '{self.name}' has a cycle", where=f"graphs.{self.name}")
+
+    def renumber(self, old_to_new: Int32, *, keep_rows: NDArray[np.bool_] | None = None) -> Subsystem:
+        """The same graph after vertices moved; an edge survives if both its ends do.
+
+        Args:
+            old_to_new: int32 by old vertex number, -1 for what is gone.
+            keep_rows: further restriction by row.
+        """
+        src, dst = old_to_new[self.src], old_to_new[self.dst]
+        keep = (src >= 0) & (dst >= 0)
+        if keep_rows is not None:
+            keep &= keep_rows
+        attributes = {key: column[keep] for key, column in self.attributes.items()}
+        return Subsystem(
+            self.name, self.hierarchy, src[keep], dst[keep], self.relation[keep], list(self.relations), attributes
+        )

@@ -1,0 +1,102 @@
+"""What equal pools share: type, basename, unit, name template and properties, stored once.
+
+A machine of a million pools has a few dozen different sorts of them.  Giving each pool one small number
+in place of five fields keeps a generation at 44 bytes a pool, and lets a search test each sort once
+before it looks at any pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded
+
+PropertyValue = str | int | float | bool | None
+
+#: pool states in column order (RFC 4 base data, plus drain)
+STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
+#: states in which a pool takes no new work (rule A7)
+UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown"})
+
+#: flag bits
+EXCLUSIVE = 1
+WAY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One sort of pool.
+
+    Args:
+        type: resource type, such as ``core``.
+        basename: first part of the default name; RFC 4 defaults it to the type.
+        unit: unit of the size, or None.
+        name: name template (:mod:`fluxres.syntax.template`), or None for basename + id.
+        properties: sorted (key, value) pairs; None is a bare property.
+
+    >>> Kind("core", "core").properties
+    ()
+    """
+
+    type: str
+    basename: str
+    unit: str | None = None
+    name: str | None = None
+    properties: tuple[tuple[str, PropertyValue], ...] = ()
+
+
+def properties_tuple(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[tuple[str, PropertyValue], ...]:
+    """Properties in the order a :class:`Kind` keeps them.
+
+    >>> properties_tuple({"ssd": None, "class": 7}.items())
+    (('class', 7), ('ssd', None))
+    """
+    return tuple(sorted(properties, key=lambda item: item[0]))
+
+
+def _key(kind: Kind) -> tuple[object, ...]:
+    # 1, 1.0 and True are equal to Python and different to a user: the type belongs to the key.
+    return (kind.type, kind.basename, kind.unit, kind.name, tuple((k, type(v), v) for k, v in kind.properties))
+
+
+class KindTable:
+    """The kinds of a graph, append-only, so that generations and copies may share one table.
+
+    >>> table = KindTable()
+    >>> table.intern(Kind("core", "core")), table.intern(Kind("core", "core"))
+    (0, 0)
+    """
+
+    __slots__ = ("_index", "_kinds")
+
+    def __init__(self, kinds: Iterable[Kind] = ()) -> None:
+        self._kinds: list[Kind] = []
+        self._index: dict[tuple[object, ...], int] = {}
+        for kind in kinds:
+            self.intern(kind)
+
+    def intern(self, kind: Kind) -> int:
+        """The number of this kind, added if it is new.
+
+        Errors: LimitExceeded past KINDS_MAX.
+        """
+        key = _key(kind)
+        number = self._index.get(key)
+        if number is None:
+            if len(self._kinds) >= limits.KINDS_MAX:
+                raise LimitExceeded(f"more than {limits.KINDS_MAX} different kinds of pools", where=kind.type)
+            number = len(self._kinds)
+            self._kinds.append(kind)
+            self._index[key] = number
+        return number
+
+    def __getitem__(self, number: int) -> Kind:
+        return self._kinds[number]
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds)

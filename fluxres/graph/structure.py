@@ -1,0 +1,474 @@
+"""One generation of a machine: its pools as columns in pre-order.
+
+A subtree is the slice ``[v, end[v])``; that one property turns most questions about a tree into array
+arithmetic.  The shape never changes here: growing or cutting a machine makes the next `Structure`
+(:mod:`fluxres.graph.surgery`).  Only what has no shape (states, tags, kinds) is written in place, through
+the methods below, so that what is derived from it is dropped in the same breath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import UnknownGraph, UnknownPool, UsageError
+from fluxres.graph import uuids
+from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind, KindTable
+from fluxres.syntax import template
+
+COLUMNS: Final[dict[str, Any]] = {
+    "parent": np.int32,
+    "end": np.int32,
+    "kind": np.int32,
+    "size": np.int64,
+    "id": np.int64,
+    "rank": np.int32,
+    "state": np.uint8,
+    "flags": np.uint8,
+    "origin": np.uint16,
+    "serial": np.int64,
+}
+_UNAVAILABLE_CODES: Final = np.array([i for i, s in enumerate(STATES) if s in UNAVAILABLE_STATES], np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding of an audit.
+
+    Args:
+        severity: ``error`` (a rule is broken) or ``warning``.
+        where: path of the pool, or the part of the graph.
+        message: what is wrong.
+    """
+
+    severity: str
+    where: str
+    message: str
+
+
+class Structure:
+    """Columns, kinds, sparse data and auxiliary graphs of one generation.
+
+    Args:
+        columns: the arrays named in `COLUMNS`, all of one length n >= 1.
+        kinds: the table `kind` points into.
+        origins: bases of uuids, which `origin` points into.
+        names: explicit names by vertex, where no template gives them.
+        uuid_texts: explicit uuids by vertex.
+        tags: tags by vertex.
+        capacity: full sizes, by vertex, of pools that a copy cut down.
+        subsystems: auxiliary graphs by name.
+        tree_end: number of pools in the has-a tree; all by default.
+
+    Cost: O(1); what is derived is made when first asked for.
+    """
+
+    parent: Int32
+    end: Int32
+    kind: Int32
+    size: NDArray[np.int64]
+    id: NDArray[np.int64]
+    rank: Int32
+    state: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+    origin: NDArray[np.uint16]
+    serial: NDArray[np.int64]
+
+    def __init__(
+        self,
+        columns: Mapping[str, NDArray[Any]],
+        kinds: KindTable,
+        *,
+        origins: list[int],
+        names: dict[int, str] | None = None,
+        uuid_texts: dict[int, str] | None = None,
+        tags: dict[int, dict[str, str | None]] | None = None,
+        capacity: dict[int, int] | None = None,
+        subsystems: dict[str, Subsystem] | None = None,
+        tree_end: int | None = None,
+    ) -> None:
+        for column, dtype in COLUMNS.items():
+            setattr(self, column, np.ascontiguousarray(columns[column], dtype=dtype))
+        self.n = len(self.parent)
+        self.tree_end = int(self.end[0]) if tree_end is None else tree_end
+        self.kinds = kinds
+        self.origins = origins
+        self.names = names if names is not None else {}
+        self.uuid_texts = uuid_texts if uuid_texts is not None else {}
+        self.tags = tags if tags is not None else {}
+        self.capacity = capacity if capacity is not None else {}
+        self.subsystems = subsystems if subsystems is not None else {}
+        self._paths: dict[str, int] = {}
+        self._unavailable_roots: Int32 | None = None
+
+    # -- what a pool is called ---------------------------------------------------------------------------------------
+
+    def kind_of(self, v: int) -> Kind:
+        """The kind of `v`: type, basename, unit, name template, properties."""
+        return self.kinds[self.kind[v]]
+
+    def name(self, v: int) -> str:
+        """The name of `v`: explicit, by its template, or basename + id (RFC 4, "Resource Pool Data")."""
+        kind = self.kinds[self.kind[v]]
+        if kind.name is None:
+            if self.names and (explicit := self.names.get(v)) is not None:
+                return explicit
+            number = self.id.item(v)
+            return kind.basename if number < 0 else f"{kind.basename}{number}"
+        explicit = self.names.get(v)
+        return explicit if explicit is not None else template.render(
+            template.parse(kind.name), lambda field: self.attribute(v, field)
+        )
+
+    def attribute(self, v: int, field: str) -> object:
+        """What ``${field}`` stands for in the name of `v`: an own attribute, an own property, the id of an ancestor of that type.
+
+        Errors: UsageError when nothing answers to the field.
+        """
+        kind = self.kind_of(v)
+        if field == "id":
+            return self.id.item(v)
+        if field in ("basename", "type", "unit"):
+            return getattr(kind, field) or ""
+        if field == "size":
+            return self.size.item(v)
+        if field == "rank":
+            return self.rank.item(v)
+        for key, value in kind.properties:
+            if key == field:
+                return key if value is None else value
+        for ancestor in self.ancestors(v):
+            if self.kind_of(ancestor).type == field:
+                return self.id.item(ancestor)
+        raise UsageError(
+            f"name template '{kind.name}' asks for '{field}', which is no attribute or property of the {kind.type} and no type above it",
+            where=self.path(self.parent.item(v)) if self.parent.item(v) >= 0 else "",
+        )
+
+    def path(self, v: int) -> str:
+        """The path of `v` from its root: ``/demo/rack0/node3``.  Cost O(depth)."""
+        names = [self.name(v)]
+        parent = self.parent.item(v)
+        while parent >= 0:
+            names.append(self.name(parent))
+            parent = self.parent.item(parent)
+        return "/" + "/".join(reversed(names))
+
+    @cached_property
+    def hierarchy(self) -> str:
+        """Name of the containment hierarchy: the name of its root."""
+        return self.name(0)
+
+    def uri(self, v: int) -> str | None:
+        """``name:/path`` of `v` in the has-a tree, None for a pool that stands only in auxiliary graphs."""
+        if v >= self.tree_end:
+            return None
+        return f"{self.hierarchy}:/{self.path(v)[len(self.hierarchy) + 2 :]}"
+
+    def uris(self, v: int) -> list[str]:
+        """A URI for each hierarchy that `v` stands in, containment first (RFC 4, "Composite Resource Data")."""
+        first = self.uri(v)
+        found = [first] if first is not None else []
+        for subsystem in self.subsystems.values():
+            if subsystem.hierarchy and self.is_member(subsystem, v):
+                found.append(self.auxiliary_uri(subsystem, v))
+        return found
+
+    @staticmethod
+    def is_member(subsystem: Subsystem, v: int) -> bool:
+        """Whether an edge of this auxiliary graph touches `v`."""
+        members = subsystem.members
+        at = int(np.searchsorted(members, v))
+        return at < len(members) and int(members[at]) == v
+
+    def auxiliary_uri(self, subsystem: Subsystem, v: int) -> str:
+        """The URI of `v` in an auxiliary hierarchy it stands in."""
+        chain = [v]
+        while (above := subsystem.parent(chain[-1])) >= 0:
+            chain.append(above)
+        names = [self.name(u) for u in reversed(chain)]
+        if names[0] == subsystem.name and len(subsystem.roots()) == 1:
+            names = names[1:]
+        return f"{subsystem.name}:/" + "/".join(names)
+
+    def where(self, v: int) -> str:
+        """How messages and records name `v`: its path, or a URI or uuid for a pool outside the has-a tree."""
+        if v < self.tree_end:
+            return self.path(v)
+        for subsystem in self.subsystems.values():
+            if subsystem.hierarchy and self.is_member(subsystem, v):
+                return self.auxiliary_uri(subsystem, v)
+        return self.uuid(v)
+
+    def uuid(self, v: int) -> str:
+        """The uuid of `v`, the same through save, load, copy and renumbering."""
+        explicit = self.uuid_texts.get(v)
+        return explicit if explicit is not None else uuids.text(self.origins[self.origin[v]], self.serial.item(v))
+
+    # -- finding one pool --------------------------------------------------------------------------------------------
+
+    def vertex(self, where: str) -> int:
+        """The pool with this path, URI or uuid.
+
+        Errors: UnknownPool naming the part of the path that does not exist, and what stands there instead.
+        Cost: O(1) for a path whose parent was asked for before.
+        """
+        if where.startswith("/"):
+            return self._by_path(where)
+        hierarchy, colon, path = where.partition(":/")
+        if colon:
+            if hierarchy == self.hierarchy:
+                return self._by_path(f"/{hierarchy}/{path}" if path else f"/{hierarchy}")
+            return self._by_auxiliary_path(hierarchy, path)
+        return self._by_uuid(where)
+
+    def _by_path(self, path: str) -> int:
+        known = self._paths.get(path)
+        if known is not None:
+            return known
+        clean = path.rstrip("/")
+        above, _, name = clean.rpartition("/")
+        if not above:
+            if clean == "" or name == self.hierarchy:
+                return 0
+            raise UnknownPool(f"no pool '{path}': the root is '/{self.hierarchy}'", where=path)
+        parent = self._by_path(above)
+        v = self._child_named(parent, name)
+        if v < 0:
+            raise UnknownPool(f"no pool '{name}' in '{above}'", where=path, hint=self._what_is_in(parent))
+        if self.end.item(v) > v + 1:
+            if len(self._paths) >= limits.PATH_CACHE_MAX:
+                self._paths.clear()
+            self._paths[clean] = v
+        return v
+
+    def _what_is_in(self, v: int) -> str:
+        children = self.children(v)
+        if not len(children):
+            return "it has no children"
+        first, last = self.name(int(children[0])), self.name(int(children[-1]))
+        return f"it has {len(children)} children, from '{first}' to '{last}'" if len(children) > 1 else f"it has only '{first}'"
+
+    def _child_named(self, parent: int, name: str) -> int:
+        guess = self._guess_child(parent, name)
+        if guess >= 0:
+            return guess
+        if self.names:
+            for v in self._explicit_names.get(name, ()):
+                if self.parent.item(v) == parent:
+                    return v
+        children = self.children(parent)
+        kinds = self.kind[children]
+        for number in np.unique(kinds).tolist():
+            for v in children[kinds == number][self._name_candidates(children[kinds == number], self.kinds[number], name)].tolist():
+                if v not in self.names and self.name(v) == name:
+                    return int(v)
+        return -1
+
+    def _guess_child(self, parent: int, name: str) -> int:
+        # Equal siblings stand at equal distances: the place of one follows from its number.
+        first = parent + 1
+        stop = self.end.item(parent)
+        if first >= stop:
+            return -1
+        kind = self.kinds[self.kind.item(first)]
+        number = template.default_id(kind.basename, name) if kind.name is None else template.invert(kind.name, name)
+        if number is None:
+            return -1
+        guess = first + (number - self.id.item(first)) * (self.end.item(first) - first)
+        if first <= guess < stop and self.parent.item(guess) == parent and self.name(guess) == name:
+            return guess
+        return -1
+
+    def _name_candidates(self, vertices: Int32, kind: Kind, name: str) -> NDArray[np.bool_]:
+        """Which of these pools of one kind may be called `name` by their template."""
+        number = template.default_id(kind.basename, name) if kind.name is None else template.invert(kind.name, name)
+        if number is not None:
+            return np.asarray(self.id[vertices] == number)
+        if kind.name is None or template.is_invertible(kind.name):
+            return np.zeros(len(vertices), np.bool_)
+        return np.ones(len(vertices), np.bool_)
+
+    def named(self, name: str) -> list[int]:
+        """Every pool of this name, ascending.  Cost: one vector scan per kind that may be called so."""
+        found = [v for v in self._explicit_names.get(name, ()) if self.names.get(v) == name]
+        for number in range(len(self.kinds)):
+            kind = self.kinds[number]
+            if kind.name is None and template.default_id(kind.basename, name) is None:
+                continue
+            of_kind = np.flatnonzero(self.kind == number).astype(np.int32)
+            candidates = of_kind[self._name_candidates(of_kind, kind, name)].tolist()
+            found.extend(v for v in candidates if v not in self.names and self.name(v) == name)
+        return sorted(found)
+
+    @cached_property
+    def _explicit_names(self) -> dict[str, list[int]]:
+        by_name: dict[str, list[int]] = {}
+        for v, name in self.names.items():
+            by_name.setdefault(name, []).append(v)
+        return by_name
+
+    def _by_auxiliary_path(self, hierarchy: str, path: str) -> int:
+        subsystem = self.subsystems.get(hierarchy)
+        if subsystem is None or not subsystem.hierarchy:
+            known = [self.hierarchy, *(s.name for s in self.subsystems.values() if s.hierarchy)]
+            raise UnknownPool(f"no hierarchy '{hierarchy}'", where=f"{hierarchy}:/{path}", hint=f"there is {', '.join(known)}")
+        level = subsystem.roots()
+        names = [part for part in path.split("/") if part]
+        if len(level) == 1 and self.name(int(level[0])) == hierarchy and (not names or names[0] != hierarchy):
+            names.insert(0, hierarchy)
+        if not names:
+            raise UnknownPool(f"hierarchy '{hierarchy}' has {len(level)} roots", where=f"{hierarchy}:/", hint="name one of them")
+        v = -1
+        for name in names:
+            v = next((int(u) for u in level if self.name(int(u)) == name), -1)
+            if v < 0:
+                raise UnknownPool(f"no pool '{name}' on this way in hierarchy '{hierarchy}'", where=f"{hierarchy}:/{path}")
+            level = subsystem.successors(v)
+        return v
+
+    def _by_uuid(self, where: str) -> int:
+        v = self._explicit_uuids.get(where)
+        if v is not None:
+            return v
+        parts = uuids.split(where)
+        if parts is not None and parts[0] in self.origins:
+            origin, serial = self.origins.index(parts[0]), parts[1]
+            if serial < self.n and self.serial.item(serial) == serial and self.origin.item(serial) == origin:
+                v = serial
+            else:
+                hits = np.flatnonzero((self.serial == serial) & (self.origin == origin))
+                v = int(hits[0]) if len(hits) else None
+            if v is not None and v not in self.uuid_texts:
+                return v
+        hint = "a path starts with '/', a URI reads 'name:/path'" if parts is None else ""
+        raise UnknownPool(f"no pool '{where}'", where=where, hint=hint)
+
+    @cached_property
+    def _explicit_uuids(self) -> dict[str, int]:
+        return {text: v for v, text in self.uuid_texts.items()}
+
+    def subsystem(self, name: str) -> Subsystem:
+        """The auxiliary graph of this name.
+
+        Errors: UnknownGraph with the names there are.
+        """
+        found = self.subsystems.get(name)
+        if found is None:
+            known = ", ".join(self.subsystems) or "none"
+            raise UnknownGraph(f"no auxiliary graph '{name}'", hint=f"there is {known}")
+        return found
+
+    # -- the tree ----------------------------------------------------------------------------------------------------
+
+    def children(self, v: int) -> Int32:
+        """Vertex numbers of the children, in order.  Cost: one vector scan of the subtree."""
+        below = self.parent[v + 1 : self.end.item(v)]
+        return (np.flatnonzero(below == v) + (v + 1)).astype(np.int32)
+
+    def ancestors(self, v: int) -> list[int]:
+        """Vertex numbers from the parent up to the root."""
+        found = []
+        parent = self.parent.item(v)
+        while parent >= 0:
+            found.append(parent)
+            parent = self.parent.item(parent)
+        return found
+
+    @cached_property
+    def depth(self) -> NDArray[np.int16]:
+        """Levels above each pool: 0 for a root.  Cost O(n) at the first call."""
+        steps = np.ones(self.n, np.int16)
+        closing = np.bincount(self.end[self.end < self.n], minlength=self.n).astype(np.int16)
+        steps -= closing
+        steps[0] = 0
+        return np.cumsum(steps, dtype=np.int16)
+
+    @cached_property
+    def _typed(self) -> tuple[list[str], NDArray[np.uint16]]:
+        numbers: dict[str, int] = {}
+        of_kind = np.array([numbers.setdefault(kind.type, len(numbers)) for kind in self.kinds], np.uint16)
+        return list(numbers), of_kind[self.kind]
+
+    @property
+    def types(self) -> list[str]:
+        """Resource types, in the order their kinds were met."""
+        return self._typed[0]
+
+    @property
+    def type(self) -> NDArray[np.uint16]:
+        """Type number of each pool, index into `types`."""
+        return self._typed[1]
+
+    @cached_property
+    def type_order(self) -> tuple[Int32, NDArray[np.int64]]:
+        """All vertices ordered by type and then number, and where each type begins in that order."""
+        order = np.argsort(self.type, kind="stable").astype(np.int32)
+        return order, np.concatenate([[0], np.cumsum(np.bincount(self.type, minlength=len(self.types)))])
+
+    def of_type(self, type_name: str) -> Int32:
+        """Vertices of one type, ascending; empty for a type the graph does not have."""
+        if type_name not in self.types:
+            return np.zeros(0, np.int32)
+        number = self.types.index(type_name)
+        order, starts = self.type_order
+        return order[starts[number] : starts[number + 1]]
+
+    # -- states and tags ---------------------------------------------------------------------------------------------
+
+    def unavailable_roots(self) -> Int32:
+        """Topmost pools whose own state forbids new work, ascending; what is below them is unavailable too (rule A7)."""
+        if self._unavailable_roots is None:
+            own = np.flatnonzero(np.isin(self.state, _UNAVAILABLE_CODES)).astype(np.int32)
+            if len(own):
+                reach = np.maximum.accumulate(self.end[own])
+                own = own[np.concatenate([[True], own[1:] >= reach[:-1]])]
+            self._unavailable_roots = own
+        return self._unavailable_roots
+
+    def unavailable_above(self, v: int) -> int:
+        """The topmost pool whose state keeps `v` (itself or a descendant of it) from new work, or -1."""
+        roots = self.unavailable_roots()
+        if not len(roots):
+            return -1
+        at = int(np.searchsorted(roots, v, side="right")) - 1
+        return int(roots[at]) if at >= 0 and v < self.end.item(int(roots[at])) else -1
+
+    def set_state(self, vertices: Int32 | Sequence[int], state: str) -> None:
+        """Give these pools a state.
+
+        Errors: UsageError for a state RFC 4 and its extension do not know.
+        """
+        if state not in STATES:
+            raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
+        self.state[np.asarray(vertices, np.int64)] = STATES.index(state)
+        self._unavailable_roots = None
+
+    def set_tag(self, vertices: Int32 | Sequence[int], key: str, value: str | None) -> None:
+        """Tag these pools, replacing a value the key had."""
+        for v in np.asarray(vertices).tolist():
+            self.tags.setdefault(v, {})[key] = value
+
+    def drop_tag(self, vertices: Int32 | Sequence[int], key: str) -> None:
+        """Take a tag from these pools, where they have it."""
+        for v in np.asarray(vertices).tolist():
+            tags: MutableMapping[str, str | None] = self.tags.get(v, {})
+            tags.pop(key, None)
+            if not tags:
+                self.tags.pop(v, None)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The columns by name, not copied."""
+        return {column: getattr(self, column) for column in COLUMNS}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns."""
+        return sum(column.nbytes for column in self.columns().values())
