@@ -57,7 +57,9 @@ def ticks(seconds: float, what: str = "time") -> int:
     if isinstance(seconds, float) and math.isinf(seconds) and seconds > 0:
         return FOREVER
     if not 0 <= seconds <= limits.TIME_MAX_S:
-        raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {seconds!r}")
+        # Python refuses to print an int of many thousand digits.
+        got = repr(seconds) if isinstance(seconds, float) or abs(seconds) < 10**300 else "a number of over 300 digits"
+        raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {got}")
     return round(seconds * TICKS_PER_S)
 
 

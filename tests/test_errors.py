@@ -1,0 +1,70 @@
+"""The error tree: every error has a code, an exit status and an HTTP status, and says place, value and way out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fluxres import errors
+from fluxres.errors import STATUS, FluxresError, InfeasibleRequest, InsufficientResources, exit_status
+
+
+def tree(root: type[FluxresError] = FluxresError) -> list[type[FluxresError]]:
+    return [root, *(error for child in root.__subclasses__() for error in tree(child))]
+
+
+def test_every_error_is_in_the_table() -> None:
+    in_package = [error for error in tree() if error.__module__.startswith("fluxres.")]
+    assert set(in_package) == set(STATUS)
+
+
+def test_every_error_has_its_own_code() -> None:
+    codes = [error.code for error in STATUS]
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("error", STATUS)
+def test_exit_status_follows_the_meaning(error: type[FluxresError]) -> None:
+    if issubclass(error, errors.InsufficientResources | errors.StillHeld):
+        expected = 1  # not now
+    elif issubclass(error, errors.InfeasibleRequest):
+        expected = 3  # never
+    elif issubclass(error, errors.StoreError):
+        expected = 4  # store trouble
+    else:
+        expected = 2  # wrong use or input
+    assert exit_status(error("no")) == expected
+
+
+@pytest.mark.parametrize("error", STATUS)
+def test_http_status_is_an_error_of_the_side_that_has_to_move(error: type[FluxresError]) -> None:
+    status = STATUS[error][1]
+    server_side = error in (errors.StoreError, errors.StoreBusy)
+    assert status in range(500, 600) if server_side else status in range(400, 500)
+
+
+@pytest.mark.parametrize("error", STATUS)
+def test_an_error_shows_place_value_and_way_out(error: type[FluxresError]) -> None:
+    raised = error("got 0", where="c.yaml:3:7: racks.count", hint="use at least 1")
+    assert str(raised) == "c.yaml:3:7: racks.count: got 0 (use at least 1)"
+    assert str(error("got 0")) == "got 0"
+    plain = raised.to_dict()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["error"] == error.code
+    assert (plain["message"], plain["where"], plain["hint"]) == ("got 0", "c.yaml:3:7: racks.count", "use at least 1")
+
+
+def test_insufficient_says_when_and_why() -> None:
+    plain = InsufficientResources("none free", earliest=3600.0, reasons={"/demo/node0": "held by j1"}).to_dict()
+    assert plain["earliest"] == 3600.0
+    assert plain["reasons"] == {"/demo/node0": "held by j1"}
+
+
+def test_insufficient_may_not_know_when() -> None:
+    assert InsufficientResources("none free").to_dict()["earliest"] is None
+
+
+@pytest.mark.parametrize("reasons", [{"/demo": "has no gpu"}, ["no pool of type gpu", "no ssd"]])
+def test_infeasible_says_why(reasons: dict[str, str] | list[str]) -> None:
+    assert InfeasibleRequest("never", reasons=reasons).to_dict()["reasons"] == reasons

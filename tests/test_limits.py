@@ -1,0 +1,34 @@
+"""Bounds: their relations to each other, and that each is hit by some test.
+
+The tests that hit a bound stand with the code that holds it; `test_tidy.py` sees to it that each has one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fluxres import clock, limits
+
+
+@pytest.mark.parametrize("name", [name for name in dir(limits) if name.isupper()])
+def test_bounds_are_positive(name: str) -> None:
+    assert getattr(limits, name) > 0
+
+
+def test_vertex_numbers_fit_their_column() -> None:
+    assert np.iinfo(np.int32).max >= limits.POOLS_MAX
+
+
+@pytest.mark.parametrize("bound", [limits.SIZE_MAX, limits.ID_MAX])
+def test_sizes_and_ids_fit_their_column_with_room_for_a_sum_of_two(bound: int) -> None:
+    assert 2 * bound <= np.iinfo(np.int64).max
+
+
+def test_the_largest_time_comes_before_forever() -> None:
+    assert clock.ticks(limits.TIME_MAX_S) < clock.FOREVER
+
+
+def test_a_document_can_be_as_deep_as_a_machine() -> None:
+    # Each level of has-a takes a list and a mapping.
+    assert limits.DOCUMENT_DEPTH_MAX >= 2 * limits.DEPTH_MAX

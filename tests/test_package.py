@@ -1,0 +1,52 @@
+"""What `import fluxres` gives, and what it does not load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import fluxres
+from tests.traceability import ROOT
+
+
+def imported_by(code: str) -> set[str]:
+    """The top-level modules loaded after `code` ran in a fresh interpreter."""
+    script = f"import sys\n{code}\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    return set(
+        subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
+    )
+
+
+def test_import_loads_nothing_heavy() -> None:
+    assert imported_by("import fluxres").isdisjoint(
+        {"numpy", "networkx", "rich", "yaml", "msgspec", "orjson", "click", "sqlite3"}
+    )
+
+
+def test_the_graph_loads_no_networkx_until_a_view_is_asked_for() -> None:
+    loaded = imported_by("import fluxres; fluxres.ResourceGraph; fluxres.load")
+    assert "numpy" in loaded
+    assert loaded.isdisjoint({"networkx", "rich", "click"})
+
+
+@pytest.mark.parametrize("name", fluxres.__all__)
+def test_public_names_resolve(name: str) -> None:
+    value = getattr(fluxres, name)
+    assert name == "__version__" or value.__name__ == name
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(fluxres) == sorted(fluxres.__all__)
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="module 'fluxres' has no attribute 'Resource'"):
+        fluxres.Resource  # noqa: B018
+
+
+def test_the_version_is_the_one_that_is_packaged() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == fluxres.__version__

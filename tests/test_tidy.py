@@ -1,0 +1,151 @@
+"""House rules that a reader relies on and no linter knows, read off the code itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fluxres import limits
+from fluxres.errors import STATUS
+from tests.traceability import ROOT
+
+PACKAGE = ROOT / "fluxres"
+TREES = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(PACKAGE.rglob("*.py"))}
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+LINES_MAX = 500
+VAGUE = re.compile(r"Manager|Helper|Util|Handler", re.IGNORECASE)
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+BARE_IGNORE = re.compile(r"# type: ignore(?!\[[\w, -]+\]  # \w)")
+READS_A_CLOCK = {"now", "utcnow", "today"}
+
+NEVER_RAISED = {
+    "FluxresError",  # the base: what is raised says more
+    "InfeasibleRequest",  # requests come with matching
+}
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def place(path: Path, node: ast.AST | None = None) -> str:
+    line = f":{node.lineno}" if isinstance(node, ast.expr | ast.stmt) else ""
+    return f"{path.relative_to(ROOT)}{line}"
+
+
+def nodes() -> Iterator[tuple[Path, ast.AST]]:
+    return ((path, node) for path, tree in TREES.items() for node in ast.walk(tree))
+
+
+def in_cli(path: Path) -> bool:
+    return "cli" in path.relative_to(PACKAGE).parts
+
+
+def called(node: ast.AST) -> str:
+    """The last name of what a call calls: `fluxres.errors.UsageError(…)` -> UsageError."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def public(definition: Definition) -> bool:
+    decorators = {ast.unparse(decorator) for decorator in definition.decorator_list}
+    restated = any(decorator.endswith((".setter", "overload", "override")) for decorator in decorators)
+    return not definition.name.startswith("_") and not restated
+
+
+def inherited(cls: ast.ClassDef, name: str) -> bool:
+    """Whether a base within the package has a method of this name, and with it the docstring."""
+    bases = {ast.unparse(base).split(".")[-1] for base in cls.bases}
+    for _, node in nodes():
+        if isinstance(node, ast.ClassDef) and node.name in bases:
+            own = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+            if name in own or inherited(node, name):
+                return True
+    return False
+
+
+def undocumented() -> Iterator[str]:
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if not isinstance(node, Definition) or not public(node):
+                continue
+            if not ast.get_docstring(node):
+                yield f"{place(path, node)} {node.name}"
+            for item in node.body if isinstance(node, ast.ClassDef) else []:
+                if (
+                    isinstance(item, Definition)
+                    and public(item)
+                    and not ast.get_docstring(item)
+                    and not inherited(node, item.name)
+                ):
+                    yield f"{place(path, item)} {node.name}.{item.name}"
+
+
+def test_files_are_short_enough_to_read() -> None:
+    lines = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    assert {path: count for path, count in lines.items() if count > LINES_MAX} == {}
+
+
+def test_names_are_nouns_of_the_field() -> None:
+    classes = [
+        f"{place(path, node)} {node.name}" for path, node in nodes() if isinstance(node, ast.ClassDef) and VAGUE.search(node.name)
+    ]
+    assert classes + [place(path) for path in TREES if VAGUE.search(path.stem)] == []
+
+
+def test_every_module_says_why_it_is_as_it_is() -> None:
+    assert [place(path) for path, tree in TREES.items() if not ast.get_docstring(tree)] == []
+
+
+def test_everything_public_is_documented() -> None:
+    assert list(undocumented()) == []
+
+
+def test_only_commands_print() -> None:
+    assert [place(path, node) for path, node in nodes() if called(node) == "print" and not in_cli(path)] == []
+
+
+def test_only_the_clock_reads_time() -> None:
+    offenders = []
+    for path, node in nodes():
+        imports_time = (isinstance(node, ast.Import) and any(alias.name == "time" for alias in node.names)) or (
+            isinstance(node, ast.ImportFrom) and node.module == "time"
+        )
+        if path != PACKAGE / "clock.py" and (imports_time or called(node) in READS_A_CLOCK):
+            offenders.append(place(path, node))
+    assert offenders == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in [*TREES, *TESTS] if path != Path(__file__)}
+    found = [f"{place(path)}: {match.group()}" for path, text in texts.items() for match in UNFINISHED.finditer(text)]
+    assert found == []
+
+
+def test_every_ignored_type_error_says_which_and_why() -> None:
+    found = [
+        place(path)
+        for path in [*TREES, *TESTS]
+        if path != Path(__file__) and BARE_IGNORE.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("bound", [name for name in dir(limits) if name.isupper()])
+def test_every_bound_is_held_somewhere_and_hit_by_a_test(bound: str) -> None:
+    word = re.compile(rf"\b{bound}\b")
+    general = {Path(__file__), ROOT / "tests" / "test_limits.py"}
+    holders = [path for path in TREES if path.name != "limits.py" and word.search(path.read_text(encoding="utf-8"))]
+    tests = [path for path in TESTS if path not in general and word.search(path.read_text(encoding="utf-8"))]
+    assert holders, f"no module holds {bound}"
+    assert tests, f"no test names {bound}"
+
+
+@pytest.mark.parametrize("error", [error.__name__ for error in STATUS])
+def test_every_error_is_raised_somewhere(error: str) -> None:
+    raised = any(called(node) == error for path, node in nodes() if path.name != "errors.py")
+    assert raised != (error in NEVER_RAISED)
