@@ -1,0 +1,198 @@
+"""What the documents show is what happens: their commands are run, and their output is compared.
+
+- A ```` ```console ```` block holds commands after `$ ` (continued after `> `) and their output. All blocks of a document run
+  in order, in one folder that has `data/` as a clone has it, with a store of its own. `...` in the output stands for
+  anything. A command has to succeed unless the next one is `echo $?`.
+- A ```` ```pycon ```` block is a doctest; the blocks of a document share their names.
+- A ```` ```sh ```` block is for the reader's machine (it creates a venv, say). It is only parsed.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.traceability import ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+COMMAND_SECONDS_MAX = 120
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    line: int
+    text: str
+    output: str
+
+
+def blocks(document: Path) -> list[Block]:
+    text = document.read_text(encoding="utf-8")
+    fenced = re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [Block(match[1], text[: match.start(2)].count("\n") + 1, match[2]) for match in fenced]
+
+
+def commands(block: Block) -> list[Command]:
+    found: list[Command] = []
+    for number, line in enumerate(block.text.splitlines(), block.line):
+        if line.startswith("$ "):
+            found.append(Command(number, line[2:], ""))
+            continue
+        assert found, f"line {number}: output before the first command"
+        last = found[-1]
+        if line.startswith("> ") and not last.output:
+            found[-1] = Command(last.line, f"{last.text}\n{line[2:]}", "")
+        else:
+            found[-1] = Command(last.line, last.text, f"{last.output}{line}\n")
+    return found
+
+
+def alike(expected: str, got: str) -> bool:
+    pattern = ".*".join(re.escape(part) for part in expected.rstrip().split("..."))
+    lines = "\n".join(line.rstrip() for line in got.rstrip().splitlines())
+    return re.fullmatch(pattern, lines, re.DOTALL) is not None
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as a reader has it after cloning, and a home without a store."""
+    home = tmp_path / "home"
+    programs = home / "bin"
+    programs.mkdir(parents=True)
+    fluxres = programs / "fluxres"
+    start = "import sys; from fluxres.cli.main import main; sys.exit(main())"
+    fluxres.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{start}" "$@"\n', encoding="utf-8")
+    fluxres.chmod(0o755)
+    folder = tmp_path / "fluxres"
+    folder.mkdir()
+    for name in ("data", "specs"):
+        if (ROOT / name).is_dir():
+            (folder / name).symlink_to(ROOT / name)
+    for name in [name for name in os.environ if name.startswith("FLUXRES_")]:
+        monkeypatch.delenv(name)
+    settings = {
+        "HOME": home,
+        "XDG_DATA_HOME": home / "data",
+        "PYTHONPATH": ROOT,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "COLUMNS": 100,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command by bash, with `$?` of the command before it."""
+    return subprocess.run(
+        ["bash", "-c", f"(exit {status})\n{command}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=COMMAND_SECONDS_MAX,
+        check=False,
+    )
+
+
+def check_commands(document: Path) -> None:
+    status = 0
+    shown = [command for block in blocks(document) if block.language == "console" for command in commands(block)]
+    for number, command in enumerate(shown, 1):
+        done = run(command.text, status)
+        status = done.returncode
+        place = f"{document.name}:{command.line}: $ {command.text}"
+        assert alike(command.output, done.stdout), f"{place}\nexpected:\n{command.output}\ngot:\n{done.stdout}"
+        wanted = number < len(shown) and shown[number].text == "echo $?"
+        assert status == 0 or wanted, f"{place}\nended with status {status}:\n{done.stdout}"
+
+
+def check_doctests(document: Path) -> None:
+    names: dict[str, object] = {}
+    for block in blocks(document):
+        if block.language == "pycon":
+            test = doctest.DocTestParser().get_doctest(block.text, {}, document.name, str(document), block.line - 1)
+            test.globs = names
+            report: list[str] = []
+            runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+            runner.run(test, out=report.append, clear_globs=False)
+            assert not report, "".join(report)
+
+
+@pytest.mark.usefixtures("clone")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_do_what_the_document_shows(document: Path) -> None:
+    check_commands(document)
+
+
+@pytest.mark.usefixtures("clone")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_python_does_what_the_document_shows(document: Path) -> None:
+    check_doctests(document)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_shell_of_the_document_is_shell(document: Path) -> None:
+    for block in blocks(document):
+        if block.language == "sh":
+            done = subprocess.run(["bash", "-n", "-c", block.text], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{document.name}:{block.line}: {done.stderr}"
+
+
+def test_the_readme_opens_with_first_steps_and_tests() -> None:
+    first, second = [block.text for block in blocks(ROOT / "README.md")][:2]
+    assert "-m venv" in first
+    assert "pip install" in first
+    assert "fluxres load data/clusters/demo.yaml" in first
+    assert "[test]" in second
+    assert "python -m pytest\n" in second.replace("bin/python", "python")
+
+
+WRONG_DOCUMENTS = {
+    "other output": "```console\n$ echo 1\n2\n```\n",
+    "missing output": "```console\n$ echo 1; echo 2\n1\n```\n",
+    "failing command": "```console\n$ false\n```\n",
+    "other status": "```console\n$ false\n$ echo $?\n0\n```\n",
+}
+
+
+@pytest.mark.usefixtures("clone")
+@pytest.mark.parametrize("text", WRONG_DOCUMENTS.values(), ids=WRONG_DOCUMENTS)
+def test_a_document_that_shows_something_else_is_noticed(text: str, tmp_path: Path) -> None:
+    document = tmp_path / "wrong.md"
+    document.write_text(text, encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"wrong\.md:[23]: \$ "):
+        check_commands(document)
+
+
+@pytest.mark.usefixtures("clone")
+def test_a_doctest_that_shows_something_else_is_noticed(tmp_path: Path) -> None:
+    document = tmp_path / "wrong.md"
+    document.write_text("```pycon\n>>> x = 1\n```\n\n```pycon\n>>> x\n2\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match="line 6"):
+        check_doctests(document)
+
+
+@pytest.mark.usefixtures("clone")
+def test_a_document_that_is_right_passes(tmp_path: Path) -> None:
+    document = tmp_path / "right.md"
+    document.write_text(
+        "```console\n$ printf 'a  \\nb\\n'\na\n...\n$ echo \\\n> over two lines\nover two ...\n$ false\n$ echo $?\n1\n```\n",
+        encoding="utf-8",
+    )
+    check_commands(document)
