@@ -1,0 +1,194 @@
+"""A point in time as people type it: `now`, `+30m`, `3600`, `2026-12-01T08:00`, `-` for no end.
+
+Reading is cut in two, because criteria are checked when they are written and resolved when they are asked: a
+:class:`Moment` is the checked text, `resolve(now)` the number.  A bare `30m` is refused on purpose: half of the people
+who type it mean "in 30 minutes", the other half "at minute 30".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from fluxres import limits
+from fluxres.errors import InputError, UsageError
+from fluxres.syntax import duration
+from fluxres.syntax.excerpt import excerpt
+
+EPOCH_FROM_S: Final = 1e8
+"""Times above this are taken for seconds since 1970 in tables: simulations rarely last three years, and 1973 is over."""
+
+_ENDLESS = frozenset({"-", "inf", "infinity", "forever"})
+_SECONDS = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+", re.ASCII)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].+)?", re.ASCII | re.IGNORECASE)
+_HINT = "now, +30m, seconds such as 3600, 2026-12-01T08:00, or - for no end"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A checked point in time: `offset_s` after now, or after time 0.
+
+    >>> Moment(True, 60.0).resolve(1000.0), Moment(False, 60.0).resolve(1000.0)
+    (1060.0, 60.0)
+    """
+
+    relative: bool
+    offset_s: float
+
+    def resolve(self, now: float) -> float:
+        """Seconds; UsageError where that lies before time 0 or beyond `limits.TIME_MAX_S`."""
+        time_s = now + self.offset_s if self.relative else self.offset_s
+        if time_s < 0:
+            raise UsageError(f"time: expected a moment at or after 0, got {-self.offset_s:g} s before {now:g}")
+        if limits.TIME_MAX_S < time_s < math.inf:
+            raise UsageError(f"time: expected seconds <= {limits.TIME_MAX_S:.0f}, got {time_s:g}")
+        return time_s
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A checked `A..B`; `from_start` says that the end counts from the start (`A..+1h`)."""
+
+    start: Moment
+    end: Moment
+    from_start: bool = False
+
+    def resolve(self, now: float) -> tuple[float, float]:
+        """(start, end) in seconds, end possibly infinite; UsageError for a window that ends before it begins, or is empty."""
+        start_s = self.start.resolve(now)
+        end_s = self.end.resolve(start_s if self.from_start else now)
+        if not start_s < end_s:
+            raise UsageError(f"window: expected an end after its start, got {start_s:g}..{end_s:g}")
+        return start_s, end_s
+
+
+def parse(text: str, now: float) -> float:
+    """Seconds of a moment; infinity for no end.
+
+    Args:
+        text: `now`, `+DURATION` or `-DURATION` around now, seconds, ISO 8601 date or datetime (local time unless it says),
+            or `-`, `inf`, `forever` for no end.
+        now: seconds.
+
+    Errors: InputError for other text; UsageError for a moment before time 0 or too far away.
+
+    >>> parse("+30m", 100.0), parse("3600", 100.0), parse("1970-01-02T00:00Z", 0.0), parse("-", 0.0)
+    (1900.0, 3600.0, 86400.0, inf)
+    """
+    return read(text).resolve(now)
+
+
+def parse_window(text: str, now: float) -> tuple[float, float]:
+    """(start, end) in seconds of `A..B`; B may be `+1h` after A, or empty for no end; an empty A is now.
+
+    Errors: InputError for other text; UsageError for a window that ends before it begins.
+
+    >>> parse_window("100..+1h", 0.0), parse_window("now..", 5.0)
+    ((100.0, 3700.0), (5.0, inf))
+    """
+    return read_window(text).resolve(now)
+
+
+def read(text: str) -> Moment:
+    """The moment a text names, before anybody knows what now is. Errors: InputError.
+
+    >>> read("+1h")
+    Moment(relative=True, offset_s=3600.0)
+    """
+    word = text.strip()
+    lower = word.lower()
+    if lower == "now":
+        return Moment(True, 0.0)
+    if lower in _ENDLESS:
+        return Moment(False, math.inf)
+    if word[:1] in ("+", "-"):
+        return Moment(True, _signed_offset(word))
+    if _SECONDS.fullmatch(word):
+        return Moment(False, _bounded(float(word), word))
+    if _DATE.fullmatch(word):
+        return Moment(False, _iso(word))
+    raise _refused(text)
+
+
+def read_window(text: str) -> Window:
+    """The window a text names, before anybody knows what now is. Errors: as :func:`parse_window`, where already certain.
+
+    >>> read_window("now..+1h").from_start
+    True
+    """
+    first, dots, last = text.partition("..")
+    if not dots:
+        raise InputError(f"expected a window A..B, got {excerpt(text)}", where="window", hint="such as now..+1h or 0..3600")
+    start = read(first) if first.strip() else Moment(True, 0.0)
+    end = read(last) if last.strip() else Moment(False, math.inf)
+    window = Window(start, end, from_start=last.strip().startswith("+"))
+    if start.offset_s == math.inf:
+        raise InputError(f"expected a window that begins, got {excerpt(text)}", where="window")
+    if not start.relative and not end.relative:
+        window.resolve(0.0)
+    return window
+
+
+def format(seconds: float, epoch: bool | None = None) -> str:  # noqa: A001 - read as moment.format
+    """A moment for a table, in a form that :func:`parse` reads.
+
+    Args:
+        seconds: the moment; infinity is `-`.
+        epoch: whether it is a wall-clock time; None decides by its size.
+
+    >>> format(3600.0), format(1.5), format(float("inf"))
+    ('3600', '1.5', '-')
+    """
+    if math.isinf(seconds):
+        return "-"
+    if epoch if epoch is not None else seconds > EPOCH_FROM_S:
+        try:
+            return _local(seconds)
+        except (ValueError, OverflowError, OSError):
+            pass  # beyond the calendar (year 9999): the number itself is the only honest form
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
+
+
+def _signed_offset(word: str) -> float:
+    if word[1:2] in ("", "+", "-") or word[1:2].isspace():
+        raise _refused(word)
+    try:
+        offset_s = duration.parse(word[1:])
+    except InputError:
+        raise _refused(word) from None
+    if math.isinf(offset_s):
+        if word[0] == "+":
+            return math.inf
+        raise _refused(word)
+    return _bounded(offset_s, word) if word[0] == "+" else -_bounded(offset_s, word)
+
+
+def _bounded(seconds: float, word: str) -> float:
+    if seconds > limits.TIME_MAX_S:
+        raise InputError(f"expected seconds <= {limits.TIME_MAX_S:.0f}, got {excerpt(word)}", where="time")
+    return seconds
+
+
+def _iso(word: str) -> float:
+    try:
+        seconds = datetime.fromisoformat(word).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise _refused(word) from None
+    if seconds < 0:
+        raise InputError(f"expected a date from 1970 on, got {excerpt(word)}", where="time")
+    return seconds
+
+
+def _local(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds)
+    if moment.timestamp() != seconds:
+        # The hour that a clock change repeats, or more digits than microseconds: name the offset, to be exact about the hour.
+        moment = datetime.fromtimestamp(seconds).astimezone()
+    return moment.isoformat()
+
+
+def _refused(text: str) -> InputError:
+    return InputError(f"expected a moment, got {excerpt(text)}", where="time", hint=_HINT)

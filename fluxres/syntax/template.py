@@ -1,0 +1,178 @@
+"""Name templates of pools: `node-${frameid}-${rack}`, `frontier${id:05}`, `$$` for a dollar.
+
+A million nodes share one template, so names are made when somebody looks and found again without making them:
+:func:`invert` reads the id out of a name, :func:`default_id` does so for the default name, basename and id.
+What a field means (own attribute, own property, id of an ancestor) is the caller's `lookup`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.syntax.excerpt import excerpt
+
+_FIELD = re.compile(r"\$\{(?P<key>[^\s${}:]+)(?::(?P<width>[^}]*))?\}")
+_WIDTH = re.compile(r"0[1-9][0-9]{0,2}", re.ASCII)
+_NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`${key}`, or `${key:0W}` with the value padded by zeros to `width` characters (0 = as it is)."""
+
+    key: str
+    width: int = 0
+
+    def text(self, value: object) -> str:
+        """What stands in a name for this value."""
+        word = ("true" if value else "false") if isinstance(value, bool) else str(value)
+        return word.zfill(self.width)
+
+
+Part = str | Field
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> tuple[Part, ...]:
+    """The literals and fields of a template, in order; two literals never stand side by side.
+
+    Errors: InputError with the column; LimitExceeded beyond `limits.NAME_LENGTH_MAX` characters.
+
+    >>> parse("frontier${id:05}")
+    ('frontier', Field(key='id', width=5))
+    >>> parse("cost$$")
+    ('cost$',)
+    """
+    if len(text) > limits.NAME_LENGTH_MAX:
+        raise LimitExceeded(f"expected at most {limits.NAME_LENGTH_MAX} characters, got {len(text)}", where=_at(0))
+    if not text:
+        raise InputError("expected a name template, got empty text", where=_at(0))
+    parts: list[Part] = []
+    literal = ""
+    position = 0
+    while position < len(text):
+        dollar = text.find("$", position)
+        literal += text[position:] if dollar < 0 else text[position:dollar]
+        if dollar < 0:
+            break
+        if text.startswith("$$", dollar):
+            literal += "$"
+            position = dollar + 2
+            continue
+        found = _FIELD.match(text, dollar)
+        if found is None:
+            raise InputError(
+                f"expected ${{KEY}} or ${{KEY:0WIDTH}}, got {excerpt(text[dollar:])}",
+                where=_at(dollar),
+                hint="write $$ for a dollar",
+            )
+        parts += [literal, _field(found)] if literal else [_field(found)]
+        literal = ""
+        position = found.end()
+    return (*parts, literal) if literal else tuple(parts)
+
+
+def render(parts: tuple[Part, ...], lookup: Callable[[str], object]) -> str:
+    """The name that a template gives.
+
+    Args:
+        parts: from :func:`parse`.
+        lookup: the value of a key, None when there is none.
+
+    Errors: InputError for a key without a value; LimitExceeded for a name that gets too long.
+
+    >>> render(parse("node-${frame}-${id:03}"), {"frame": "a", "id": 7}.get)
+    'node-a-007'
+    """
+    out = []
+    for part in parts:
+        if isinstance(part, Field):
+            value = lookup(part.key)
+            if value is None:
+                raise InputError(f"no value for ${{{part.key}}} of a name template", where="template")
+            out.append(part.text(value))
+        else:
+            out.append(part)
+    name = "".join(out)
+    if len(name) > limits.NAME_LENGTH_MAX:
+        raise LimitExceeded(
+            f"expected a name of at most {limits.NAME_LENGTH_MAX} characters, got {excerpt(name)}", where="template"
+        )
+    return name
+
+
+def invert(text: str, name: str) -> int | None:
+    """The id with which a template gives exactly this name; None when none does, or when `id` is not its only field.
+
+    Cost: constant. Errors: as :func:`parse`.
+
+    >>> invert("frontier${id:05}", "frontier00042"), invert("frontier${id:05}", "frontier42"), invert("n${rack}", "n1")
+    (42, None, None)
+    """
+    affixes = _around_id(text)
+    if affixes is None:
+        return None
+    prefix, field, suffix = affixes
+    if len(name) <= len(prefix) + len(suffix) or not (name.startswith(prefix) and name.endswith(suffix)):
+        return None
+    digits = name[len(prefix) : len(name) - len(suffix)]
+    number = _id(digits.lstrip("0") or "0")
+    return number if number is not None and field.text(number) == digits else None
+
+
+def is_invertible(text: str) -> bool:
+    """Whether :func:`invert` can read ids out of this template's names: `id` is its only field. Errors: as :func:`parse`.
+
+    >>> is_invertible("frontier${id:05}"), is_invertible("n-${rack}-${id}")
+    (True, False)
+    """
+    return _around_id(text) is not None
+
+
+def default_id(basename: str, name: str) -> int | None:
+    """The id in a default name, basename and id written together; None when it is not one.
+
+    >>> default_id("node", "node12"), default_id("node", "node012"), default_id("node", "node")
+    (12, None, None)
+    """
+    return _id(name[len(basename) :]) if name.startswith(basename) else None
+
+
+def _field(found: re.Match[str]) -> Field:
+    width = found["width"]
+    if width is None:
+        return Field(found["key"])
+    if not _WIDTH.fullmatch(width) or int(width) > limits.NAME_LENGTH_MAX:
+        raise InputError(
+            f"expected a width such as 05 after {found['key']!r}, got {excerpt(width)}",
+            where=_at(found.start("width")),
+            hint=f"0 and 1 to {limits.NAME_LENGTH_MAX}",
+        )
+    return Field(found["key"], int(width))
+
+
+@lru_cache(maxsize=4096)
+def _around_id(text: str) -> tuple[str, Field, str] | None:
+    """(literal before, field, literal after) of a template whose only field is `id`."""
+    parts = parse(text)
+    fields = [part for part in parts if isinstance(part, Field)]
+    if [field.key for field in fields] != ["id"]:
+        return None
+    at = parts.index(fields[0])
+    prefix, suffix = "".join(map(str, parts[:at])), "".join(map(str, parts[at + 1 :]))
+    return prefix, fields[0], suffix
+
+
+def _id(digits: str) -> int | None:
+    if len(digits) > 19 or not _NUMBER.fullmatch(digits):
+        return None
+    return int(digits) if int(digits) <= limits.ID_MAX else None
+
+
+def _at(offset: int) -> str:
+    return f"template:{offset + 1}"
