@@ -1,0 +1,44 @@
+"""The planner's audit of itself: every structure here is redundant somewhere, and that is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fluxres.planner.columns import Columns
+from fluxres.planner.timeline import Timeline
+
+
+def check(columns: Columns, used: Sequence[Timeline | None], cover: Sequence[Timeline | None]) -> list[str]:
+    """See `Planner.check`."""
+    found: list[str] = []
+    for kind, line in enumerate(used):
+        if line is None:
+            continue
+        found += [f"type number {kind}: {text}" for text in line.check()]
+        vertices = columns.vertices(kind)
+        for start, _, ordinals, units in line.rows():
+            over = units > columns.sizes[vertices[ordinals]]
+            found += [f"pool {v}: more used than its size from tick {start} on (A1)" for v in vertices[ordinals[over]].tolist()]
+        roof = cover[kind]
+        if roof is None or roof is line:
+            continue
+        found += [f"type number {kind}, held whole: {text}" for text in roof.check()]
+        for start, stop, ordinals, _ in roof.rows():
+            short = line.extremes(ordinals, start, stop, least=True) < columns.sizes[vertices[ordinals]]
+            found += [
+                f"pool {v}: held whole from tick {start} on, but not all of it is used (A3)"
+                for v in vertices[ordinals[short]].tolist()
+            ]
+        found += _single(columns, kind, line, roof)
+    return found
+
+
+def _single(columns: Columns, kind: int, line: Timeline, roof: Timeline) -> list[str]:
+    """In a type of mixed sizes, pools of size 1 that are used and not covered."""
+    vertices = columns.vertices(kind)
+    found = []
+    for start, stop, ordinals, _ in line.rows():
+        single = ordinals[columns.sizes[vertices[ordinals]] == 1]
+        bare = single[roof.extremes(single, start, stop, least=True) == 0]
+        found += [f"pool {v}: used from tick {start} on, but not held whole" for v in vertices[bare].tolist()]
+    return found

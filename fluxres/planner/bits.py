@@ -1,0 +1,94 @@
+"""Blocks of pools of size 1: one bit a pool, 64 pools a word.
+
+Bit k of word w is pool 64 w + k, which is also the order of `np.packbits(…, bitorder="little")` read as
+little-endian words; NumPy does the packing and we never loop over pools.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fluxres.planner.block import Block, Ceiling, Ints, Row
+
+Words = npt.NDArray[np.uint64]
+WORD = np.dtype("<u8")
+
+
+def pack(flags: Row) -> Words:
+    """Flags (any non-zero) as words, low bit first.
+
+    >>> pack(np.array([1, 0, 1, 1]))
+    array([13], dtype=uint64)
+    """
+    words = np.zeros((len(flags) + 63) // 64, WORD)
+    octets = np.packbits(flags, bitorder="little")
+    words.view(np.uint8)[: len(octets)] = octets
+    return words
+
+
+def unpack(words: Words) -> npt.NDArray[np.uint8]:
+    """Words as one 0 or 1 a bit.
+
+    >>> unpack(np.array([13], np.uint64))[:5]
+    array([1, 0, 1, 1, 0], dtype=uint8)
+    """
+    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
+
+
+class BitBlock(Block):
+    """A block of pools of size 1."""
+
+    __slots__ = ()
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length, (length + 63) // 64, WORD, 64)
+
+    def _folded(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Row | None:
+        if len(self.times) == 1:
+            return None
+        left = lo >> 6
+        words = self._fold(fold, *self.window(start, end), left, (hi + 63) >> 6)
+        if not np.count_nonzero(words):
+            return None
+        bits = unpack(words)[lo - 64 * left : hi - 64 * left]
+        return bits if np.count_nonzero(bits) else None
+
+    def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        return self._folded(np.bitwise_or, lo, hi, start, end)
+
+    def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        return self._folded(np.bitwise_and, lo, hi, start, end)
+
+    def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
+        left, right = int(ordinals[0]) >> 6, (int(ordinals[-1]) >> 6) + 1
+        flags = np.zeros(64 * (right - left), np.uint8)
+        flags[ordinals - 64 * left] = 1
+        mask = pack(flags)
+        for row in self.rows[i:j]:
+            # 0 + 1 and 1 - 1 are the only sums there are.
+            self.matrix[row, left:right] ^= mask
+
+    def _differing(self, k: int) -> int:
+        return int(np.bitwise_count(self.matrix[self.rows[k]] ^ self.matrix[self.rows[k - 1]]).sum())
+
+    def ceiling(self, most: Row) -> Ceiling | None:
+        mask = pack(most == 0)
+        words = np.flatnonzero(mask)
+        if not words.size:
+            return None
+        left, right = int(words[0]), int(words[-1]) + 1
+        return BitCeiling(self, left, right, mask[left:right])
+
+
+class BitCeiling(Ceiling):
+    """Bits that must be 0."""
+
+    __slots__ = ("_mask",)
+
+    def __init__(self, block: Block, left: int, right: int, mask: Words) -> None:
+        super().__init__(block, left, right)
+        self._mask = mask
+
+    def _above(self, words: Row) -> npt.NDArray[np.bool_]:
+        return np.asarray((words & self._mask).any(axis=1))

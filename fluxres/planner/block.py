@@ -1,0 +1,316 @@
+"""Rows of used units over time, for a block of neighbouring pools of one type.
+
+A row is what every pool of the block uses from one breakpoint to the next.  Rows stand in one matrix in the
+order in which they were made; a short list says which row belongs to which breakpoint, so that a new moment
+copies one row and moves nothing.  A block is narrow (a kilobyte a row) because a job that holds one core of a
+large machine adds two rows: they must not be rows over the whole machine.
+
+One field of a row holds one pool: one bit where every size is 1 (`BitBlock`), else an unsigned integer just
+wide enough (`CountBlock`).  Changes of a single pool treat both alike, as a field of a machine word; what
+looks at many pools at once is the subclasses' own.
+
+`changes[k]` is the number of pools whose use differs between breakpoint k and the one before.  It is kept by
+comparing one pool's own values on both sides, so it is exact however windows are cut up and put together, and
+a breakpoint goes the moment nothing changes there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fluxres import limits
+from fluxres.clock import FOREVER
+from fluxres.errors import LimitExceeded
+
+Ints = npt.NDArray[np.int64]
+Row = npt.NDArray[Any]
+
+BEGINNING: Final = -(2**63)
+"""The first breakpoint of every block: before it, and until the first use, nothing is used."""
+
+ROWS_FIRST: Final = 4
+"""Rows a new block has room for: one job's two breakpoints and one to spare."""
+
+SCALAR_ROWS_MAX: Final = 24
+"""From so many rows on, one NumPy operation over a column is cheaper than a loop over its fields."""
+
+REDUCED_ROWS: Final = 512
+"""Rows taken at once when rows are folded into one: bounds the temporary copy to about half a megabyte."""
+
+
+def too_many_breakpoints() -> LimitExceeded:
+    """The error for a timeline that would have too many moments."""
+    return LimitExceeded(
+        f"a timeline of more than {limits.BREAKPOINTS_MAX} moments",
+        hint="free what has ended, or raise BREAKPOINTS_MAX in fluxres/limits.py",
+    )
+
+
+class Block(ABC):
+    """Breakpoints and rows of up to `length` neighbouring pools ("ordinals", counted from 0 within the block).
+
+    Args:
+        length: pools in the block.
+        width: fields' words in a row.
+        dtype: unsigned integer type of a word.
+        per_word: pools a word holds; a power of two.
+    """
+
+    __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix", "rows", "times")
+
+    def __init__(self, length: int, width: int, dtype: npt.DTypeLike, per_word: int) -> None:
+        self.length = length
+        self._width = width
+        self._column = per_word.bit_length() - 1
+        self._low = per_word - 1
+        word = np.dtype(dtype)
+        self._mask = (1 << (word.itemsize * 8 // per_word)) - 1
+        self.times = array("q", [BEGINNING])
+        self.rows = array("q", [0])
+        self.changes = array("q", [0])
+        self._allot(np.zeros((ROWS_FIRST, width), word), 1)
+
+    # -- breakpoints ------------------------------------------------------------------------------------------
+
+    def _allot(self, matrix: Row, taken: int) -> None:
+        self.matrix = matrix
+        self._flat = matrix.reshape(-1).data
+        self._spare = list(range(len(matrix) - 1, taken - 1, -1))
+
+    def _resize(self, capacity: int) -> None:
+        """Move the rows, now in order of time, to a matrix of `capacity` rows."""
+        fresh = np.zeros((capacity, self._width), self.matrix.dtype)
+        fresh[: len(self.rows)] = self.matrix[np.frombuffer(self.rows, np.int64)]
+        self.rows = array("q", range(len(self.rows)))
+        self._allot(fresh, len(self.rows))
+
+    def _insert(self, k: int, time: int) -> None:
+        """A breakpoint at `time`, at index k, where so far nothing changes."""
+        if not self._spare:
+            self._resize(2 * len(self.matrix))
+        row = self._spare.pop()
+        self.matrix[row] = self.matrix[self.rows[k - 1]]
+        self.times.insert(k, time)
+        self.rows.insert(k, row)
+        self.changes.insert(k, 0)
+
+    def _settle(self, i: int, j: int) -> None:
+        """Drop the breakpoints i < j if nothing changes there any more."""
+        for k in (j, i):
+            if k < len(self.times) and not self.changes[k]:
+                del self.times[k], self.changes[k]
+                self._spare.append(self.rows.pop(k))
+        if len(self.matrix) > 16 * ROWS_FIRST and len(self.rows) * 8 < len(self.matrix):
+            self._resize(2 * len(self.rows))
+
+    def window(self, start: int, end: int) -> tuple[int, int]:
+        """The breakpoints [i, j) whose rows overlap [start, end); at least one."""
+        i = bisect_right(self.times, start) - 1
+        if end >= FOREVER:
+            return i, len(self.times)
+        return i, bisect_left(self.times, end, i + 1)
+
+    def _missing(self, i: int, j: int, start: int, end: int) -> tuple[bool, bool]:
+        times = self.times
+        return times[i] != start, end < FOREVER and (j == len(times) or times[j] != end)
+
+    def missing(self, start: int, end: int) -> int:
+        """Breakpoints that a change over this window would add."""
+        return sum(self._missing(*self.window(start, end), start, end))
+
+    def _cut(self, start: int, end: int, room: int) -> tuple[int, int]:
+        """Breakpoints at both ends of the window: their indices; len(times) for an end that never comes.
+
+        Errors: LimitExceeded, before anything changed, when more than `room` breakpoints would be new.
+        """
+        i, j = self.window(start, end)
+        new_start, new_end = self._missing(i, j, start, end)
+        if new_start + new_end > room:
+            raise too_many_breakpoints()
+        if new_end:
+            self._insert(j, end)
+        if new_start:
+            i += 1
+            j += 1
+            self._insert(i, start)
+        return i, j
+
+    def end_of(self, k: int) -> int:
+        """Where the row of breakpoint k ends."""
+        return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
+
+    # -- one pool ---------------------------------------------------------------------------------------------
+
+    def _values(self, ordinal: int, i: int, j: int) -> list[int]:
+        """Used units of one pool at breakpoints [i, j)."""
+        column, shift, mask = ordinal >> self._column, ordinal & self._low, self._mask
+        rows = self.rows[i:j]
+        if j - i > SCALAR_ROWS_MAX:
+            fields = self.matrix[np.frombuffer(rows, np.int64), column]
+            values: list[int] = (fields >> shift & mask if shift or self._low else fields).tolist()
+            return values
+        flat, width = self._flat, self._width
+        return [flat[row * width + column] >> shift & mask for row in rows]
+
+    def most(self, ordinal: int, start: int, end: int) -> int:
+        """Most units of one pool used at any moment of the window."""
+        if len(self.times) == 1:
+            return 0
+        i, j = self.window(start, end)
+        if j - i == 1:
+            field: int = self._flat[self.rows[i] * self._width + (ordinal >> self._column)]
+            return field >> (ordinal & self._low) & self._mask
+        return max(self._values(ordinal, i, j))
+
+    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
+        """Add `amount` (negative: take away) to one pool over the window; False, and nothing done, outside 0 … limit."""
+        i, j = self.window(start, end)
+        values = self._values(ordinal, i, j)
+        if max(values) + amount > limit or min(values) + amount < 0:
+            return False
+        i, j = self._cut(start, end, room)
+        column, shift = ordinal >> self._column, ordinal & self._low
+        step = amount << shift
+        flat, width = self._flat, self._width
+        if j - i > SCALAR_ROWS_MAX:
+            # Unsigned words: taking away is its own operation.
+            rows = np.frombuffer(self.rows[i:j], np.int64)
+            if step > 0:
+                self.matrix[rows, column] += self.matrix.dtype.type(step)
+            else:
+                self.matrix[rows, column] -= self.matrix.dtype.type(-step)
+        else:
+            for row in self.rows[i:j]:
+                flat[row * width + column] += step
+        before: int = flat[self.rows[i - 1] * width + column] >> shift & self._mask
+        self.changes[i] += (before != values[0] + amount) - (before != values[0])
+        if j < len(self.times):
+            after: int = flat[self.rows[j] * width + column] >> shift & self._mask
+            self.changes[j] += (after != values[-1] + amount) - (after != values[-1])
+        if not self.changes[i] or (j < len(self.times) and not self.changes[j]):
+            self._settle(i, j)
+        return True
+
+    def steps(self, ordinal: int) -> Iterator[tuple[int, int, int]]:
+        """(start, end, used) of one pool where it is used; neighbours merged."""
+        values = self._values(ordinal, 0, len(self.times))
+        k = 0
+        while k < len(values):
+            first = k
+            while k + 1 < len(values) and values[k + 1] == values[first]:
+                k += 1
+            if values[first]:
+                yield self.times[first], self.end_of(k), values[first]
+            k += 1
+
+    # -- many pools -------------------------------------------------------------------------------------------
+
+    def _fold(self, fold: np.ufunc, i: int, j: int, left: int, right: int) -> Row:
+        """Words [left, right) of the rows [i, j) folded into one row; maybe a view, not to be written to."""
+        if j - i == 1:
+            row: Row = self.matrix[self.rows[i], left:right]
+            return row
+        total: Row | None = None
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        for k in range(0, j - i, REDUCED_ROWS):
+            part = fold.reduce(self.matrix[rows[k : k + REDUCED_ROWS], left:right], axis=0)
+            total = part if total is None else fold(total, part)
+        assert total is not None  # j > i
+        return total
+
+    @abstractmethod
+    def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        """Most units used at any moment of the window, by ordinal in [lo, hi); None when all are 0."""
+
+    @abstractmethod
+    def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        """Least units used at any moment of the window, by ordinal in [lo, hi); None when all are 0."""
+
+    @abstractmethod
+    def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
+        """Add amounts to the rows [i, j)."""
+
+    @abstractmethod
+    def _differing(self, k: int) -> int:
+        """Pools whose use at breakpoint k differs from the one before, counted from the rows."""
+
+    @abstractmethod
+    def ceiling(self, most: Row) -> Ceiling | None:
+        """The use that `most` (units by ordinal that may be in use) leaves room for; None when it allows any."""
+
+    def add(self, ordinals: Ints, amounts: Ints, start: int, end: int, room: int) -> None:
+        """Add amounts to ascending ordinals over the window. The caller has seen to it that all stay in bounds."""
+        i, j = self._cut(start, end, room)
+        self._apply(ordinals, amounts, i, j)
+        self.changes[i] = self._differing(i)
+        if j < len(self.times):
+            self.changes[j] = self._differing(j)
+        self._settle(i, j)
+
+    # -- audit ------------------------------------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows and breakpoints."""
+        return self.matrix.nbytes + 8 * (3 * len(self.times) + len(self._spare))
+
+    def check(self) -> list[str]:
+        """What is wrong inside this block; empty when nothing is."""
+        found = []
+        times = self.times.tolist()
+        if times[0] != BEGINNING or times[-1] >= FOREVER or any(a >= b for a, b in pairwise(times)):
+            found.append(f"breakpoints not ascending from the beginning to before FOREVER: {times[:8]} …")
+        if sorted([*self.rows, *self._spare]) != list(range(len(self.matrix))):
+            found.append("rows in use and spare rows are not all rows once")
+        if np.count_nonzero(self.matrix[self.rows[0]]):
+            found.append("something is used before the first breakpoint")
+        for k in range(1, len(times)):
+            differing = self._differing(k)
+            if differing != self.changes[k] or not differing:
+                found.append(f"breakpoint {times[k]}: {differing} pools change there, {self.changes[k]} counted")
+        return found
+
+
+class Ceiling(ABC):
+    """How much of a block may be in use while something is to start: finds the last moment that is in the way.
+
+    It remembers up to where it found nothing in its way, so that a search from left to right looks at each row once.
+    """
+
+    __slots__ = ("_block", "_clear", "_left", "_right")
+
+    def __init__(self, block: Block, left: int, right: int) -> None:
+        self._block = block
+        self._left, self._right = left, right
+        self._clear = BEGINNING
+
+    @abstractmethod
+    def _above(self, words: Row) -> npt.NDArray[np.bool_]:
+        """Which rows of words [left, right) exceed the ceiling."""
+
+    def blocked_until(self, start: int, end: int) -> int | None:
+        """Where the last row in the window that exceeds the ceiling ends; None when none does.
+
+        Calls must come with windows that move right only.
+        """
+        block = self._block
+        start = max(start, self._clear)
+        self._clear = max(end, self._clear)
+        if start >= end:
+            return None
+        i, j = block.window(start, end)
+        rows = np.frombuffer(block.rows[i:j], np.int64)
+        for stop in range(j - i, 0, -REDUCED_ROWS):
+            first = max(stop - REDUCED_ROWS, 0)
+            above = np.flatnonzero(self._above(block.matrix[rows[first:stop], self._left : self._right]))
+            if above.size:
+                return block.end_of(i + first + int(above[-1]))
+        return None

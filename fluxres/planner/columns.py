@@ -1,0 +1,117 @@
+"""The shape that a planner plans over: vertices by type, and what follows from it, derived when first asked for.
+
+A planner is made for every graph that is loaded, and most are asked little; so nothing here costs anything per pool
+until a type is touched, and arrays of a Structure are shared, not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded, UsageError
+from fluxres.planner.subtrees import Vertices
+from fluxres.planner.timeline import narrowest
+
+OfType = Callable[[int], Vertices]
+
+
+class Columns:
+    """Parent, end, type and size of every vertex, and the vertices of each type.
+
+    Scalars are read through memory views: a third of the time of a NumPy scalar, and they come as Python ints.
+
+    Args:
+        parent, end: int32[n]; pre-order, -1 above a root, one past the last descendant.
+        type_of: uint16[n], type numbers.
+        size: int64[n], units.
+        of_type: gives the ascending vertices (int32) of a type number, to share them; else they are found here.
+    """
+
+    def __init__(
+        self,
+        parent: npt.ArrayLike,
+        end: npt.ArrayLike,
+        type_of: npt.ArrayLike,
+        size: npt.ArrayLike,
+        of_type: OfType | None = None,
+    ) -> None:
+        self.parents = np.ascontiguousarray(parent, np.int32)
+        self.ends = np.ascontiguousarray(end, np.int32)
+        self.type_numbers = np.ascontiguousarray(type_of, np.uint16)
+        self.sizes = np.ascontiguousarray(size, np.int64)
+        self.n = len(self.parents)
+        if not len(self.ends) == len(self.type_numbers) == len(self.sizes) == self.n:
+            raise UsageError("parent, end, type_of and size must have one entry for every vertex")
+        self.types = int(self.type_numbers.max()) + 1 if self.n else 0
+        self.parent = self.parents.data
+        self.end = self.ends.data
+        self.type = self.type_numbers.data
+        self.size = self.sizes.data
+        self._of_type = of_type
+        self._vertices: list[Vertices | None] = [None] * self.types
+        self._sums: list[npt.NDArray[np.int64] | None] = [None] * self.types
+        self._dtypes: dict[int, np.dtype[Any] | None] = {}
+        self._ordinals: npt.NDArray[np.int32] | None = None
+
+    def vertices(self, kind: int) -> Vertices:
+        """The vertices of a type, ascending (int32)."""
+        found = self._vertices[kind]
+        if found is None:
+            if self._of_type is None:
+                found = np.flatnonzero(self.type_numbers == kind).astype(np.int32)
+            else:
+                found = np.asarray(self._of_type(kind), np.int32)
+            self._vertices[kind] = found
+        return found
+
+    def dtype(self, kind: int) -> np.dtype[Any] | None:
+        """The unsigned type that counts units of a type's pools; None where all sizes are 1, and a bit will do."""
+        if kind not in self._dtypes:
+            sizes = self.sizes[self.vertices(kind)]
+            unit = not sizes.size or (sizes.min() == 1 and sizes.max() == 1)
+            self._dtypes[kind] = None if unit else narrowest(int(sizes.max()))
+        return self._dtypes[kind]
+
+    def sums(self, kind: int) -> npt.NDArray[np.int64] | None:
+        """Prefix sums of the sizes of a type's pools; None where they are the ordinals themselves.
+
+        Errors: LimitExceeded when all pools of the type together have more units than an int64 counts.
+        """
+        if self.dtype(kind) is None:
+            return None
+        found = self._sums[kind]
+        if found is None:
+            sizes = self.sizes[self.vertices(kind)]
+            if float(sizes.sum(dtype=np.float64)) > float(limits.SIZE_MAX):
+                raise LimitExceeded(
+                    f"the pools of type number {kind} have more than {limits.SIZE_MAX} units together",
+                    hint="use a larger unit, as GiB for bytes",
+                )
+            found = np.zeros(len(sizes) + 1, np.int64)
+            np.cumsum(sizes, out=found[1:])
+            self._sums[kind] = found
+        return found
+
+    def number(self, kind: int) -> memoryview:
+        """Number the pools of a type: a view of the ordinals by vertex, from now on right for this type too."""
+        if self._ordinals is None:
+            self._ordinals = np.zeros(self.n, np.int32)
+        vertices = self.vertices(kind)
+        self._ordinals[vertices] = np.arange(len(vertices), dtype=np.int32)
+        return self._ordinals.data
+
+    def ordinals(self, kind: int, lo: int, hi: int) -> tuple[int, int]:
+        """The ordinals of the vertices of a type in [lo, hi)."""
+        vertices = self.vertices(kind)
+        return int(vertices.searchsorted(np.int32(lo))), int(vertices.searchsorted(np.int32(hi)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what was derived here; shared arrays are not counted."""
+        own = [*self._sums, self._ordinals, *(self._vertices if self._of_type is None else ())]
+        return sum(array.nbytes for array in own if array is not None)

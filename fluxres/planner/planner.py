@@ -1,0 +1,452 @@
+"""How much of which pool is free when.
+
+One timeline per type (`timeline.py`) says what is used of each pool itself. What a whole holding implies for the pools
+below it (rule A5) is never written down: a pool is *covered* while all of an ancestor is held by one job, and the
+answer is found by looking up its five or six ancestors. For pools of size 1 being used is being held whole, so their
+own timeline says it; larger ones have a second timeline of bits, which `cover` keeps.
+
+Whether to trust a caller: units are checked against the size at every moment (rule A1), in `hold` and `release` alike, because
+a planner that went wrong silently would hand out what is taken. Who holds the units is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fluxres.clock import FOREVER
+from fluxres.errors import LimitExceeded, UsageError
+from fluxres.planner import audit, fit
+from fluxres.planner.block import BEGINNING, Ints
+from fluxres.planner.columns import Columns, OfType
+from fluxres.planner.subtrees import NO_RUNS, Runs, Vertices
+from fluxres.planner.timeline import Timeline
+
+
+class Planner:
+    """Used units of every pool over time, and the questions a scheduler asks about them.
+
+    Windows are half-open ticks `[start, end)`; an end from `clock.FOREVER` on never comes. All queries are about the
+    whole window: a unit is free when no moment of the window uses it.
+
+    Args:
+        parent, end: int32[n], the has-a trees in pre-order (-1 above a root; one past the last descendant).
+        type_of: uint16[n], type numbers.
+        size: int64[n], units.
+        of_type: gives the ascending vertices (int32) of a type number, so that they are shared and not found again.
+
+    Cost: nothing per pool; arrays are shared, tables made when first needed.
+    Errors: every change raises UsageError or LimitExceeded and then has changed nothing.
+
+    A rack of two nodes with two units of memory each:
+
+    >>> p = Planner(parent=[-1, 0, 1, 0, 3], end=[5, 3, 3, 5, 5], type_of=[0, 1, 2, 1, 2], size=[1, 1, 2, 1, 2])
+    >>> p.hold(1, 1, 0, 10); p.hold(4, 1, 5, 20)
+    >>> p.free_slice(0, 5, 0, 6).tolist()
+    [1, 0, 0, 1, 1]
+    >>> p.totals(0, 10, 11).tolist()
+    [1, 2, 3]
+    >>> p.earliest([(2, 2), (4, 2)], duration=5, after=0)
+    20
+    """
+
+    #: Pools a block, for bits and for counts: about a kilobyte a row. Larger rows copy more for a job on one
+    #: core, smaller ones make more rows for a job on the whole machine.
+    span_bits = 8192
+    span_counts = 4096
+
+    def __init__(
+        self,
+        parent: npt.ArrayLike,
+        end: npt.ArrayLike,
+        type_of: npt.ArrayLike,
+        size: npt.ArrayLike,
+        *,
+        of_type: OfType | None = None,
+    ) -> None:
+        self.columns = columns = Columns(parent, end, type_of, size, of_type)
+        self._n = columns.n
+        self._parent, self._end, self._type, self._size = columns.parent, columns.end, columns.type, columns.size
+        self._ordinal = memoryview(b"")
+        #: By type number. `_cover` is the same object as `_used` where all sizes are 1.
+        self._used: list[Timeline | None] = [None] * columns.types
+        self._cover: list[Timeline | None] = [None] * columns.types
+
+    # -- changes ----------------------------------------------------------------------------------------------
+
+    def hold(self, v: int, amount: int, start: int, end: int) -> None:
+        """Use `amount` units of pool v itself over the window.
+
+        Cost: a few microseconds, more with the moments in the window.
+        Errors: UsageError when the pool has not as many free units at some moment; LimitExceeded (BREAKPOINTS_MAX).
+        """
+        self._require(v, amount, start, end)
+        if not self._change(v, amount, start, end):
+            raise UsageError(
+                f"pool {v}: {amount} units asked for {_window(start, end)}, "
+                f"where {self.used(v, start, end)} of {self._size[v]} are used"
+            )
+
+    def release(self, v: int, amount: int, start: int, end: int) -> None:
+        """Undo `hold` for `amount` units, over all or any part of what was held.
+
+        Errors: UsageError when fewer units are used at some moment of the window (rule A6).
+        """
+        self._require(v, amount, start, end)
+        if not self._change(v, -amount, start, end):
+            raise UsageError(f"pool {v}: {amount} units given back for {_window(start, end)}, where fewer are used")
+
+    def cover(self, v: int, start: int, end: int, on: bool) -> None:
+        """Say that one job holds all of v (size > 1) over the window, or no longer does. Does nothing for size 1: `hold` says it.
+
+        Errors: UsageError when v is covered already (on) or is not (off) at some moment of the window.
+        """
+        self._require(v, 1, start, end)
+        if self._size[v] == 1:
+            return
+        if not self._cover_of(self._type[v]).change(self._ordinal[v], 1 if on else -1, 1, start, end):
+            raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {_window(start, end)}")
+
+    def hold_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
+        """Use units of many pools over one window, all or nothing.
+
+        Args:
+            vertices: int[k], each once; amounts: int[k], or one for all.
+
+        Cost: a vector operation per block of pools and moment; 10,000 nodes take less than a millisecond.
+        """
+        self._change_all(vertices, amounts, start, end, 1)
+
+    def release_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
+        """Undo `hold_all` for all or any part of what was held; all or nothing."""
+        self._change_all(vertices, amounts, start, end, -1)
+
+    def _require(self, v: int, amount: int, start: int, end: int) -> None:
+        if not 0 <= v < self._n:
+            raise UsageError(f"vertex {v}: expected 0 <= vertex < {self._n}")
+        if amount < 1:
+            raise UsageError(f"pool {v}: expected amount >= 1, got {amount}")
+        require_window(start, end)
+
+    def _used_of(self, kind: int) -> Timeline:
+        line = self._used[kind]
+        if line is None:
+            columns = self.columns
+            self._ordinal = columns.number(kind)
+            dtype = columns.dtype(kind)
+            length = len(columns.vertices(kind))
+            line = Timeline(length, self.span_bits if dtype is None else self.span_counts, dtype)
+            self._used[kind] = line
+            if dtype is None:
+                self._cover[kind] = line
+        return line
+
+    def _cover_of(self, kind: int) -> Timeline:
+        line = self._used_of(kind)
+        cover = self._cover[kind]
+        if cover is None:
+            cover = self._cover[kind] = Timeline(line.length, self.span_bits, None)
+        return cover
+
+    def _change(self, v: int, amount: int, start: int, end: int) -> bool:
+        kind = self._type[v]
+        line = self._used[kind] or self._used_of(kind)
+        size = self._size[v]
+        if not line.change(self._ordinal[v], amount, size, start, end):
+            return False
+        if size == 1 and line.dtype is not None:
+            try:
+                self._cover_of(kind).change(self._ordinal[v], amount, 1, start, end)
+            except LimitExceeded:
+                line.change(self._ordinal[v], -amount, size, start, end)
+                raise
+        return True
+
+    def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
+        require_window(start, end)
+        which = np.asarray(vertices, np.int64).ravel()
+        units = np.broadcast_to(np.asarray(amounts, np.int64), which.shape)
+        order = np.argsort(which, kind="stable")
+        which, units = which[order], units[order]
+        if not which.size:
+            return
+        if which[0] < 0 or which[-1] >= self._n:
+            raise UsageError(f"vertices {which[0]} … {which[-1]}: expected 0 <= vertex < {self._n}")
+        if units.min() < 1:
+            raise UsageError(f"pool {which[units.argmin()]}: expected amount >= 1, got {units.min()}")
+        twice = np.flatnonzero(which[1:] == which[:-1])
+        if twice.size:
+            raise UsageError(f"pool {which[twice[0]]} is named twice")
+        plan = list(self._plan(which, units, start, end, sign))
+        for line, ordinals, steps in plan:
+            line.add(ordinals, steps, start, end)
+
+    def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[tuple[Timeline, Ints, Ints]]:
+        """Check a change of many pools: what to add to which timeline."""
+        kinds = self.columns.type_numbers[vertices]
+        for kind in np.unique(kinds).tolist():
+            of_kind = kinds == kind
+            which, steps = vertices[of_kind], units[of_kind] * sign
+            line = self._used_of(kind)
+            ordinals = np.asarray(self._ordinal)[which].astype(np.int64)
+            sizes = self.columns.sizes[which]
+            if sign > 0:
+                bad = line.extremes(ordinals, start, end) > sizes - steps
+            else:
+                bad = line.extremes(ordinals, start, end, least=True) + steps < 0
+            if bad.any():
+                k = int(bad.argmax())
+                raise UsageError(
+                    f"pool {which[k]}: {abs(int(steps[k]))} units {'asked' if sign > 0 else 'given back'} for "
+                    f"{_window(start, end)}, where {'too many' if sign > 0 else 'fewer'} are used (size {sizes[k]})"
+                )
+            parts = [(line, ordinals, steps)]
+            single = sizes == 1
+            if line.dtype is not None and single.any():
+                parts.append((self._cover_of(kind), ordinals[single], steps[single]))
+            for part_line, part, _ in parts:
+                part_line.require_room(part, start, end)
+            yield from parts
+
+    # -- one pool ---------------------------------------------------------------------------------------------
+
+    def used(self, v: int, start: int, end: int) -> int:
+        """Most units of v itself used at any moment of the window."""
+        line = self._used[self._type[v]]
+        return 0 if line is None else line.most(self._ordinal[v], start, end)
+
+    def covered_by(self, v: int, start: int, end: int) -> int:
+        """The nearest proper ancestor of v that is held whole at some moment of the window, or -1."""
+        parent, types, cover, ordinal = self._parent, self._type, self._cover, self._ordinal
+        u: int = parent[v]
+        while u >= 0:
+            line = cover[types[u]]
+            if line is not None and line.most(ordinal[u], start, end):
+                return u
+            u = parent[u]
+        return -1
+
+    def free(self, v: int, start: int, end: int) -> int:
+        """Units of v free through the whole window: 0 when an ancestor is held whole at some moment of it."""
+        if self.covered_by(v, start, end) >= 0:
+            return 0
+        size: int = self._size[v]
+        return size - self.used(v, start, end)
+
+    def segments(self, v: int) -> list[tuple[int, int, int]]:
+        """(start, end, used) of v itself over all time where it is used, neighbours merged."""
+        line = self._used[self._type[v]]
+        return [] if line is None else line.steps(self._ordinal[v])
+
+    def covers(self, v: int) -> list[tuple[int, int]]:
+        """(start, end) over all time where v is held whole, neighbours merged."""
+        line = self._cover[self._type[v]]
+        return [] if line is None else [(start, end) for start, end, _ in line.steps(self._ordinal[v])]
+
+    # -- slices -----------------------------------------------------------------------------------------------
+
+    def busy_below(self, v: int, start: int, end: int) -> bool:
+        """Is any unit strictly below v used at some moment of the window?"""
+        lo, hi = v + 1, self._end[v]
+        if lo == hi:
+            return False
+        return any(
+            line is not None and line.any(*self.columns.ordinals(kind, lo, hi), start, end)
+            for kind, line in enumerate(self._used)
+        )
+
+    def busy(self, lo: int, hi: int, start: int, end: int) -> Vertices:
+        """Vertices in [lo, hi) that are themselves used at some moment of the window, ascending (int32)."""
+        found = [vertices for _, vertices, _ in self._held(self._used, lo, hi, start, end)]
+        if not found:
+            return np.zeros(0, np.int32)
+        return np.sort(np.concatenate(found)) if len(found) > 1 else found[0]
+
+    def _held(
+        self, lines: Sequence[Timeline | None], lo: int, hi: int, start: int, end: int
+    ) -> Iterator[tuple[int, Vertices, npt.NDArray[Any]]]:
+        """(type, vertices in [lo, hi) in use, most units of each), types with none left out."""
+        for kind, line in enumerate(lines):
+            if line is None:
+                continue
+            ordinals, units = line.held(*self.columns.ordinals(kind, lo, hi), start, end)
+            if ordinals.size:
+                yield kind, self.columns.vertices(kind)[ordinals], units
+
+    def _covered_above(self, v: int, start: int, end: int) -> int:
+        """Up to which vertex the proper ancestors of v that are held whole in the window reach; v when there is none."""
+        stop, u = v, self.covered_by(v, start, end)
+        while u >= 0:
+            stop = max(stop, self._end[u])
+            u = self.covered_by(u, start, end)
+        return stop
+
+    def free_slice(self, lo: int, hi: int, start: int, end: int) -> Ints:
+        """Units free through the whole window, for every vertex in [lo, hi) (int64), as `free` has them.
+
+        Cost: a copy of the sizes, and the rows of the window over the slice.
+        """
+        columns = self.columns
+        free = columns.sizes[lo:hi].copy()
+        if lo >= hi:
+            return free
+        for kind, line in enumerate(self._used):
+            if line is None:
+                continue
+            vertices = columns.vertices(kind)
+            for first, used in line.peaks(*columns.ordinals(kind, lo, hi), start, end):
+                free[vertices[first : first + len(used)] - lo] -= used
+        free[: max(self._covered_above(lo, start, end) - lo, 0)] = 0
+        self._covered_below(lo, hi, start, end).clear(free, lo)
+        return free
+
+    def _covered_below(self, lo: int, hi: int, start: int, end: int) -> Runs:
+        """What lies strictly below the vertices of [lo, hi) that are held whole at some moment of the window."""
+        ends = self.columns.ends
+        tops = [vertices for _, vertices, _ in self._held(self._cover, lo, hi, start, end)]
+        if not tops:
+            return NO_RUNS
+        roots = np.concatenate(tops)
+        roots = roots[ends[roots] > roots + 1]
+        return Runs.of(roots + 1, ends[roots])
+
+    def totals(self, v: int, start: int, end: int, unavailable: npt.ArrayLike | None = None) -> Ints:
+        """Units free through the whole window in the subtree of v, v included, by type number (int64).
+
+        Args:
+            unavailable: ascending vertices whose subtrees do not count (down, say), none below another.
+
+        Cost: two look-ups a type, then by what is held or unavailable below v, not by what is there.
+        """
+        columns = self.columns
+        total = np.zeros(columns.types, np.int64)
+        lo, hi = v, self._end[v]
+        out = np.zeros(0, np.int32) if unavailable is None else np.asarray(unavailable, np.int32)
+        if out.size:
+            k = int(out.searchsorted(np.int32(v), "right"))
+            if k and self._end[int(out[k - 1])] > v:
+                return total
+            out = out[k : int(out.searchsorted(np.int32(hi)))]
+        if self.covered_by(v, start, end) >= 0:
+            return total
+        gone = self._covered_below(lo, hi, start, end)
+        if out.size:
+            gone = Runs.of(np.concatenate([gone.starts, out]), np.concatenate([gone.stops, columns.ends[out]]))
+        edges = np.array([lo, hi], np.int32)
+        for kind in range(columns.types):
+            total[kind] = self._units(kind, edges, gone)
+        for kind, vertices, units in self._held(self._used, lo, hi, start, end):
+            if len(gone.starts):
+                units = units[~gone.contain(vertices)]
+            total[kind] -= units.sum(dtype=np.int64)
+        return total
+
+    def _units(self, kind: int, edges: Vertices, gone: Runs) -> int:
+        """Units of a type between two vertices, without those in `gone`."""
+        vertices, sums = self.columns.vertices(kind), self.columns.sums(kind)
+        a, b = vertices.searchsorted(edges).tolist()
+        count = b - a if sums is None else int(sums[b] - sums[a])
+        if a == b or not len(gone.starts):
+            return count
+        first, stop = vertices.searchsorted(gone.starts), vertices.searchsorted(gone.stops)
+        lost = stop - first if sums is None else sums[stop] - sums[first]
+        return count - int(lost.sum())
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    def moments(self, start: int, end: int) -> list[int]:
+        """Moments in [start, end) at which the use of any pool changes, ascending."""
+        lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
+        found: set[int] = set()
+        for line in lines.values():
+            found |= line.moments(start, end)
+        return sorted(found)
+
+    def earliest(self, demands: Sequence[tuple[int, int]], duration: int, after: int) -> int | None:
+        """The first start from `after` on at which all demands are free together for `duration`.
+
+        A demand is (vertex, units); several on one vertex add up. Units that are the whole of a pool ask in addition that
+        nothing below it is used. Free means what `free` means.
+
+        Returns: a tick, `after` or a breakpoint; None when a demand exceeds the size, or something that never ends is in the way.
+        Cost: each row of the blocks concerned is looked at once, from `after` to the answer.
+        """
+        return fit.earliest(self.columns, self._used, self._cover, demands, duration, after)
+
+    # -- the whole --------------------------------------------------------------------------------------------
+
+    def remap(
+        self,
+        parent: npt.ArrayLike,
+        end: npt.ArrayLike,
+        type_of: npt.ArrayLike,
+        size: npt.ArrayLike,
+        old_to_new: npt.ArrayLike,
+        *,
+        of_type: OfType | None = None,
+    ) -> Planner:
+        """The same use on a changed structure; this planner stays as it is.
+
+        Args:
+            old_to_new: int[n], the new number of every vertex, -1 for one that is gone.
+
+        Covers go along where the size is the same; where it changed, the caller covers again what is held whole.
+        Cost: by the pools held at each breakpoint.
+        Errors: UsageError when a pool that is gone is used, or a new size is below what is used.
+        """
+        new = type(self)(parent, end, type_of, size, of_type=of_type)
+        mapping = np.asarray(old_to_new, np.int64)
+        if mapping.shape != (self._n,):
+            raise UsageError(f"old_to_new: expected {self._n} entries, got {mapping.shape}")
+        for kind, line in enumerate(self._used):
+            if line is None:
+                continue
+            vertices = self.columns.vertices(kind)
+            for start, stop, ordinals, units in line.rows():
+                old = vertices[ordinals]
+                moved = mapping[old]
+                if moved.min() < 0:
+                    gone = int(old[moved.argmin()])
+                    raise UsageError(f"pool {gone}: cannot go, it is used from tick {start} on")
+                new.hold_all(moved, units, start, stop)
+            cover = self._cover[kind]
+            if cover is None or cover is line:
+                continue
+            for start, stop, ordinals, _ in cover.rows():
+                old = vertices[ordinals]
+                moved = mapping[old]
+                same = (self.columns.sizes[old] == new.columns.sizes[moved]) & (self.columns.sizes[old] > 1)
+                new._cover_all(moved[same], start, stop)
+        return new
+
+    def _cover_all(self, vertices: Ints, start: int, end: int) -> None:
+        """Cover many pools of size > 1 that are not covered in the window."""
+        kinds = self.columns.type_numbers[vertices]
+        for kind in np.unique(kinds).tolist():
+            line = self._cover_of(kind)
+            ordinals = np.sort(np.asarray(self._ordinal)[vertices[kinds == kind]].astype(np.int64))
+            line.require_room(ordinals, start, end)
+            line.add(ordinals, np.ones(len(ordinals), np.int64), start, end)
+
+    def check(self) -> list[str]:
+        """What is wrong inside; empty when nothing is. Cost: all rows."""
+        return audit.check(self.columns, self._used, self._cover)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows and derived tables; the arrays it was made from are not counted."""
+        lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
+        return self.columns.nbytes + sum(line.nbytes for line in lines.values())
+
+
+def require_window(start: int, end: int) -> None:
+    """UsageError unless start < end and start is a tick that comes."""
+    if not BEGINNING < start < end or start >= FOREVER:
+        raise UsageError(f"window {_window(start, end)}: expected start < end, and a start that comes")
+
+
+def _window(start: int, end: int) -> str:
+    return f"[{start}, {'for ever' if end >= FOREVER else end})"

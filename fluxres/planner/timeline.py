@@ -1,0 +1,196 @@
+"""The use of all pools of one type over time, cut into blocks that come into being when first touched.
+
+Pools are numbered within their type, in vertex order: "ordinals".  Every subtree is a run of ordinals of each
+type, so whatever concerns a subtree is a slice here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from fluxres import limits
+from fluxres.clock import FOREVER
+from fluxres.planner.bits import BitBlock
+from fluxres.planner.block import Block, Ints, Row, too_many_breakpoints
+from fluxres.planner.counts import CountBlock
+
+
+def narrowest(size: int) -> np.dtype[np.unsignedinteger]:
+    """The narrowest unsigned type that holds 0 … size.
+
+    >>> narrowest(255), narrowest(256)
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return np.min_scalar_type(max(size, 1))
+
+
+class Timeline:
+    """Who uses how much, of one type.
+
+    Args:
+        length: pools of the type.
+        span: pools a block.
+        dtype: unsigned type of a count; None where one bit a pool will do.
+    """
+
+    __slots__ = ("blocks", "breakpoints", "dtype", "length", "span")
+
+    def __init__(self, length: int, span: int, dtype: npt.DTypeLike | None) -> None:
+        self.length = length
+        self.span = span
+        self.dtype = dtype
+        self.blocks: dict[int, Block] = {}
+        self.breakpoints = 0
+
+    def _open(self, number: int) -> Block:
+        length = min(self.span, self.length - number * self.span)
+        block: Block = BitBlock(length) if self.dtype is None else CountBlock(length, self.dtype)
+        self.blocks[number] = block
+        return block
+
+    # -- one pool ---------------------------------------------------------------------------------------------
+
+    def most(self, ordinal: int, start: int, end: int) -> int:
+        """Most units of one pool used at any moment of the window."""
+        number, ordinal = divmod(ordinal, self.span)
+        block = self.blocks.get(number)
+        return 0 if block is None else block.most(ordinal, start, end)
+
+    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int) -> bool:
+        """Add `amount` to one pool over the window; False, and nothing done, where that leaves 0 … limit.
+
+        Errors: LimitExceeded (BREAKPOINTS_MAX); nothing done.
+        """
+        number, ordinal = divmod(ordinal, self.span)
+        block = self.blocks.get(number) or self._open(number)
+        before = len(block.times)
+        if not block.change(ordinal, amount, limit, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
+            return False
+        self.breakpoints += len(block.times) - before
+        return True
+
+    def steps(self, ordinal: int) -> list[tuple[int, int, int]]:
+        """(start, end, used) of one pool where it is used; neighbours merged."""
+        number, ordinal = divmod(ordinal, self.span)
+        block = self.blocks.get(number)
+        return [] if block is None else list(block.steps(ordinal))
+
+    # -- many pools -------------------------------------------------------------------------------------------
+
+    def _parts(self, lo: int, hi: int) -> Iterator[tuple[int, Block, int, int]]:
+        """(base, block, lo, hi) for the blocks in use that meet the ordinals [lo, hi); lo and hi within the block."""
+        span = self.span
+        for number in range(lo // span, (hi + span - 1) // span):
+            block = self.blocks.get(number)
+            if block is not None and len(block.times) > 1:
+                base = number * span
+                yield base, block, max(lo - base, 0), min(hi - base, block.length)
+
+    def peaks(self, lo: int, hi: int, start: int, end: int) -> Iterator[tuple[int, Row]]:
+        """(first ordinal, most units used by ordinal) where anything in [lo, hi) is used in the window."""
+        for base, block, first, stop in self._parts(lo, hi):
+            used = block.peaks(first, stop, start, end)
+            if used is not None:
+                yield base + first, used
+
+    def any(self, lo: int, hi: int, start: int, end: int) -> bool:
+        """Is any unit of the ordinals [lo, hi) used in the window?"""
+        return any(True for _ in self.peaks(lo, hi, start, end))
+
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row]:
+        """Ordinals in [lo, hi) used in the window, ascending, and the most units used of each."""
+        ordinals: list[Ints] = []
+        units: list[Row] = []
+        for first, used in self.peaks(lo, hi, start, end):
+            where = np.flatnonzero(used)
+            ordinals.append(where + first)
+            units.append(used[where])
+        if len(ordinals) == 1:
+            return ordinals[0], units[0]
+        if not ordinals:
+            return np.zeros(0, np.int64), np.zeros(0, np.uint8)
+        return np.concatenate(ordinals), np.concatenate(units)
+
+    def split(self, ordinals: Ints) -> Iterator[tuple[int, slice]]:
+        """Ascending ordinals cut at the blocks: (block number, slice of them)."""
+        if not ordinals.size:
+            return
+        first, last = int(ordinals[0]) // self.span, int(ordinals[-1]) // self.span
+        edges = np.searchsorted(ordinals, np.arange(first, last + 2) * self.span)
+        for number in range(first, last + 1):
+            a, b = int(edges[number - first]), int(edges[number - first + 1])
+            if a < b:
+                yield number, slice(a, b)
+
+    def extremes(self, ordinals: Ints, start: int, end: int, *, least: bool = False) -> Ints:
+        """Most (or least) units used at any moment of the window, for ascending ordinals."""
+        found = np.zeros(len(ordinals), np.int64)
+        for number, part in self.split(ordinals):
+            block = self.blocks.get(number)
+            if block is None:
+                continue
+            inside = ordinals[part] - number * self.span
+            lo, hi = int(inside[0]), int(inside[-1]) + 1
+            used = block.lows(lo, hi, start, end) if least else block.peaks(lo, hi, start, end)
+            if used is not None:
+                found[part] = used[inside - lo]
+        return found
+
+    def add(self, ordinals: Ints, amounts: Ints, start: int, end: int) -> None:
+        """Add amounts to ascending ordinals. The caller has seen to it that all stay within 0 … size, and that there is room."""
+        for number, part in self.split(ordinals):
+            block = self.blocks.get(number) or self._open(number)
+            before = len(block.times)
+            block.add(ordinals[part] - number * self.span, amounts[part], start, end, 2)
+            self.breakpoints += len(block.times) - before
+
+    def missing(self, ordinals: Ints, start: int, end: int) -> int:
+        """Breakpoints that a change of these ordinals over the window would add."""
+        ends = 1 + (end < FOREVER)
+        blocks = (self.blocks.get(number) for number, _ in self.split(ordinals))
+        return sum(ends if block is None else block.missing(start, end) for block in blocks)
+
+    def require_room(self, ordinals: Ints, start: int, end: int) -> None:
+        """LimitExceeded when a change of these ordinals over the window adds more breakpoints than may be."""
+        if self.breakpoints + self.missing(ordinals, start, end) > limits.BREAKPOINTS_MAX:
+            raise too_many_breakpoints()
+
+    # -- all of it --------------------------------------------------------------------------------------------
+
+    def busy_blocks(self) -> list[tuple[int, Block]]:
+        """(first ordinal, block) of the blocks in which anything is ever used."""
+        return [(base, block) for base, block, _, _ in self._parts(0, self.length)]
+
+    def rows(self) -> Iterator[tuple[int, int, Ints, Row]]:
+        """(start, end, ordinals, units used) for every block and breakpoint from which on something is used."""
+        for base, block in self.busy_blocks():
+            for k in range(1, len(block.times)):
+                start, end = block.times[k], block.end_of(k)
+                used = block.peaks(0, block.length, start, end)
+                if used is not None:
+                    where = np.flatnonzero(used)
+                    yield start, end, where + base, used[where]
+
+    def moments(self, start: int, end: int) -> set[int]:
+        """Breakpoints in [start, end)."""
+        found: set[int] = set()
+        for block in self.blocks.values():
+            found.update(block.times[bisect_left(block.times, start, 1) : bisect_left(block.times, end)])
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all blocks."""
+        return sum(block.nbytes for block in self.blocks.values())
+
+    def check(self) -> list[str]:
+        """What is wrong inside; empty when nothing is."""
+        found = [f"pools {number * self.span} …: {text}" for number, block in self.blocks.items() for text in block.check()]
+        breakpoints = sum(len(block.times) - 1 for block in self.blocks.values())
+        if breakpoints != self.breakpoints:
+            found.append(f"{breakpoints} breakpoints, {self.breakpoints} counted")
+        return found

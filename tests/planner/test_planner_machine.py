@@ -1,0 +1,168 @@
+"""Every query after every change, against the table of `grid.py`, on random small trees with blocks of two or three pools."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from fluxres.clock import FOREVER
+from fluxres.errors import UsageError
+from fluxres.planner import Planner
+from tests.planner.grid import HORIZON, Grid, Tree
+
+
+class NarrowPlanner(Planner):
+    span_bits = 3
+    span_counts = 2
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    """Forests of up to 10 pools in pre-order, of up to 3 types: all of size 1, or of mixed sizes."""
+    n = draw(st.integers(1, 10))
+    mixed = draw(st.lists(st.booleans(), min_size=3, max_size=3))
+    parent = [-1]
+    for v in range(1, n):
+        line = [v - 1]
+        while line[-1] >= 0:
+            line.append(parent[line[-1]])
+        parent.append(draw(st.sampled_from(line)))
+    type_of = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
+    size = [draw(st.integers(0, 4)) if mixed[kind] else 1 for kind in type_of]
+    return Tree.of(parent, type_of, size)
+
+
+windows = st.tuples(st.integers(0, HORIZON - 1), st.one_of(st.integers(1, HORIZON - 1), st.just(FOREVER))).filter(
+    lambda window: window[0] < window[1]
+)
+amounts = st.integers(1, 4)
+
+
+class PlannerMachine(RuleBasedStateMachine):
+    @initialize(tree=trees())
+    def start(self, tree: Tree) -> None:
+        self.grid = Grid(tree)
+        self.planner: Planner = NarrowPlanner(tree.parent, tree.end, tree.type_of, tree.size)
+        self.windows = [(t, t + 1) for t in range(HORIZON - 1)] + [(0, FOREVER)]
+
+    def pool(self, number: int) -> int:
+        return number % len(self.grid.tree.parent)
+
+    @rule(number=st.integers(0, 9), amount=amounts, window=windows, give_back=st.booleans())
+    def change(self, number: int, amount: int, window: tuple[int, int], give_back: bool) -> None:
+        v = self.pool(number)
+        change = self.planner.release if give_back else self.planner.hold
+        if self.grid.change({v: -amount if give_back else amount}, *window):
+            change(v, amount, *window)
+        else:
+            with pytest.raises(UsageError, match=f"pool {v}:"):
+                change(v, amount, *window)
+        self.windows[-1] = window
+
+    @rule(number=st.integers(0, 9), data=st.data())
+    def release_a_piece(self, number: int, data: st.DataObject) -> None:
+        """What is surely held, so that releases are not mostly refusals."""
+        v = self.pool(number)
+        segments = self.grid.segments(v)
+        if segments:
+            start, end, units = data.draw(st.sampled_from(segments))
+            first = data.draw(st.integers(start, min(end, HORIZON) - 1))
+            amount = data.draw(st.integers(1, units))
+            assert self.grid.change({v: -amount}, first, end)
+            self.planner.release(v, amount, first, end)
+
+    @rule(numbers=st.dictionaries(st.integers(0, 9), amounts, max_size=6), window=windows, give_back=st.booleans())
+    def change_all(self, numbers: dict[int, int], window: tuple[int, int], give_back: bool) -> None:
+        wanted = {self.pool(number): amount for number, amount in numbers.items()}
+        change = self.planner.release_all if give_back else self.planner.hold_all
+        signed = {v: -amount if give_back else amount for v, amount in wanted.items()}
+        if self.grid.change(signed, *window):
+            change(list(wanted), list(wanted.values()), *window)
+        else:
+            with pytest.raises(UsageError, match="pool"):
+                change(list(wanted), list(wanted.values()), *window)
+
+    @rule(number=st.integers(0, 9), window=windows, on=st.booleans())
+    def cover(self, number: int, window: tuple[int, int], on: bool) -> None:
+        v = self.pool(number)
+        if self.grid.cover(v, *window, on):
+            self.planner.cover(v, *window, on)
+        else:
+            with pytest.raises(UsageError, match=f"pool {v}:"):
+                self.planner.cover(v, *window, on)
+
+    @rule()
+    def release_everything(self) -> None:
+        for v in range(len(self.grid.tree.parent)):
+            for start, end in self.planner.covers(v):
+                self.planner.cover(v, start, end, False)
+            for start, end, units in self.planner.segments(v):
+                self.planner.release(v, units, start, end)
+        self.grid = Grid(self.grid.tree)
+        assert self.planner.moments(0, FOREVER) == []
+
+    @precondition(lambda self: len(self.grid.tree.parent) < 10)
+    @rule(where=st.integers(0, 9), kind=st.integers(0, 2), size=st.integers(1, 3))
+    def attach_a_pool(self, where: int, kind: int, size: int) -> None:
+        """A new leaf as the first child of a pool: all later vertices move up by one."""
+        old = self.grid.tree
+        at = self.pool(where)
+        to_new = [v + (v > at) for v in range(len(old.parent))]
+        back = [*range(at + 1), -1, *range(at + 1, len(old.parent))]
+        parent = [at if v < 0 else to_new[old.parent[v]] if old.parent[v] >= 0 else -1 for v in back]
+        tree = Tree.of(
+            parent, [kind if v < 0 else old.type_of[v] for v in back], [size if v < 0 else old.size[v] for v in back]
+        )
+        before = self.planner.moments(0, FOREVER)
+        moved = self.planner.remap(tree.parent, tree.end, tree.type_of, tree.size, to_new)
+        assert self.planner.moments(0, FOREVER) == before
+        self.planner = moved
+        self.grid = Grid(
+            tree,
+            {(to_new[v], t): units for (v, t), units in self.grid.units.items()},
+            {(to_new[v], t) for v, t in self.grid.whole},
+        )
+
+    @rule(demands=st.lists(st.tuples(st.integers(0, 9), amounts), max_size=3), duration=st.integers(1, 9), after=st.integers(0, 9))
+    def earliest(self, demands: list[tuple[int, int]], duration: int, after: int) -> None:
+        asked = [(self.pool(number), amount) for number, amount in demands]
+        for length in (duration, FOREVER):
+            assert self.planner.earliest(asked, length, after) == self.grid.earliest(asked, length, after)
+
+    @rule(window=windows, number=st.integers(0, 9), picks=st.sets(st.integers(0, 9), max_size=3))
+    def totals_without_unavailable(self, window: tuple[int, int], number: int, picks: set[int]) -> None:
+        tree = self.grid.tree
+        chosen = {self.pool(pick) for pick in picks}
+        tops = sorted(v for v in chosen if not chosen & set(tree.ancestors(v)))
+        v = self.pool(number)
+        found = self.planner.totals(v, *window, np.array(tops, np.int32))
+        assert found.tolist() == self.grid.totals(v, *window, tops)
+
+    @invariant()
+    def answers_agree(self) -> None:
+        tree, grid, planner = self.grid.tree, self.grid, self.planner
+        n = len(tree.parent)
+        assert planner.moments(0, FOREVER) == grid.moments()
+        for window in self.windows:
+            free = [grid.free(v, *window) for v in range(n)]
+            assert planner.free_slice(0, n, *window).tolist() == free
+            half = n // 2
+            assert planner.free_slice(half, n, *window).tolist() == free[half:]
+            assert planner.busy(half, n, *window).tolist() == grid.busy(half, n, *window)
+            assert planner.totals(half, *window).tolist() == grid.totals(half, *window, [])
+            for v in range(n):
+                assert planner.used(v, *window) == grid.used(v, *window)
+                assert planner.free(v, *window) == free[v]
+                assert planner.covered_by(v, *window) == grid.covered_by(v, *window)
+                assert planner.busy_below(v, *window) == bool(grid.busy(v + 1, tree.end[v], *window))
+        for v in range(n):
+            assert planner.segments(v) == grid.segments(v)
+        half_whole = {v for v, t in grid.whole if grid.at(v, t) < tree.size[v]}
+        assert {problem.split(":")[0] for problem in planner.check()} == {f"pool {v}" for v in half_whole}
+
+
+PlannerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestPlanner = PlannerMachine.TestCase
