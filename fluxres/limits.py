@@ -18,6 +18,9 @@ DEPTH_MAX: Final = 64
 KINDS_MAX: Final = 4_000_000
 """Different (type, basename, unit, name, properties) combinations in one graph."""
 
+ORIGINS_MAX: Final = 65_535
+"""Different uuid bases in one graph: the column is uint16, and its last value marks explicit uuids in comparisons."""
+
 SIZE_MAX: Final = 2**62 - 1
 """Units of one pool: sums over windows stay in int64. 4 EiB when the unit is a byte."""
 
@@ -47,6 +50,18 @@ DOCUMENT_DEPTH_MAX: Final = 200
 
 DOCUMENT_VALUES_MAX: Final = 20_000_000
 """YAML values after aliases are followed: an alias bomb ends here."""
+
+YAML_BYTES_MAX: Final = 64 << 20
+"""Bytes of one YAML document: its parser takes seconds for a megabyte, where JSON's takes milliseconds."""
+
+ALIASED_VALUES_MAX: Final = 1_000_000
+"""Values that the aliases of one YAML document stand for: they cost nothing to write and everything to check."""
+
+RECIPES_MAX: Final = 1_000_000
+"""Entries of a cluster file after its parts are followed: parts that use parts twice double at every level."""
+
+INCLUDE_DEPTH_MAX: Final = 16
+"""Files that include files: deeper is a mistake."""
 
 IDSET_COUNT_MAX: Final = 16_777_216
 """Members of one idset or hostlist written in text: `[0-999999999]` is refused instead of expanded."""

@@ -1,0 +1,173 @@
+"""The typed documents of ``cluster.yaml``, from which its JSON Schema is made.
+
+One definition serves the reader, the editors (``specs/cluster.schema.json``) and the messages: what a key
+may hold stands here once.  Keys left out are ``UNSET`` and not a default, because an entry that uses a part
+overrides exactly the keys it has.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from fluxres import limits
+
+Count = Annotated[
+    int, Meta(ge=1, description="How many of these pools each parent has. Default: as many as there are ids or names, else 1.")
+]
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
+Properties = dict[str, str | int | float | bool | None] | list[str]
+Tags = dict[str, str | None] | list[str]
+IdList = Annotated[list[int | str], Meta(min_length=1)]
+
+
+class IdStart(Struct, forbid_unknown_fields=True):
+    """Ids that count up from a start, beginning anew in each pool of an enclosing type."""
+
+    start: Annotated[int, Meta(ge=0, le=limits.ID_MAX, description="The first id. Default: 0.")] = 0
+    within: Annotated[
+        Word | UnsetType,
+        Meta(description="Type of the enclosing pool in which the ids run on; the parent by default.", examples=["node", "cluster"]),
+    ] = UNSET
+
+
+class Resource(Struct, forbid_unknown_fields=True):
+    """One entry of the has-a tree: a pool, how many of it each parent has, and what is in it."""
+
+    use: Annotated[Word | UnsetType, Meta(description="Name of a part; keys beside it replace those of the part.")] = UNSET
+    type: Annotated[Word | UnsetType, Meta(description="Resource type.", examples=["node", "core", "gpu", "memory"])] = UNSET
+    count: Count | UnsetType = UNSET
+    basename: Annotated[Word | UnsetType, Meta(description="First part of the default name. Default: the type.")] = UNSET
+    name: Annotated[
+        Word | UnsetType,
+        Meta(
+            description="Name, or a template: ${id}, ${id:05}, ${type}, a property, or the type of a pool above for its id. "
+            "Default: basename and id.",
+            examples=["login", "node-${rack}-${id}"],
+        ),
+    ] = UNSET
+    hosts: Annotated[
+        str | UnsetType, Meta(description="Names as a hostlist. The numbers become the ids.", examples=["tioga[10-17]"])
+    ] = UNSET
+    names: Annotated[
+        str | list[Word] | UnsetType, Meta(description="Names word for word, as a hostlist or a list; ids stay what they are.")
+    ] = UNSET
+    id: Annotated[
+        int | str | IdList | IdStart | None | UnsetType,
+        Meta(
+            description="First id, an idset such as 0-7, a list of ids and idsets, or where to start and within what to run on; "
+            "null for no id. Default: 0, 1, ...; no id for a single pool without brothers of its name.",
+            examples=[0, "0-3,8", {"start": 1, "within": "cluster"}],
+        ),
+    ] = UNSET
+    size: Annotated[int, Meta(ge=0, le=limits.SIZE_MAX, description="Units of each pool. Default: 1.")] | UnsetType = UNSET
+    unit: Annotated[Word | UnsetType, Meta(description="Unit of the size.", examples=["GiB", "W"])] = UNSET
+    properties: Annotated[
+        Properties | UnsetType,
+        Meta(description="Static properties: names with a value or null, or a list of names.", examples=[{"ssd": None, "class": 3}]),
+    ] = UNSET
+    tags: Annotated[Tags | UnsetType, Meta(description="Tags: keys with a text or null, or a list of keys.")] = UNSET
+    state: Annotated[State | None | UnsetType, Meta(description="State of each pool. Default: up.")] = UNSET
+    exclusive: Annotated[bool | UnsetType, Meta(description="May only be allocated whole. Default: false.")] = UNSET
+    rank: Annotated[
+        int | str | IdList | None | UnsetType,
+        Meta(
+            description="Execution target (RFC 20): the first rank, or the ranks as an idset or a list; null for none. "
+            "Default: nodes are numbered from 0, other pools have the rank of their parent."
+        ),
+    ] = UNSET
+    uuid: Annotated[Word | UnsetType, Meta(description="UUID of an entry that makes one pool. Default: made up.")] = UNSET
+    capacity: (
+        Annotated[int, Meta(ge=1, le=limits.SIZE_MAX, description="Full size of a pool of which a copy took a part.")] | UnsetType
+    ) = UNSET
+    way: Annotated[bool | UnsetType, Meta(description="Stands here only as the way from the root, in a copy.")] = UNSET
+    with_: Annotated[list[Resource] | UnsetType, Meta(description="What is in each of these pools.")] = msgspec.field(
+        default=UNSET, name="with"
+    )
+
+
+class Edge(Struct, forbid_unknown_fields=True):
+    """Edges between pools: one, or all that two selections of pools describe."""
+
+    from_: Annotated[
+        str | Annotated[list[str], Meta(min_length=1)],
+        Meta(description="Where the edges begin: paths with [0-3] for numbers and * for any name.", examples=["power:/pdu[0-1]"]),
+    ] = msgspec.field(name="from")
+    to: Annotated[
+        str | Annotated[list[str], Meta(min_length=1)], Meta(description="Where they end.", examples=["/demo/rack[0-1]/node*"])
+    ]
+    relation: Annotated[Word | UnsetType, Meta(description="What the edge means. Default: link.", examples=["supplies"])] = UNSET
+    direction: Annotated[
+        Literal["out", "in", "both"] | UnsetType, Meta(description="From 'from' to 'to', the other way, or both. Default: out.")
+    ] = UNSET
+    pairing: Annotated[
+        Literal["each", "cross", "share"] | UnsetType,
+        Meta(
+            description="each: first with first, second with second (default where both sides are equally many). cross: all with all. "
+            "share: the longer side is dealt out to the shorter in equal runs. One pool on a side goes with all of the other."
+        ),
+    ] = UNSET
+    capacity: Annotated[float | int | UnsetType, Meta(description="Capacity of each edge.")] = UNSET
+    attributes: Annotated[
+        dict[str, str | int | float | bool] | UnsetType, Meta(description="Further attributes of each edge.")
+    ] = UNSET
+
+
+class Graph(Struct, forbid_unknown_fields=True):
+    """An auxiliary graph over the pools."""
+
+    hierarchy: Annotated[
+        bool | UnsetType, Meta(description="Every pool has at most one edge into it, and a URI NAME:/path. Default: false.")
+    ] = UNSET
+    pools: Annotated[
+        list[Resource] | UnsetType, Meta(description="Pools that stand in this graph and not in the has-a tree.")
+    ] = UNSET
+    edges: Annotated[list[Edge] | UnsetType, Meta(description="Edges, in order.")] = UNSET
+
+
+class Held(Struct, forbid_unknown_fields=True):
+    """What one job holds over one window."""
+
+    job: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX, description="Id of the job.")]
+    pools: Annotated[
+        dict[str, Annotated[int, Meta(ge=1)]],
+        Meta(description="Units by path; a path may select several pools, as in edges.", examples=[{"/demo/rack0/node[0-1]": 1}]),
+    ]
+    start: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="First second. Default: 0.")] = 0.0
+    end: (
+        Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="The second after the last; null for no end.")] | None
+    ) = None
+
+
+class Cluster(Struct, forbid_unknown_fields=True):
+    """A machine, or parts of machines to include."""
+
+    fluxres: Annotated[Literal[1], Meta(description="Version of this format.")]
+    name: Annotated[Word | UnsetType, Meta(description="Name of the machine and of its root pool.")] = UNSET
+    include: Annotated[list[str] | UnsetType, Meta(description="Files with further parts, relative to this one.")] = UNSET
+    parts: Annotated[dict[str, Resource] | UnsetType, Meta(description="Entries by name, for use elsewhere.")] = UNSET
+    resources: Annotated[
+        list[Resource] | UnsetType,
+        Meta(description="What is in the root, a pool of type cluster; or one entry of type cluster or center that is the root."),
+    ] = UNSET
+    root: Annotated[Resource | UnsetType, Meta(description="Instead of resources: the root, of any type.")] = UNSET
+    pools: Annotated[list[Resource] | UnsetType, Meta(description="Pools outside the has-a tree, of no particular graph.")] = UNSET
+    graphs: Annotated[dict[str, Graph] | UnsetType, Meta(description="Auxiliary graphs by name.")] = UNSET
+    allocations: Annotated[list[Held] | UnsetType, Meta(description="Who holds what; written by save.")] = UNSET
+    uuids: Annotated[
+        str | list[str | list[str | int]] | UnsetType,
+        Meta(description="UUIDs of all pools in order: the first, from which they count up, or runs [first, count]. Written by save."),
+    ] = UNSET
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of ``cluster.yaml``, as it stands in ``specs/cluster.schema.json``.
+
+    >>> json_schema()["title"]
+    'fluxres cluster file'
+    """
+    schema = msgspec.json.schema(Cluster)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fluxres cluster file", **schema}

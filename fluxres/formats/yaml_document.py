@@ -1,0 +1,437 @@
+"""YAML and JSON text → plain values, with the place of each value, at a bounded price.
+
+PyYAML's own constructors are not used.  They resolve YAML 1.1 (``no`` is false, ``12:30`` is 750), keep the
+last of two equal keys, follow aliases without counting, and recurse once a level.  Its event parser, in C
+where it was built, is sound; the composer over it here is one loop with an explicit stack.
+
+Places are wanted only when something is wrong, so none are stored: a message reads the text a second time.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import orjson
+import yaml
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import json_places
+
+Key = str | int
+#: line and column of a key (or of the value again, in a list), then of the value; from 1
+Place = tuple[int, int, int, int]
+Places = dict[int, dict[Key, Place]]
+
+#: the event parser: LibYAML's where PyYAML was built with it
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_CHUNK: Final = 1 << 20
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_BASED = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_WORDS: Final[dict[str, bool | float | None]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def path_text(path: Iterable[Key]) -> str:
+    """A path in a document as people write it.
+
+    >>> path_text(("resources", 0, "with", 1, "count"))
+    'resources[0].with[1].count'
+    """
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return text
+
+
+@dataclass
+class Document:
+    """The values of one file.
+
+    Args:
+        values: dicts, lists, str, int, float, bool and None; an aliased part is one object in several places.
+        file: its name for messages.
+        text: what it was read from.
+        folder: where relative includes start; None when there is no such place (standard input, text given).
+    """
+
+    values: object
+    file: str
+    text: str = field(repr=False)
+    folder: Path | None = None
+    is_json: bool = False
+
+    @cached_property
+    def _places(self) -> tuple[object, Places]:
+        places: Places = {}
+        return _Composer(self.file, places).compose(self.text), places
+
+    def position(self, path: Iterable[Key], *, key: bool = False) -> tuple[int, int]:
+        """Line and column, from 1, of the value at a path, or of the nearest one above that exists.
+
+        Args:
+            path: keys and list indexes from the top.
+            key: the place of the last key instead of its value.
+
+        Cost: one more reading of the text, at the first call.
+
+        >>> load(b"a: 1\\nb: [x, y]\\n").position(["b", 1])
+        (2, 8)
+        """
+        if self.is_json:
+            return json_places.position(self.text, list(path), key=key)
+        value, places = self._places
+        found: Place = places[0][""]
+        for step in path:
+            inner = places.get(id(value), {})
+            if step not in inner or not isinstance(value, dict | list):
+                return found[2:]
+            found = inner[step]
+            value = value[step]  # type: ignore[index]  # a str key of a dict or an int index of a list, as `places` has them
+        return found[:2] if key else found[2:]
+
+    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
+        """``file:line:column: path.in.document``, as every message begins."""
+        path = list(path)
+        line, column = self.position(path, key=key)
+        place = f"{self.file}:{line}:{column}"
+        return f"{place}: {path_text(path)}" if path else place
+
+
+def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
+    """Read one YAML or JSON document.
+
+    Args:
+        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it
+            contains a line break.
+        file: name for messages instead of the path.
+
+    Errors: InputError ``FILE:line:col: path: …`` for what cannot be read, LimitExceeded for what is too large.
+
+    >>> load(b"{count: 0x10, on: yes}").values
+    {'count': 16, 'on': 'yes'}
+    """
+    folder = None
+    if isinstance(source, str) and "\n" not in source and source != "-":
+        source = Path(source)
+    if isinstance(source, Path):
+        file, folder = file or str(source), source.parent
+        data = read_file(source)
+    elif source == "-":
+        file, data = file or "<stdin>", _read_all(sys.stdin.buffer.read, "<stdin>")
+    elif isinstance(source, str):
+        file, data = file or "<text>", source.encode("utf-8", "surrogatepass")
+    else:
+        file, data = file or "<text>", source
+    return parse(data, file=file, folder=folder)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Errors: InputError for what is missing, unreadable, a folder or a device.
+    """
+    try:
+        if path.is_char_device() or path.is_block_device():
+            raise InputError("is a device, not a document", where=str(path), hint="'-' reads standard input")
+        with path.open("rb") as stream:
+            return _read_all(stream.read, str(path))
+    except IsADirectoryError:
+        raise InputError("is a folder, expected a file", where=str(path), hint="name a file in it") from None
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
+    except ValueError as error:
+        raise InputError(f"is no file name: {error}", where=repr(str(path))) from None
+
+
+def _read_all(read: Callable[[int], bytes], name: str) -> bytes:
+    # In chunks, so that an endless source ends at the bound or at its first NUL, not when memory does.
+    chunks, size = [], 0
+    while chunk := read(_CHUNK):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limits.DOCUMENT_BYTES_MAX:
+            raise LimitExceeded(f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=name)
+        if b"\0" in chunk:
+            break
+    return b"".join(chunks)
+
+
+def parse(data: bytes, *, file: str = "<text>", folder: Path | None = None) -> Document:
+    """The document in these bytes; see :func:`load`."""
+    if len(data) > limits.DOCUMENT_BYTES_MAX:
+        raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
+    text = _decode(data, file)
+    if text.lstrip()[:1] in ("{", "["):
+        values = _parse_json(text, file)
+        if values is not None:
+            return Document(values, file, text, folder, is_json=True)
+    if len(data) > limits.YAML_BYTES_MAX:
+        raise LimitExceeded(
+            f"{len(data)} bytes of YAML, at most {limits.YAML_BYTES_MAX} are read",
+            where=file,
+            hint="large documents are read as JSON",
+        )
+    return Document(_Composer(file).compose(text), file, text, folder)
+
+
+def _decode(data: bytes, file: str) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError("is UTF-16, expected UTF-8", where=f"{file}:1:1", hint="iconv -f UTF-16 -t UTF-8 converts it")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", "replace")
+        raise InputError(
+            f"byte 0x{data[error.start]:02x} is not UTF-8", where=_at(file, before, len(before)), hint="save the file as UTF-8"
+        ) from None
+    forbidden = _FORBIDDEN.search(text)
+    if forbidden:
+        what = "a NUL character" if forbidden[0] == "\0" else f"the control character U+{ord(forbidden[0]):04X}"
+        raise InputError(f"contains {what}", where=_at(file, text, forbidden.start()), hint="a document is plain text")
+    return text
+
+
+def _at(file: str, text: str, offset: int) -> str:
+    return f"{file}:{text.count(chr(10), 0, offset) + 1}:{offset - text.rfind(chr(10), 0, offset)}"
+
+
+def _parse_json(text: str, file: str) -> object | None:
+    """The values of a JSON text, or None if it is not JSON: then it may still be YAML's flow style."""
+    try:
+        values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if len(text) > limits.YAML_BYTES_MAX:
+            raise InputError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}:{error.colno}") from None
+        return None
+    count, keys = json_places.measure(values, file)
+    if count > limits.DOCUMENT_VALUES_MAX:
+        raise LimitExceeded(f"{count} values, at most {limits.DOCUMENT_VALUES_MAX} are read", where=file)
+    if keys != json_places.written_keys(text):
+        line, column, path = json_places.first_duplicate(text)
+        raise InputError("the key stands here twice", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
+    return values  # type: ignore[no-any-return]  # whatever JSON has: the caller checks
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list that is being read."""
+
+    value: Any
+    is_map: bool
+    line: int
+    column: int
+    anchor: str | None
+    before: int
+    key: str | None = None
+    key_line: int = 0
+    key_column: int = 0
+    height: int = 1
+    merged: list[Any] | None = None
+    merging: bool = False
+
+
+class _Composer:
+    """One pass over the events of a text."""
+
+    def __init__(self, file: str, places: Places | None = None) -> None:
+        self.file = file
+        self.places = places
+        self.stack: list[_Open] = []
+        self.root: Any = None
+        self.count = 0
+        self.aliased = 0
+        #: anchor -> (value, values in it, levels in it); None while its value is being read
+        self.anchors: dict[str, tuple[Any, int, int] | None] = {}
+
+    def compose(self, text: str) -> object:
+        documents = 0
+        event: Any
+        for event in self._events(text):
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(event)
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                self._start(event)
+            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+                self._finish()
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(event)
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._fail("a second document begins here", event, hint="one file holds one document; remove the '---'")
+        if documents == 0:
+            raise InputError("is empty", where=f"{self.file}:1:1", hint="a document has at least one key")
+        return self.root
+
+    def _events(self, text: str) -> Iterator[Any]:
+        try:
+            yield from yaml.parse(text, Loader=LOADER)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            where = f"{self.file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else self.file
+            problem = (error.problem or error.context or "cannot be read").replace("'\\t'", "a tab")
+            hint = "YAML indents with spaces, never with tabs" if "\t" in self._line(text, mark) else ""
+            path = path_text(self._path())
+            raise InputError(problem, where=f"{where}: {path}" if path else where, hint=hint) from None
+        except yaml.YAMLError as error:
+            offset = getattr(error, "position", None)
+            where = _at(self.file, text, offset) if isinstance(offset, int) else self.file
+            raise InputError(str(getattr(error, "reason", error)).splitlines()[0], where=where) from None
+        except UnicodeEncodeError as error:
+            raise InputError("contains half a surrogate pair", where=_at(self.file, text, error.start)) from None
+
+    @staticmethod
+    def _line(text: str, mark: Any) -> str:
+        if mark is None:
+            return ""
+        lines = text.split("\n", mark.line + 1)
+        return lines[mark.line] if mark.line < len(lines) else ""
+
+    def _path(self, *more: Key) -> list[Key]:
+        path: list[Key] = []
+        for frame in self.stack:
+            if not frame.is_map:
+                path.append(len(frame.value))
+            elif frame.key is not None:
+                path.append(frame.key)
+        return [*path, *more]
+
+    def _fail(self, message: str, event: Any, *, hint: str = "", limit: bool = False, path: list[Key] | None = None) -> NoReturn:
+        where = f"{self.file}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
+        text = path_text(self._path() if path is None else path)
+        raise (LimitExceeded if limit else InputError)(message, where=f"{where}: {text}" if text else where, hint=hint)
+
+    def _more(self, event: Any, values: int = 1) -> None:
+        self.count += values
+        if self.count > limits.DOCUMENT_VALUES_MAX:
+            self._fail(f"more than {limits.DOCUMENT_VALUES_MAX} values", event, limit=True)
+
+    def _scalar(self, event: Any) -> None:
+        self._more(event)
+        frame = self.stack[-1] if self.stack else None
+        if frame is not None and frame.is_map and frame.key is None:
+            self._key(event, frame)
+            return
+        value = self._value(event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (value, 1, 0)
+        self._put(value, event.start_mark.line, event.start_mark.column, event)
+
+    def _key(self, event: Any, frame: _Open) -> None:
+        key = self._value(event)
+        if not isinstance(key, str):
+            self._fail(f"the key {event.value or 'null'} is not text", event, hint="put it in quotes")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (key, 1, 0)
+        frame.merging = key == "<<" and event.implicit[0]
+        if not frame.merging and key in frame.value:
+            self._fail("the key stands here twice", event, hint="remove one", path=self._path(key))
+        frame.key, frame.key_line, frame.key_column = key, event.start_mark.line, event.start_mark.column
+
+    def _value(self, event: Any) -> str | int | float | bool | None:
+        text: str = event.value
+        if event.tag is not None:
+            self._fail(f"tags such as {event.tag} are not read", event, hint="write the value without it")
+        if not event.implicit[0]:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if text[0] in "-+.0123456789":
+            if _INT.match(text) or _BASED.match(text):
+                if len(text) > 300:
+                    self._fail(f"a number of {len(text)} digits", event, limit=True)
+                return int(text, 0 if _BASED.match(text) else 10)
+            if _FLOAT.match(text):
+                return float(text)
+        return text
+
+    def _start(self, event: Any) -> None:
+        self._more(event)
+        is_map = isinstance(event, yaml.MappingStartEvent)
+        if event.tag is not None:
+            self._fail(f"tags such as {event.tag} are not read", event, hint="write the value without it")
+        if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
+            self._fail(f"a {'mapping' if is_map else 'list'} cannot be a key", event, hint="keys are text")
+        if len(self.stack) >= limits.DOCUMENT_DEPTH_MAX:
+            self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, path=self._path()[:4])
+        value: Any = {} if is_map else []
+        if event.anchor is not None:
+            self.anchors[event.anchor] = None
+        if self.places is not None:
+            self.places[id(value)] = {}
+        mark = event.start_mark
+        self.stack.append(_Open(value, is_map, mark.line, mark.column, event.anchor, self.count - 1))
+
+    def _finish(self) -> None:
+        frame = self.stack.pop()
+        for source in frame.merged or ():
+            for key, value in source.items():
+                if key not in frame.value:
+                    frame.value[key] = value
+                    if self.places is not None:
+                        self.places[id(frame.value)][key] = self.places[id(source)][key]
+        if frame.anchor is not None:
+            self.anchors[frame.anchor] = (frame.value, self.count - frame.before, frame.height)
+        self._put(frame.value, frame.line, frame.column, None, height=frame.height)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self.anchors:
+            self._fail(f"no anchor '&{event.anchor}' above", event)
+        target = self.anchors[event.anchor]
+        if target is None:
+            self._fail(f"'*{event.anchor}' stands inside its own anchor", event, hint="a value cannot contain itself")
+        value, count, height = target
+        if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
+            self._fail(f"the alias '*{event.anchor}' cannot be a key", event, hint="write the key")
+        self.aliased += count
+        if self.aliased > limits.ALIASED_VALUES_MAX:
+            self._fail(f"aliases stand for more than {limits.ALIASED_VALUES_MAX} values", event, limit=True)
+        if len(self.stack) + height > limits.DOCUMENT_DEPTH_MAX:
+            self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, path=self._path()[:4])
+        self._more(event, count)
+        self._put(value, event.start_mark.line, event.start_mark.column, event, height=height)
+
+    def _put(self, value: Any, line: int, column: int, event: Any, *, height: int = 0) -> None:
+        """A finished value to where it belongs."""
+        if not self.stack:
+            self.root = value
+            if self.places is not None:
+                self.places[0] = {"": (line + 1, column + 1, line + 1, column + 1)}
+            return
+        frame = self.stack[-1]
+        frame.height = max(frame.height, height + 1)
+        if not frame.is_map:
+            if self.places is not None:
+                self.places[id(frame.value)][len(frame.value)] = (line + 1, column + 1, line + 1, column + 1)
+            frame.value.append(value)
+            return
+        assert frame.key is not None
+        if frame.merging:
+            sources = value if isinstance(value, list) else [value]
+            if not all(isinstance(source, dict) for source in sources):
+                where = f"{self.file}:{line + 1}:{column + 1}: {path_text(self._path())}"
+                raise InputError("'<<' merges a mapping or a list of mappings", where=where)
+            frame.merged = [*(frame.merged or ()), *sources]
+        else:
+            frame.value[frame.key] = value
+            if self.places is not None:
+                self.places[id(frame.value)][frame.key] = (frame.key_line + 1, frame.key_column + 1, line + 1, column + 1)
+        frame.key, frame.merging = None, False

@@ -1,0 +1,439 @@
+"""What a recipe must satisfy before a column is allocated for it.
+
+A recipe of ten lines may ask for 10**18 pools, and two entries may give a name to two brothers.  Both are seen on the
+entries, without looking at pools: sizes are products of Python integers, and names of brothers can only meet where
+their templates can.  The few forms about which templates alone cannot tell are looked at by name after expansion.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.graph.kinds import STATES, Kind
+from fluxres.syntax import template
+
+if TYPE_CHECKING:
+    from fluxres.graph.recipe import Recipe
+    from fluxres.graph.structure import Structure
+
+_DIGITS = "0123456789"
+_OWN = ("basename", "type", "unit", "size")
+
+
+@dataclass(slots=True)
+class Form:
+    """How the names of one recipe look: `prefix`, the id, `suffix`; what depends on ancestors stands as \\0 marks in them."""
+
+    prefix: str
+    suffix: str
+    width: int
+    has_id: bool
+    above: tuple[str, ...]
+    by_rank: bool
+
+    @property
+    def lead(self) -> str:
+        """The literal text every name begins with."""
+        return self.prefix.partition("\0")[0]
+
+    @property
+    def is_plain(self) -> bool:
+        """Text and then a number, which another such form meets only with equal text."""
+        return not (self.suffix or self.width or self.above or self.by_rank) and self.prefix[-1:] not in _DIGITS
+
+
+@dataclass(slots=True)
+class Measure:
+    """What a recipe comes to: pools of one instance and of all in one parent, and what was found out about it."""
+
+    length: int
+    total: int
+    entries: int
+    depth: int
+    kind: Kind
+    ids: int | NDArray[np.int64] | None
+    names: Sequence[str] | None
+    form: Form
+    #: whether something below depends on the chain of ancestors: running lists, template fields
+    chained: bool
+    #: whether the names of its children must be compared after expansion
+    look: bool = False
+
+
+class Check:
+    """Checks recipes and measures them.
+
+    Args:
+        roots: the has-a tree first.
+        where: the place of a recipe for messages.
+
+    Errors: InputError for values, lists of wrong lengths, names that meet; LimitExceeded for what is too large.
+    """
+
+    def __init__(self, roots: Sequence[Recipe], where: Callable[[Recipe], str] | None = None) -> None:
+        self._where = where
+        self._above: dict[int, Recipe] = {}
+        self._known: dict[int, Recipe] = {}
+        self.measures: dict[int, Measure] = {}
+        for root in roots:
+            self._measure(root, 1)
+        if roots[0].count != 1:
+            self._fail(roots[0], f"expected one root, got count {roots[0].count}")
+        total = sum(self.measures[id(root)].total for root in roots)
+        if total > limits.POOLS_MAX:
+            self._fail(self._largest(roots), f"{total} pools in all, at most {limits.POOLS_MAX} fit", limit=True)
+        entries = sum(self.measures[id(root)].entries for root in roots)
+        if entries > limits.RECIPES_MAX:
+            self._fail(roots[0], f"{entries} entries after parts are followed, at most {limits.RECIPES_MAX} are read", limit=True)
+        for root in roots:
+            if self.measures[id(root)].depth > limits.DEPTH_MAX:
+                self._fail(root, f"{self.measures[id(root)].depth} levels, at most {limits.DEPTH_MAX}", limit=True)
+            self._walk_chain(root, [], {}, set(), is_root=True)
+        self._siblings(roots[1:], None)
+
+    def where(self, recipe: Recipe) -> str:
+        """The place of a recipe: what the caller says, or the types on the way to it."""
+        if self._where is not None:
+            return self._where(recipe)
+        types = [recipe.type]
+        while (above := self._above.get(id(recipe))) is not None:
+            recipe = above
+            types.insert(0, recipe.type)
+        return "/".join(map(str, types))
+
+    def _fail(self, recipe: Recipe, message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
+        raise (LimitExceeded if limit else InputError)(message, where=self.where(recipe), hint=hint)
+
+    def _largest(self, recipes: Iterable[Recipe]) -> Recipe:
+        """The deepest entry that alone is too large, or the largest one."""
+        largest = max(recipes, key=lambda recipe: self.measures[id(recipe)].total)
+        below = [child for child in largest.children if self.measures[id(child)].total > limits.POOLS_MAX]
+        return self._largest(below) if below else largest
+
+    def _measure(self, recipe: Recipe, level: int) -> Measure:
+        known = self.measures.get(id(recipe))
+        if known is not None:
+            return known
+        if level > limits.DEPTH_MAX:
+            self._fail(recipe, f"more than {limits.DEPTH_MAX} levels", limit=True)
+        self._values(recipe)
+        below = []
+        for child in recipe.children:
+            self._above.setdefault(id(child), recipe)
+            below.append(self._measure(child, level + 1))
+        length = 1 + sum(measure.total for measure in below)
+        kind = recipe.kind()
+        ids, names = recipe.ids, recipe.names
+        if names is not None:
+            self._names(recipe, names)
+            regular = None if recipe.word_for_word else regular_names(names)
+            if regular is not None and (isinstance(ids, int) or (ids is not None and np.array_equal(ids, regular[1]))):
+                kind = Kind(kind.type, kind.basename, kind.unit, regular[0], kind.properties)
+                ids, names = regular[1], None
+        self._ids(recipe, ids)
+        form = self._form(recipe, kind, ids)
+        running = any(isinstance(v, np.ndarray) or v is names is not None for v in (ids, names, recipe.rank))
+        measure = Measure(
+            length,
+            length * recipe.count,
+            1 + sum(m.entries for m in below),
+            1 + max((m.depth for m in below), default=0),
+            kind,
+            ids,
+            names,
+            form,
+            chained=running or bool(form.above) or form.has_id or recipe.uuid is not None or any(m.chained for m in below),
+        )
+        self.measures[id(recipe)] = measure
+        self._known[id(recipe)] = recipe
+        measure.look = self._siblings(recipe.children, recipe)
+        return measure
+
+    # -- one entry ---------------------------------------------------------------------------------------------------
+
+    def _values(self, recipe: Recipe) -> None:
+        for what, text in (("type", recipe.type), ("basename", recipe.basename), ("unit", recipe.unit)):
+            if text is not None or what == "type":
+                self._word(recipe, what, text, slash=what == "unit")
+        if isinstance(recipe.count, bool) or not isinstance(recipe.count, int) or recipe.count < 1:
+            self._fail(recipe, f"count: expected int >= 1, got {recipe.count!r}")
+        lowest = 0 if recipe.way else 1
+        for what, size in (("size", recipe.size), ("capacity", recipe.capacity)):
+            if size is None and what == "capacity":
+                continue
+            if isinstance(size, bool) or not isinstance(size, int) or size < lowest:
+                self._fail(recipe, f"{what}: expected int >= {lowest}, got {size!r}")
+            if size > limits.SIZE_MAX:
+                self._fail(recipe, f"{what}: {size} units, at most {limits.SIZE_MAX}", hint="use a larger unit", limit=True)
+        if recipe.state not in STATES:
+            self._fail(recipe, f"no state {recipe.state!r}", hint=f"states are {', '.join(STATES)}")
+        for what, pairs in (("property", recipe.properties), ("tag", recipe.tags)):
+            for key, value in pairs.items():
+                self._word(recipe, what, key, slash=True)
+                if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
+                    message = f"{what} {key!r} has {len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
+                    self._fail(recipe, message, limit=True)
+                if isinstance(value, float) and math.isnan(value):
+                    self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out")
+
+    def _word(self, recipe: Recipe, what: str, text: Any, *, slash: bool = False) -> None:
+        if not isinstance(text, str) or not text:
+            self._fail(recipe, f"{what}: expected text, got {text!r}")
+        if len(text) > limits.NAME_LENGTH_MAX:
+            self._fail(recipe, f"{what}: {len(text)} characters, at most {limits.NAME_LENGTH_MAX}", limit=True)
+        if not text.isprintable() or (not slash and "/" in text):
+            self._fail(recipe, f"{what}: {text!r} has a character that no path can hold", hint="no '/', no control characters")
+
+    def _names(self, recipe: Recipe, names: Sequence[str]) -> None:
+        if recipe.name is not None:
+            self._fail(recipe, "both a name template and explicit names", hint="give one of them")
+        for name in names:
+            self._word(recipe, "name", name)
+
+    def _ids(self, recipe: Recipe, ids: int | NDArray[np.int64] | None) -> None:
+        if ids is None:
+            return
+        if isinstance(ids, int):
+            lowest, highest = ids, ids + recipe.count - 1
+        else:
+            if not len(ids):
+                self._fail(recipe, "an empty list of ids", hint="leave it out, or give one id for each pool")
+            lowest, highest = int(ids.min()), int(ids.max())
+        if lowest < 0:
+            self._fail(recipe, f"id: expected int >= 0, got {lowest}", hint="leave ids out for a pool without")
+        if highest > limits.ID_MAX:
+            self._fail(recipe, f"id: {highest} is above {limits.ID_MAX}", limit=True)
+
+    def _form(self, recipe: Recipe, kind: Kind, ids: int | NDArray[np.int64] | None) -> Form:
+        if kind.name is None:
+            return Form(kind.basename, "", 0, ids is not None, (), by_rank=False)
+        try:
+            parts = template.parse(kind.name)
+        except FluxresError as error:
+            raise InputError(f"name {kind.name!r}: {error.message}", where=self.where(recipe), hint=error.hint) from None
+        values: dict[str, object] = {key: value if value is not None else key for key, value in kind.properties}
+        values.update(basename=kind.basename, type=kind.type, unit=kind.unit or "", size=recipe.size)
+        before, after, width, above = "", "", 0, []
+        has_id = by_rank = False
+        for part in parts:
+            if isinstance(part, str):
+                text = part
+                if "/" in part or not part.isprintable():
+                    self._fail(recipe, f"name {kind.name!r} has a character that no path can hold", hint="no '/'")
+            elif part.key == "id":
+                if ids is None:
+                    self._fail(recipe, f"name {kind.name!r} asks for the id of pools that have none", hint="give them ids")
+                if not has_id:
+                    has_id, width = True, part.width
+                    continue
+                text = f"\0id:{part.width}\0"
+            elif part.key in values:
+                text = part.text(values[part.key])
+                if "/" in text or not text.isprintable():
+                    self._fail(recipe, f"name {kind.name!r}: the value of {part.key!r} holds a character that no path can hold")
+            else:
+                text = f"\0{part.key}:{part.width}\0"
+                by_rank |= part.key == "rank"
+                if part.key != "rank":
+                    above.append(part.key)
+            if has_id:
+                after += text
+            else:
+                before += text
+        return Form(before, after, width, has_id, tuple(above), by_rank)
+
+    # -- what depends on the ancestors -------------------------------------------------------------------------------
+
+    def _walk_chain(
+        self, recipe: Recipe, counts: list[int], above: dict[str, bool], uuids: set[str], *, is_root: bool = False
+    ) -> None:
+        measure = self.measures[id(recipe)]
+        if not measure.chained:
+            return
+        counts = [*counts, recipe.count]
+        for what, values in (("id", measure.ids), ("name", measure.names), ("rank", recipe.rank)):
+            if values is not None and not isinstance(values, int):
+                self._length(recipe, what, len(values), counts)
+        if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
+            self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", hint="give it an id")
+        for key in measure.form.above:
+            if key not in above:
+                known = [*_OWN, "id", "rank", *recipe.properties, *above]
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
+                message = f"name {measure.kind.name!r} asks for {key!r}, which neither it nor a pool above has"
+                self._fail(recipe, message, hint=hint)
+            if not above[key]:
+                message = f"name {measure.kind.name!r} asks for the id of a {key} that has none"
+                self._fail(recipe, message, hint=f"give the {key} an id")
+        if recipe.uuid is not None:
+            if not recipe.uuid.isprintable() or not 0 < len(recipe.uuid) <= limits.NAME_LENGTH_MAX:
+                self._fail(recipe, f"uuid: expected a UUID, got {recipe.uuid!r}")
+            if int(np.prod([float(count) for count in counts])) != 1:
+                self._fail(recipe, "one uuid for several pools", hint="give it to an entry that makes one pool")
+            if recipe.uuid in uuids:
+                self._fail(recipe, f"uuid {recipe.uuid} stands twice", hint="remove one")
+            uuids.add(recipe.uuid)
+        has_id = measure.ids is not None and not (is_root and isinstance(measure.ids, int))
+        above = {**above, recipe.type: has_id}
+        for child in recipe.children:
+            self._walk_chain(child, counts, above, uuids)
+
+    def _length(self, recipe: Recipe, what: str, length: int, counts: list[int]) -> None:
+        product, fitting = 1, []
+        for count in reversed(counts):
+            product *= count
+            if length == product:
+                return
+            if product not in fitting:
+                fitting.append(product)
+        expected = " or ".join(map(str, fitting))
+        hint = "one for each pool in a parent, or running on over several parents" if len(fitting) > 1 else "one for each pool"
+        self._fail(recipe, f"{what}: expected {expected} of them, got {length}", hint=hint)
+
+    # -- names of brothers -------------------------------------------------------------------------------------------
+
+    def _siblings(self, recipes: Sequence[Recipe], parent: Recipe | None) -> bool:
+        """Refuse brothers of one name; whether their names must be looked at after expansion."""
+        groups: dict[tuple[str, int, str], list[Recipe]] = {}
+        constants: dict[str, Recipe] = {}
+        look = False
+        for recipe in recipes:
+            measure = self.measures[id(recipe)]
+            form = measure.form
+            if measure.names is not None:
+                self._distinct_names(recipe, measure.names)
+                look |= len(recipes) > 1
+            elif form.has_id:
+                groups.setdefault((form.prefix, form.width, form.suffix), []).append(recipe)
+            elif form.by_rank or form.above:
+                look |= recipe.count > 1 or len(recipes) > 1
+            else:
+                name = form.prefix + form.suffix
+                if recipe.count > 1:
+                    self._fail(recipe, f"{recipe.count} pools of one name, '{name}'", hint="put ${id} into the name")
+                if name in constants:
+                    self._fail(recipe, f"a second pool named '{name}' beside the first", hint="give it an id or another name")
+                constants[name] = recipe
+        for members in groups.values():
+            self._distinct_ids(members)
+        return look or self._may_meet(groups, constants, parent)
+
+    def _may_meet(self, groups: Mapping[tuple[str, int, str], list[Recipe]], constants: Mapping[str, Recipe], parent: Recipe | None) -> bool:
+        if len(groups) + len(constants) < 2 or parent is None:
+            return False
+        forms = [self.measures[id(members[0])].form for members in groups.values()]
+        if all(form.is_plain for form in forms):
+            prefixes = {form.prefix for form in forms}
+            return any(name[-1] in _DIGITS and name.rstrip(_DIGITS) in prefixes for name in constants)
+        leads = sorted([*(form.lead for form in forms), *constants])
+        return any(second.startswith(first) for first, second in itertools.pairwise(leads))
+
+    def _distinct_names(self, recipe: Recipe, names: Sequence[str]) -> None:
+        for low in range(0, len(names), recipe.count):
+            row = names[low : low + recipe.count]
+            if len(set(row)) < len(row):
+                twice = next(name for i, name in enumerate(row) if name in row[:i])
+                self._fail(recipe, f"two pools named '{twice}'", hint="names of pools in one parent differ")
+
+    def _distinct_ids(self, members: list[Recipe]) -> None:
+        rows = []
+        for recipe in members:
+            ids = self.measures[id(recipe)].ids
+            if isinstance(ids, int):
+                if len(members) == 1:
+                    return
+                ids = np.arange(ids, ids + recipe.count) if recipe.count <= limits.POOLS_MAX else np.zeros(0, np.int64)
+            assert ids is not None
+            if len(ids) % recipe.count == 0:
+                rows.append(ids.reshape(-1, recipe.count))
+        tall = max((len(row) for row in rows), default=1)
+        table = np.sort(np.concatenate([np.tile(row, (max(1, tall // len(row)), 1))[:tall] for row in rows], axis=1), axis=1)
+        twice = np.flatnonzero((table[:, 1:] == table[:, :-1]).ravel())
+        if len(twice):
+            number = int(table[:, 1:].ravel()[twice[0]])
+            what = members[-1].type
+            self._fail(members[-1], f"two {what} pools with id {number} in one parent", hint="ids of brothers of one name differ")
+
+    def names_in(self, structure: Structure, starts: Mapping[int, list[NDArray[np.int64]]]) -> None:
+        """Compare the names of brothers about which the recipes could not tell.
+
+        Args:
+            starts: by id of a recipe, the vertices it became.
+
+        Cost: O(pools looked at).
+        """
+        for key, blocks in starts.items():
+            recipe = self._known[key]
+            if not self.measures[key].look:
+                continue
+            steady = all(self._is_steady(child) for child in recipe.children)
+            for v in np.concatenate(blocks).tolist()[: 1 if steady else None]:
+                seen: set[str] = set()
+                for child in structure.children(v).tolist():
+                    name = structure.name(child)
+                    if name in seen:
+                        message = f"two pools named '{name}' in {structure.path(v)}"
+                        self._fail(recipe, message, hint="names of pools in one parent differ")
+                    seen.add(name)
+
+    def _is_steady(self, recipe: Recipe) -> bool:
+        """Whether the names are the same in every parent."""
+        measure = self.measures[id(recipe)]
+        lists = (measure.ids, measure.names)
+        return not (measure.form.above or measure.form.by_rank) and all(
+            values is None or isinstance(values, int) or len(values) == recipe.count for values in lists
+        )
+
+
+def per_parent(values: NDArray[Any], counts: Iterable[int]) -> int:
+    """The shortest length at which a running list repeats.
+
+    Args:
+        values: one for each instance, in order.
+        counts: instances in a parent, parents in a grandparent, and so on.
+
+    >>> per_parent(np.array([0, 1, 0, 1]), [2, 2]), per_parent(np.array([0, 1, 2, 3]), [2, 2])
+    (2, 4)
+    """
+    for length in _products(counts):
+        if len(values) % length == 0 and bool((values.reshape(-1, length) == values[:length]).all()):
+            return length
+    return len(values)
+
+
+def _products(counts: Iterable[int]) -> Iterator[int]:
+    product = 1
+    for count in counts:
+        product *= count
+        yield product
+
+
+def regular_names(names: Sequence[str]) -> tuple[str, NDArray[np.int64]] | None:
+    """Template and ids of names that differ in one padded number at their end, or None.
+
+    >>> regular_names(["n08", "n09", "n10"])
+    ('n${id:02}', array([ 8,  9, 10]))
+    """
+    if not names:
+        return None
+    stem = names[0].rstrip(_DIGITS)
+    width = len(names[0]) - len(stem)
+    padded = any(name[len(stem) : len(stem) + 1] == "0" and len(name) > len(stem) + 1 for name in names)
+    text = f"{stem.replace('$', '$$')}${{id:0{width}}}" if padded else f"{stem.replace('$', '$$')}${{id}}"
+    if not width or len(text) > limits.NAME_LENGTH_MAX:
+        return None
+    ids = [template.invert(text, name) for name in names]
+    if any(number is None for number in ids):
+        return None
+    return text, np.array(ids, np.int64)
