@@ -8,7 +8,7 @@ the methods below, so that what is derived from it is dropped in the same breath
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -279,7 +279,7 @@ class Structure:
         if first >= stop:
             return -1
         kind = self.kinds[self.kind.item(first)]
-        number = template.default_id(kind.basename, name) if kind.name is None else template.invert(kind.name, name)
+        number = self._id_in_name(kind, name)
         if number is None:
             return -1
         guess = first + (number - self.id.item(first)) * (self.end.item(first) - first)
@@ -287,25 +287,36 @@ class Structure:
             return guess
         return -1
 
+    @staticmethod
+    def _id_in_name(kind: Kind, name: str) -> int | None:
+        """The id (-1: none) a pool of this kind must have to be called `name`; None where no id, or more than the id, decides."""
+        if kind.name is not None:
+            return template.invert(kind.name, name)
+        return -1 if name == kind.basename else template.default_id(kind.basename, name)
+
     def _name_candidates(self, vertices: Int32, kind: Kind, name: str) -> NDArray[np.bool_]:
         """Which of these pools of one kind may be called `name` by their template."""
-        number = template.default_id(kind.basename, name) if kind.name is None else template.invert(kind.name, name)
+        number = self._id_in_name(kind, name)
         if number is not None:
             return np.asarray(self.id[vertices] == number)
         if kind.name is None or template.is_invertible(kind.name):
             return np.zeros(len(vertices), np.bool_)
         return np.ones(len(vertices), np.bool_)
 
-    def named(self, name: str) -> list[int]:
-        """Every pool of this name, ascending.  Cost: one vector scan per kind that may be called so."""
-        found = [v for v in self._explicit_names.get(name, ()) if self.names.get(v) == name]
+    def named(self, names: Iterable[str]) -> list[int]:
+        """Every pool that has one of these names, ascending.  Cost: one vector scan per kind that may be called so."""
+        wanted = set(names)
+        found = [v for name in wanted for v in self._explicit_names.get(name, ())]
         for number in range(len(self.kinds)):
             kind = self.kinds[number]
-            if kind.name is None and template.default_id(kind.basename, name) is None:
-                continue
-            of_kind = np.flatnonzero(self.kind == number).astype(np.int32)
-            candidates = of_kind[self._name_candidates(of_kind, kind, name)].tolist()
-            found.extend(v for v in candidates if v not in self.names and self.name(v) == name)
+            if kind.name is None or template.is_invertible(kind.name):
+                numbers = [n for n in (self._id_in_name(kind, name) for name in wanted) if n is not None]
+                if not numbers:
+                    continue
+                candidates = np.flatnonzero((self.kind == number) & np.isin(self.id, numbers))
+            else:
+                candidates = np.flatnonzero(self.kind == number)
+            found.extend(v for v in candidates.tolist() if v not in self.names and self.name(v) in wanted)
         return sorted(found)
 
     @cached_property
@@ -440,6 +451,10 @@ class Structure:
             return -1
         at = int(np.searchsorted(roots, v, side="right")) - 1
         return int(roots[at]) if at >= 0 and v < self.end.item(int(roots[at])) else -1
+
+    def state_name(self, v: int) -> str:
+        """The own state of `v`."""
+        return STATES[self.state.item(v)]
 
     def set_state(self, vertices: Int32 | Sequence[int], state: str) -> None:
         """Give these pools a state.

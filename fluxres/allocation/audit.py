@@ -1,0 +1,107 @@
+"""The rules A1 to A5 tested on live records, from the records alone and against what is kept beside them.
+
+The planner's rows and the `shared` counters are derived from the records; an audit derives them again, the
+slow way, and compares.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from fluxres.allocation import steps
+from fluxres.allocation.records import Records
+from fluxres.clock import FOREVER
+from fluxres.graph.structure import Problem
+
+_Rule = Iterator[Problem]
+
+
+def check_records(records: Records) -> list[Problem]:
+    """Problems of these records; empty when rules A1 to A5 hold.
+
+    Cost: O(spans x holders of a pool), and the pools held below each pool held whole.
+    """
+    return [
+        problem
+        for rule in (_within_size, _exclusive_alone, _shared_counted, _index_complete, _planner_agrees)
+        for problem in rule(records)
+    ]
+
+
+def _error(records: Records, v: int, message: str) -> Problem:
+    return Problem("error", records.structure.where(v), message)
+
+
+def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
+    total: steps.Steps = ()
+    for held in holders.values():
+        for s, e, amount in held:
+            total = steps.add(total, s, e, amount)
+    return total
+
+
+def _within_size(records: Records) -> _Rule:
+    # A1, A2: units of a pool are alike, so no unit has two holders when the sum stays within the size.
+    for v, holders in records.held.items():
+        size = records.structure.size.item(v)
+        for s, _e, amount in _total(holders):
+            if amount > size:
+                yield _error(records, v, f"A1: {amount} of {size} units are held from tick {s} on")
+
+
+def _exclusive_alone(records: Records) -> _Rule:
+    # A3, A5: below a pool held whole nobody holds anything, its holder has no records there.
+    structure = records.structure
+    in_order = sorted(records.held)
+    for v in in_order:
+        size, stop = structure.size.item(v), structure.end.item(v)
+        below = in_order[bisect_right(in_order, v) : bisect_left(in_order, stop)]
+        if not below:
+            continue
+        for owner, held in records.held[v].items():
+            for s, e in steps.whole(held, 0, FOREVER, 0, size):
+                yield from _below_whole(records, v, owner, below, s, e)
+
+
+def _below_whole(records: Records, v: int, owner: str, below: list[int], start: int, end: int) -> _Rule:
+    job = records.job_behind(owner)
+    staged = owner != job
+    for u in below:
+        for other, held in records.held[u].items():
+            if any(steps.within(held, start, end)) and not (staged and other == job):
+                who = records.job_behind(other)
+                yield _error(records, u, f"A3: {who} holds it below {records.structure.where(v)}, held whole by {job}")
+
+
+def _shared_counted(records: Records) -> _Rule:
+    # A4: every pool above a record counts it once.
+    counted: dict[int, dict[str, int]] = {}
+    for v, holders in records.held.items():
+        for u in records.structure.ancestors(v):
+            for owner in holders:
+                below = counted.setdefault(u, {})
+                below[owner] = below.get(owner, 0) + 1
+    for u in counted.keys() | records.shared.keys():
+        if counted.get(u) != records.shared.get(u):
+            yield _error(records, u, f"A4: shared counts {records.shared.get(u)}, the records give {counted.get(u)}")
+
+
+def _index_complete(records: Records) -> _Rule:
+    by_owner: dict[str, set[int]] = {}
+    for v, holders in records.held.items():
+        for owner, held in holders.items():
+            by_owner.setdefault(owner, set()).add(v)
+            if held != steps.canonical(list(held)) or not held:
+                yield _error(records, v, f"A6: the spans of {owner!r} are not in order: {held}")
+    if by_owner != records.pools_of:
+        yield Problem("error", "jobs", "A6: the index of jobs disagrees with the records")
+
+
+def _planner_agrees(records: Records) -> _Rule:
+    for v, holders in records.held.items():
+        have = [(s, e, used) for s, e, used in records.planner.segments(v)]
+        if have != list(_total(holders)):
+            yield _error(records, v, f"A1: the planner has {have}, the records give {list(_total(holders))}")
+    for message in records.planner.check():
+        yield Problem("error", "planner", message)

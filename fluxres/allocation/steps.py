@@ -1,0 +1,122 @@
+"""How many units of one pool one job holds over time: a step function, as a tuple of disjoint spans.
+
+RFC 4 lets an allocation grow and shrink under one name, and lets the records be arrays over time.  Both are
+one thing here: adding and taking units over a window.  Spans are ``(start, end, amount)`` in ticks, sorted,
+disjoint, of positive amount, and neighbours of equal amount are merged, so equal holdings are equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+Steps = tuple[tuple[int, int, int], ...]
+
+
+def add(steps: Steps, start: int, end: int, amount: int) -> Steps:
+    """The same holding with `amount` (positive or negative) more units over ``[start, end)``.
+
+    The result may not fall below zero anywhere; :func:`least` says beforehand whether it would.
+    Cost O(spans).
+
+    >>> add(((0, 10, 4),), 5, 15, 2)
+    ((0, 5, 4), (5, 10, 6), (10, 15, 2))
+    >>> add(((0, 5, 4), (5, 10, 6), (10, 15, 2)), 5, 15, -2)
+    ((0, 10, 4),)
+    """
+    if not steps:
+        return ((start, end, amount),)
+    found: list[tuple[int, int, int]] = []
+    at = start
+    for s, e, held in steps:
+        if e <= start or s >= end:
+            continue
+        if at < s:
+            found.append((at, s, amount))
+        lo, hi = max(s, start), min(e, end)
+        found.append((lo, hi, held + amount))
+        at = hi
+    if at < end:
+        found.append((at, end, amount))
+    found.extend((s, min(e, start), held) for s, e, held in steps if s < start)
+    found.extend((max(s, end), e, held) for s, e, held in steps if e > end)
+    return canonical(found)
+
+
+def canonical(spans: list[tuple[int, int, int]]) -> Steps:
+    """Disjoint spans in any order as a step function: sorted, without zeros, neighbours merged.
+
+    >>> canonical([(5, 9, 2), (0, 5, 2), (9, 11, 0)])
+    ((0, 9, 2),)
+    """
+    merged: list[tuple[int, int, int]] = []
+    for s, e, held in sorted(spans):
+        if held == 0:
+            continue
+        if merged and merged[-1][1] == s and merged[-1][2] == held:
+            merged[-1] = (merged[-1][0], e, held)
+        else:
+            merged.append((s, e, held))
+    return tuple(merged)
+
+
+def clear(steps: Steps, start: int, end: int) -> Steps:
+    """The holding without anything in ``[start, end)``.
+
+    >>> clear(((0, 10, 4),), 3, 5)
+    ((0, 3, 4), (5, 10, 4))
+    """
+    return canonical([piece for s, e, held in steps for piece in ((s, min(e, start), held), (max(s, end), e, held)) if piece[0] < piece[1]])
+
+
+def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The parts of the spans that lie in ``[start, end)``.
+
+    >>> list(within(((0, 10, 4), (12, 14, 1)), 5, 13))
+    [(5, 10, 4), (12, 13, 1)]
+    """
+    for s, e, held in steps:
+        if s < end and start < e:
+            yield max(s, start), min(e, end), held
+
+
+def least(steps: Steps, start: int, end: int) -> int:
+    """Fewest units held at any moment of the window: 0 where a part of it is not held.
+
+    >>> least(((0, 10, 4), (10, 12, 3)), 5, 12), least(((0, 10, 4),), 5, 12)
+    (3, 0)
+    """
+    covered, fewest = start, None
+    for s, e, held in within(steps, start, end):
+        if s > covered:
+            return 0
+        covered = e
+        fewest = held if fewest is None else min(fewest, held)
+    return 0 if covered < end or fewest is None else fewest
+
+
+def amount_at(steps: Steps, moment: int) -> int:
+    """Units held at one moment.
+
+    >>> amount_at(((0, 10, 4),), 10)
+    0
+    """
+    for s, e, held in steps:
+        if s <= moment < e:
+            return held
+    return 0
+
+
+def whole(steps: Steps, start: int, end: int, extra: int, size: int) -> list[tuple[int, int]]:
+    """Parts of ``[start, end)`` where the holding and `extra` units more make the pool's whole size.
+
+    >>> whole(((0, 10, 2),), 5, 20, 2, 4)
+    [(5, 10)]
+    """
+    found: list[tuple[int, int]] = []
+    for s, e, held in within(add(steps, start, end, extra) if extra else steps, start, end):
+        if held == size:
+            if found and found[-1][1] == s:
+                found[-1] = (found[-1][0], e)
+            else:
+                found.append((s, e))
+    return found

@@ -1,0 +1,158 @@
+"""Changes as plain values: what a journal stores, a log prints and :func:`apply` replays.
+
+Pools are named by path or URI and not by number, so that a journal outlives the generations; times are
+ticks, so that replaying gives the same numbers.  An event is made before its change is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fluxres import limits
+from fluxres.allocation.records import Staged
+from fluxres.clock import FOREVER
+from fluxres.errors import InputError, UsageError
+from fluxres.graph.kinds import STATES
+from fluxres.graph.structure import Structure
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+Event = dict[str, Any]
+
+
+def _named(structure: Structure, targets: list[tuple[int, int]] | list[tuple[int, int | None]]) -> list[list[Any]]:
+    return [[structure.where(v), amount] for v, amount in targets]
+
+
+def _end(end: int | None) -> int | None:
+    return None if end is None or end >= FOREVER else end
+
+
+def allocate(structure: Structure, job: str, targets: list[tuple[int, int]], start: int, end: int) -> Event:
+    """Units of pools are given to a job."""
+    return {"event": "allocate", "job": job, "pools": _named(structure, targets), "start": start, "end": _end(end)}
+
+
+def free(
+    structure: Structure, job: str, targets: list[tuple[int, int | None]] | None, start: int | None, end: int | None
+) -> Event:
+    """A job gives back; pools None is everything, start and end None the whole time."""
+    pools = None if targets is None else _named(structure, targets)
+    return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end)}
+
+
+def expire(before: int) -> Event:
+    """Records that ended are dropped."""
+    return {"event": "expire", "before": before}
+
+
+def stage(structure: Structure, staged: Staged) -> Event:
+    """Pools are locked for a job."""
+    return {
+        "event": "stage",
+        "job": staged.job,
+        "stage": staged.stage,
+        "pools": _named(structure, list(staged.targets)),
+        "start": staged.start,
+        "end": _end(staged.end),
+        "expires": _end(staged.expires),
+    }
+
+
+def stage_end(event: str, stage: str) -> Event:
+    """A stage is committed or released."""
+    return {"event": event, "stage": stage}
+
+
+def check_state(state: str) -> dict[str, Any]:
+    """Fields of a state event.
+
+    Errors: UsageError for a state RFC 4 and its extension do not know.
+    """
+    if state not in STATES:
+        raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
+    return {"state": state}
+
+
+def check_tag(key: str, value: str | None) -> dict[str, Any]:
+    """Fields of a tag event.
+
+    Errors: UsageError for a key or value that is empty, too long or not printable.
+    """
+    if not isinstance(key, str) or not key or not key.isprintable() or "=" in key or len(key) > limits.NAME_LENGTH_MAX:
+        raise UsageError(f"tag: expected a key of 1 to {limits.NAME_LENGTH_MAX} printable characters without '=', got {key!r}")
+    if value is not None and (not isinstance(value, str) or len(value) > limits.VALUE_LENGTH_MAX or "\x00" in value):
+        raise UsageError(f"tag {key}: expected a text of at most {limits.VALUE_LENGTH_MAX} characters, got {value!r:.80}")
+    return {"key": key, "value": value}
+
+
+def _targets(graph: ResourceGraph, pools: list[list[Any]]) -> list[tuple[int, Any]]:
+    return [(graph.vertex(where), amount) for where, amount in pools]
+
+
+def _until(end: int | None) -> int:
+    return FOREVER if end is None else end
+
+
+# Replaying goes to the records directly: the journal says itself when a stage expired, and the clock of the replay must not.
+
+
+def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
+    start, end = e["start"], _until(e["end"])
+    graph.records.allocate(graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], start, end), e["job"], start, end)
+
+
+def _apply_free(graph: ResourceGraph, e: Event) -> None:
+    pools = None if e["pools"] is None else _targets(graph, e["pools"])
+    graph.records.free(graph.records.plan_free(e["job"], pools, e["start"], e["end"]), e["job"])
+
+
+def _apply_expire(graph: ResourceGraph, e: Event) -> None:
+    for job, pieces in graph.records.ended(e["before"]):
+        graph.records.free(pieces, job)
+
+
+def _apply_stage(graph: ResourceGraph, e: Event) -> None:
+    targets = tuple(_targets(graph, e["pools"]))
+    staged = Staged(e["stage"], e["job"], targets, e["start"], _until(e["end"]), _until(e["expires"]))
+    graph.records.stage(staged, graph.records.plan_stage(staged))
+
+
+def _apply_commit(graph: ResourceGraph, e: Event) -> None:
+    graph.records.commit(e["stage"], graph.records.plan_commit(e["stage"]))
+
+
+def _apply_release(graph: ResourceGraph, e: Event) -> None:
+    graph.records.release(e["stage"])
+
+
+_APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
+    "allocate": _apply_allocate,
+    "free": _apply_free,
+    "expire": _apply_expire,
+    "stage": _apply_stage,
+    "commit": _apply_commit,
+    "release": _apply_release,
+    "state": lambda graph, e: graph.set_state(e["pools"], e["state"]),
+    "tag": lambda graph, e: graph.tag(e["pools"], e["key"], e["value"]),
+    "untag": lambda graph, e: graph.untag(e["pools"], e["key"]),
+    "merge": lambda graph, e: graph.merge(e["graph"], e["at"]),
+    "unlink": lambda graph, e: graph.unlink(e["pool"], e["hierarchy"]),
+}
+
+
+def apply(graph: ResourceGraph, event: Event) -> None:
+    """Replay one event.
+
+    Errors: InputError for an event without a name or fields it needs; otherwise those of the operation.
+    """
+    change = _APPLY.get(event.get("event", ""))
+    if change is None:
+        raise InputError(f"no event '{event.get('event')}'", hint=f"events are {', '.join(_APPLY)}")
+    try:
+        change(graph, event)
+        graph.revision += 1
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"event '{event['event']}' is not complete: {error}") from error

@@ -1,0 +1,176 @@
+"""Copies of a graph and changes of its shape, records included (rules C1 and M1).
+
+The next structure and the next records are made beside the present ones and audited; the graph takes them
+in one step at the end.  A merge or unlink that would take something from a job, or give it what nobody
+gave, is refused with the graph as it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fluxres.allocation import steps
+from fluxres.allocation.audit import check_records
+from fluxres.allocation.records import Records
+from fluxres.clock import FOREVER
+from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UsageError
+from fluxres.graph import surgery
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+from fluxres.model import targets
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+
+def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
+    return type(graph)(structure, name=graph.name, clock=graph._clock_given)
+
+
+def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
+    """What is available below and at `v`; see :meth:`ResourceGraph.copy`."""
+    structure, planner = graph.structure, graph.planner
+    graph.expire_stages()
+    stop, window = structure.end.item(v), (moment, moment + 1)
+    if structure.unavailable_above(v) >= 0 or planner.free(v, *window) == 0:
+        where = structure.where(v)
+        raise InsufficientResources("nothing of it is available, so there is nothing to copy", where=where, hint=f"`why` it is not: show {where}")
+    free = planner.free_slice(v, stop, *window)
+    barred = structure.unavailable_roots()
+    for u in barred[np.searchsorted(barred, v) : np.searchsorted(barred, stop)].tolist():
+        free[u - v : structure.end.item(u) - v] = 0
+    outside = planner.free_slice(structure.tree_end, structure.n, *window) if structure.tree_end < structure.n else None
+    if outside is not None:
+        for u in barred[np.searchsorted(barred, structure.tree_end) :].tolist():
+            outside[u - structure.tree_end : structure.end.item(u) - structure.tree_end] = 0
+    above = [planner.free(u, *window) for u in reversed(structure.ancestors(v))]
+    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside)
+    return _made(graph, made)
+
+
+def copy_job(graph: ResourceGraph, job: str, moment: int) -> ResourceGraph:
+    """What a job holds at a moment, as a graph of its own with nothing allocated.
+
+    Errors: UnknownJob; InsufficientResources when it holds nothing then.
+    """
+    structure, records = graph.structure, graph.records
+    size = np.zeros(structure.n, np.int64)
+    for v in sorted(records.require_job(job)):
+        amount = steps.amount_at(records.held[v][job], moment)
+        if amount == structure.size.item(v):
+            size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
+        elif amount:
+            size[v] = amount
+    if not size.any():
+        raise InsufficientResources(f"job '{job}' holds nothing at this moment", hint="give a moment (`at`) when it does")
+    made, _ = surgery.extract_many(structure, size > 0, size)
+    return _made(graph, made)
+
+
+def duplicate(graph: ResourceGraph) -> ResourceGraph:
+    """Everything, unchanged, sharing nothing."""
+    structure = surgery.duplicate(graph.structure)
+    made = _made(graph, structure)
+    made.records.take(graph.records, np.arange(structure.n, dtype=np.int32))
+    made._stages_made = graph._stages_made
+    return made
+
+
+def _next_records(graph: ResourceGraph, structure: Structure) -> Records:
+    return Records(structure, graph.plan(structure))
+
+
+def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
+    """Take `other` in; see :meth:`ResourceGraph.merge`."""
+    if other.records.stages:
+        raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
+    structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
+    records = _next_records(graph, structure)
+    records.take(graph.records, from_own)
+    records.take(other.records, from_other)
+    _require_whole(graph.records, records, from_own)
+    _require_whole(other.records, records, from_other)
+    problems = check_records(records)
+    if problems:
+        raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
+    _tell(graph, {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other})
+    graph.restructure(structure, records)
+
+
+def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
+    """Refuse where a pool held whole, and thereby all below it, would no longer be held whole."""
+    size, end = before.structure.size, before.structure.end
+    for v, holders in before.held.items():
+        if end.item(v) == v + 1 or after.structure.size.item(int(old_to_new[v])) == size.item(v):
+            continue
+        for owner, held in holders.items():
+            if steps.whole(held, 0, FOREVER, 0, size.item(v)):
+                raise MergeConflict(
+                    f"held whole by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
+                    f"{after.structure.size.item(int(old_to_new[v]))} units",
+                    where=before.structure.where(v),
+                    hint="free it first",
+                )
+
+
+def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) -> None:
+    """Take a pool out of a hierarchy; see :meth:`ResourceGraph.unlink`."""
+    graph.expire_stages()
+    v = targets.vertex(graph, where)
+    if hierarchy is None and isinstance(where, str) and ":/" in where:
+        named = where.partition(":/")[0]
+        hierarchy = None if named == graph.structure.hierarchy else named
+    structure, old_to_new = surgery.unlink(graph.structure, v, hierarchy)
+    now = graph.now()
+    if hierarchy is None or hierarchy == graph.structure.hierarchy:
+        above = graph.planner.covered_by(v, now, FOREVER)
+        if above >= 0:
+            raise StillHeld(
+                f"held through {graph.structure.where(above)}", where=graph.structure.where(v), hint="free that first"
+            )
+    _require_free(graph, old_to_new, v, now)
+    records = _next_records(graph, structure)
+    records.take(graph.records, old_to_new)
+    _tell(graph, {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())})
+    graph.restructure(structure, records)
+
+
+def _require_free(graph: ResourceGraph, old_to_new: Int32, top: int, now: int) -> None:
+    for v, holders in graph.records.held.items():
+        if old_to_new[v] >= 0:
+            continue
+        for owner, held in holders.items():
+            if held[-1][1] > now:
+                raise StillHeld(
+                    f"{graph.records.job_behind(owner)} holds {graph.structure.where(v)}",
+                    where=graph.structure.where(top),
+                    hint="free it first",
+                )
+
+
+def _tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
+    if graph.sink is not None:
+        graph.sink(event)
+
+
+class Destroyed:
+    """What stands in place of a destroyed graph's columns: every use says so."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise StaleHandle("this graph was destroyed", hint="load or copy it again")
+
+
+def destroy(graph: ResourceGraph) -> None:
+    """Drop everything the graph holds on to."""
+    gone: Any = Destroyed()
+    graph.structure = graph.records = graph.planner = gone
+    graph.sink = None
+    graph.generation += 1
+
+
+def require_other(graph: ResourceGraph, other: object) -> None:
+    """Refuse to merge what is no other graph."""
+    if not isinstance(other, type(graph)) or other is graph:
+        raise UsageError(f"expected another ResourceGraph to merge, got {other!r}")

@@ -1,0 +1,259 @@
+"""A pool as an object: graph and vertex number, made when somebody asks (RFC 4, "Resource Pool Data" and methods)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from fluxres.errors import StaleHandle, UsageError
+from fluxres.graph.kinds import EXCLUSIVE, PropertyValue
+from fluxres.model.values import Allocation, Span
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+
+class Pool:
+    """One resource pool of a graph.
+
+    A handle is valid for one generation: after a merge or unlink it raises StaleHandle, and
+    ``graph.pool(path)`` makes a new one.
+
+    Args:
+        graph: the resource graph.
+        vertex: its number there.
+    """
+
+    __slots__ = ("_generation", "_vertex", "graph")
+
+    def __init__(self, graph: ResourceGraph, vertex: int) -> None:
+        self.graph = graph
+        self._vertex = vertex
+        self._generation = graph.generation
+
+    @property
+    def vertex(self) -> int:
+        """Vertex number; the key of this pool in ``graph.containment``.
+
+        Errors: StaleHandle after the graph changed its structure.
+        """
+        if self._generation != self.graph.generation:
+            raise StaleHandle(
+                f"this handle was made in generation {self._generation}, the graph is in {self.graph.generation}",
+                hint="ask the graph for the pool again, by path or uuid",
+            )
+        return self._vertex
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Pool)
+            and other.graph is self.graph
+            and (other._vertex, other._generation) == (self._vertex, self._generation)
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.graph), self._vertex, self._generation))
+
+    def __repr__(self) -> str:
+        if self._generation != self.graph.generation:
+            return f"<Pool {self._vertex} of an earlier generation>"
+        return f"<Pool {self.where} {self.type} {self.available()}/{self.size}{self.unit or ''}>"
+
+    # -- data --------------------------------------------------------------------------------------------------------
+
+    @property
+    def type(self) -> str:
+        """Resource type, such as ``core``."""
+        return self.graph.structure.kind_of(self.vertex).type
+
+    @property
+    def uuid(self) -> str:
+        """Unique id; the same through save, load and copy."""
+        return self.graph.structure.uuid(self.vertex)
+
+    @property
+    def basename(self) -> str:
+        """First part of the default name; the type unless given."""
+        return self.graph.structure.kind_of(self.vertex).basename
+
+    @property
+    def name(self) -> str:
+        """Explicit name, name by template, or basename + id."""
+        return self.graph.structure.name(self.vertex)
+
+    @property
+    def id(self) -> int | None:
+        """Numeric id, or None."""
+        number = self.graph.structure.id.item(self.vertex)
+        return None if number < 0 else int(number)
+
+    @property
+    def rank(self) -> int | None:
+        """Execution target (RFC 20) this pool is on, or None."""
+        number = self.graph.structure.rank.item(self.vertex)
+        return None if number < 0 else int(number)
+
+    @property
+    def size(self) -> int:
+        """Total units (RFC 4 Size)."""
+        return int(self.graph.structure.size.item(self.vertex))
+
+    @property
+    def unit(self) -> str | None:
+        """Unit of the size, or None."""
+        return self.graph.structure.kind_of(self.vertex).unit
+
+    @property
+    def properties(self) -> Mapping[str, PropertyValue]:
+        """Static properties; a bare one has the value None."""
+        return MappingProxyType(dict(self.graph.structure.kind_of(self.vertex).properties))
+
+    @property
+    def tags(self) -> Mapping[str, str | None]:
+        """Dynamic tags; a bare one has the value None."""
+        return MappingProxyType(dict(self.graph.structure.tags.get(self.vertex, {})))
+
+    @property
+    def state(self) -> str:
+        """Own state: up, down, drain, degraded, failing, unknown or null."""
+        return self.graph.structure.state_name(self.vertex)
+
+    @state.setter
+    def state(self, state: str) -> None:
+        self.graph.set_state(self, state)
+
+    def tag(self, key: str, value: str | None = None) -> None:
+        """Tag this pool (RFC 4 Tag(K, [V])), replacing a value the key had."""
+        self.graph.tag(self, key, value)
+
+    def untag(self, key: str) -> None:
+        """Take a tag away; nothing happens when it is not there."""
+        self.graph.untag(self, key)
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """Path from its root: ``/demo/rack0/node3``."""
+        return self.graph.structure.path(self.vertex)
+
+    @property
+    def where(self) -> str:
+        """Path in the has-a tree, else a URI, else the uuid: what records and messages call it."""
+        return self.graph.structure.where(self.vertex)
+
+    @property
+    def uri(self) -> str | None:
+        """``name:/path`` in the has-a tree, None for a pool that stands only in auxiliary graphs."""
+        return self.graph.structure.uri(self.vertex)
+
+    @property
+    def uris(self) -> list[str]:
+        """A URI for each hierarchy it stands in, containment first."""
+        return self.graph.structure.uris(self.vertex)
+
+    @property
+    def parent(self) -> Pool | None:
+        """The pool that has this one, None for a root."""
+        above = self.graph.structure.parent.item(self.vertex)
+        return None if above < 0 else Pool(self.graph, above)
+
+    @property
+    def children(self) -> Sequence[Pool]:
+        """The pools it has, in order."""
+        return [Pool(self.graph, v) for v in self.graph.structure.children(self.vertex).tolist()]
+
+    @property
+    def ancestors(self) -> Sequence[Pool]:
+        """The pools above it, parent first."""
+        return [Pool(self.graph, v) for v in self.graph.structure.ancestors(self.vertex)]
+
+    def links(self, subsystem: str) -> list[tuple[Pool, dict[str, Any]]]:
+        """Pools that an edge of this auxiliary graph leads to from here, with the edge's attributes (RFC 4 graph data)."""
+        graph = self.graph.structure.subsystem(subsystem)
+        rows = graph.out_rows(self.vertex).tolist()
+        return [(Pool(self.graph, int(graph.dst[row])), graph.edge_data(row)) for row in rows]
+
+    # -- allocation data ---------------------------------------------------------------------------------------------
+
+    @property
+    def exclusive_required(self) -> bool:
+        """Whether it may only be given whole."""
+        return bool(self.graph.structure.flags.item(self.vertex) & EXCLUSIVE)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether one job holds all its units now, itself or through a pool above."""
+        return self.holder is not None
+
+    @property
+    def holder(self) -> str | None:
+        """The job that holds all of it now, itself or through a pool above; None when there is none."""
+        found = self.graph.records.whole_holder(self.vertex, self.graph.now())
+        return None if found is None else found[1]
+
+    @property
+    def shared(self) -> list[str]:
+        """Jobs that hold something below it now (RFC 4 `shared`)."""
+        return self.shared_by()
+
+    def shared_by(self, at: float | None = None, duration_s: float | None = None) -> list[str]:
+        """Jobs that hold something below it at a moment, or at some moment of a window."""
+        start, end = self.graph.window(at, duration_s)
+        return sorted(self.graph.records.shared_jobs(self.vertex, start, end))
+
+    @property
+    def staged(self) -> bool:
+        """Whether a stage locks units of it."""
+        self.graph.expire_stages()
+        return self.graph.records.is_staged(self.vertex)
+
+    def allocated(self, at: float | None = None) -> int:
+        """Units held at a moment (now by default), what a pool above implies included."""
+        start, end = self.graph.window(at, None)
+        planner = self.graph.planner
+        return self.size if planner.covered_by(self.vertex, start, end) >= 0 else planner.used(self.vertex, start, end)
+
+    def available(self, at: float | None = None, duration_s: float | None = None) -> int:
+        """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7)."""
+        start, end = self.graph.window(at, duration_s)
+        if self.graph.structure.unavailable_above(self.vertex) >= 0:
+            return 0
+        return self.graph.planner.free(self.vertex, start, end)
+
+    def allocations(self, start: float | None = None, end: float | None = None) -> list[Span]:
+        """Records that have begun by now and touch the window (from now on by default), by start."""
+        return self._select(start, end, begun=True)
+
+    def reservations(self, start: float | None = None, end: float | None = None) -> list[Span]:
+        """Records that begin after now and touch the window (from now on by default), by start."""
+        return self._select(start, end, begun=False)
+
+    def _select(self, start: float | None, end: float | None, *, begun: bool) -> list[Span]:
+        now = self.graph.now()
+        lo, hi = self.graph.open_window(start, end)
+        where = self.where
+        return [
+            self.graph.span(job, amount, s, e, where)
+            for job, s, e, amount in self.graph.records.spans(self.vertex, lo, hi)
+            if (s <= now) == begun
+        ]
+
+    def allocate(
+        self, amount: int, job: str, start: float | None = None, end: float | None = None, duration_s: float | None = None
+    ) -> Allocation:
+        """Give `amount` units to a job, growing what it has (RFC 4 Allocate(N, S)).
+
+        Errors: InsufficientResources (with `.earliest`), InfeasibleRequest, UsageError; nothing changes then.
+        """
+        return self.graph.allocate([(self, amount)], job=job, start=start, end=end, duration_s=duration_s)
+
+    def free(self, job: str, amount: int | None = None, start: float | None = None, end: float | None = None) -> None:
+        """Take a job's units back, all or `amount` of them (RFC 4 Free(S, [N])).
+
+        Errors: UnknownJob, NotHeld; nothing changes then.
+        """
+        if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int)):
+            raise UsageError(f"amount: expected a whole number of units, got {amount!r}", where=self.where)
+        self.graph.free(job, [(self, amount)], start=start, end=end)

@@ -1,0 +1,57 @@
+"""A temporary lock on pools while a job is considered (RFC 4, "Staged")."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from fluxres.model.values import Allocation
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+
+class Stage:
+    """Pools locked for a job until committed, released, or expired.
+
+    As a context manager it releases what was not committed when the block is left.
+
+    Args:
+        graph: the resource graph.
+        stage: id of the stage.
+        job: the job it was made for.
+    """
+
+    __slots__ = ("graph", "job", "stage")
+
+    def __init__(self, graph: ResourceGraph, stage: str, job: str) -> None:
+        self.graph = graph
+        self.stage = stage
+        self.job = job
+
+    @property
+    def active(self) -> bool:
+        """Whether it still locks its pools."""
+        self.graph.expire_stages()
+        return self.stage in self.graph.records.stages
+
+    def commit(self) -> Allocation:
+        """Make it an allocation of its job.
+
+        Errors: StaleHandle when it is no longer active.
+        """
+        return self.graph.commit(self.stage)
+
+    def release(self) -> None:
+        """Give the pools back.
+
+        Errors: StaleHandle when it is no longer active.
+        """
+        self.graph.release(self.stage)
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.active:
+            self.release()

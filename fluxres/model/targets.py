@@ -1,0 +1,95 @@
+"""What callers may name pools with, turned into vertex numbers and amounts.
+
+A person types a path, a program passes handles, a search gives a selection, an event has pairs: all of them
+end here, so that every operation takes all of them and every message about a wrong one is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fluxres import limits
+from fluxres.errors import StaleHandle, UnknownPool, UsageError
+from fluxres.model.pool import Pool
+from fluxres.model.selection import Selection
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+Where = str | int | Pool
+"""A path, URI or uuid; a vertex number; a handle."""
+Targets = Where | Selection | Mapping[Where, int | None] | Iterable[Where | tuple[Where, int | None]]
+"""One pool or many, with amounts or whole."""
+
+
+def vertex(graph: ResourceGraph, where: Where) -> int:
+    """Vertex number of one pool.
+
+    Errors: UnknownPool; StaleHandle for a handle of another generation or graph; UsageError for another type.
+    """
+    if isinstance(where, str):
+        return graph.structure.vertex(where)
+    if isinstance(where, Pool):
+        if where.graph is not graph:
+            raise StaleHandle("this handle belongs to another graph", hint="ask this graph for the pool, by path or uuid")
+        return where.vertex
+    if isinstance(where, int | np.integer) and not isinstance(where, bool):
+        if not 0 <= where < graph.structure.n:
+            raise UnknownPool(f"no vertex {where}: the graph has 0 to {graph.structure.n - 1}")
+        return int(where)
+    raise UsageError(f"a pool is named by a path, URI, uuid, vertex number or handle, not by {where!r}")
+
+
+def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tuple[int, int | None]]:
+    """Vertex numbers and amounts; None where no amount was given.
+
+    Errors: as :func:`vertex`; UsageError for an amount that is not a whole number.
+    """
+    if isinstance(targets, str | Pool | int | np.integer):
+        return [(vertex(graph, targets), None)]
+    if isinstance(targets, Selection):
+        if targets.graph is not graph:
+            raise StaleHandle("this selection belongs to another graph", hint="search in this graph")
+        return [(v, None) for v in targets.vertices.tolist()]
+    if isinstance(targets, Mapping):
+        return [(vertex(graph, where), _amount(amount)) for where, amount in targets.items()]
+    if not isinstance(targets, Iterable):
+        raise UsageError(f"pools are named by a path, a selection, pairs or a mapping, not by {targets!r}")
+    found: list[tuple[int, int | None]] = []
+    for item in targets:
+        if isinstance(item, tuple | list):
+            if len(item) != 2:
+                raise UsageError(f"expected a pair of pool and amount, got {item!r}")
+            found.append((vertex(graph, item[0]), _amount(item[1])))
+        else:
+            found.append((vertex(graph, item), None))
+    return found
+
+
+def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]]:
+    """As :func:`resolve`, the whole size standing for an amount not given."""
+    size = graph.structure.size
+    return [(v, size.item(v) if amount is None else amount) for v, amount in resolve(graph, targets)]
+
+
+def _amount(amount: object) -> int | None:
+    if amount is None:
+        return None
+    if isinstance(amount, bool) or not isinstance(amount, int | np.integer):
+        raise UsageError(f"amount: expected a whole number of units, got {amount!r}")
+    return int(amount)
+
+
+def job_id(job: object) -> str:
+    """A job id, checked: text of printable characters, not empty, within limits.
+
+    Errors: UsageError.
+    """
+    if not isinstance(job, str) or not job or not job.isprintable():
+        raise UsageError(f"job: expected an id of printable characters, got {job!r}")
+    if len(job) > limits.JOB_ID_LENGTH_MAX:
+        raise UsageError(f"job: an id may have {limits.JOB_ID_LENGTH_MAX} characters, got {len(job)}")
+    return job

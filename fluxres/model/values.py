@@ -1,0 +1,68 @@
+"""What the face answers with: spans and allocations, immutable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fluxres.model.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Units of one pool held by one job over ``[start, end)``.
+
+    Args:
+        job: id of the job.
+        amount: units.
+        start, end: seconds; infinity is no end.
+        pool: path of the pool; not part of equality.
+
+    >>> Span("j1", 4, 0.0, 3600.0).duration_s
+    3600.0
+    """
+
+    job: str
+    amount: int
+    start: float
+    end: float
+    pool: str = field(default="", compare=False)
+
+    @property
+    def duration_s(self) -> float:
+        """Length in seconds."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Pools with units given to one job; iterates over the pools.
+
+    Args:
+        job: id of the job.
+        pools: the pools that carry a record, in vertex order.
+        spans: the records, by pool and start.
+    """
+
+    job: str
+    pools: tuple[Pool, ...]
+    spans: tuple[Span, ...]
+
+    @property
+    def start(self) -> float:
+        """Beginning of the earliest span in seconds."""
+        return min((span.start for span in self.spans), default=0.0)
+
+    @property
+    def end(self) -> float:
+        """End of the latest span in seconds; infinity is no end."""
+        return max((span.end for span in self.spans), default=math.inf)
+
+    def __iter__(self) -> Iterator[Pool]:
+        return iter(self.pools)
+
+    def __len__(self) -> int:
+        return len(self.pools)
