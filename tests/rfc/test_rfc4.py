@@ -81,7 +81,7 @@ def test_a_low_instance_works_on_nodes_and_cores(g: ResourceGraph) -> None:
     assert low.aggregate("/demo/rack0")["core"] == 4
 
 
-# -- pool data -------------------------------------------------------------------------------------------------------------
+# -- pool data ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-09")
@@ -140,7 +140,7 @@ def test_composite_data_has_uri_children_parent_and_the_way_to_the_pool(g: Resou
     assert g.pool(rack.uuid) == g.pool(rack.uri) == g.pool(rack.path) == g.pool(rack.vertex) == rack
 
 
-# -- graphs ------------------------------------------------------------------------------------------------------------------
+# -- graphs ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-11")
@@ -170,7 +170,7 @@ def test_graph_data_lead_to_vertices_of_other_graphs(g: ResourceGraph) -> None:
     assert [g.pool(v).name for v in g.subsystem("power").predecessors(node.vertex)] == ["pdu0"]
 
 
-# -- allocation data ---------------------------------------------------------------------------------------------------------
+# -- allocation data ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-14")
@@ -218,7 +218,7 @@ def test_allocations_and_reservations_list_jobs_with_units_and_shared_without(g:
     assert g.pool("/demo/rack0").shared == ["a"]
 
 
-# -- methods -----------------------------------------------------------------------------------------------------------------
+# -- methods ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-16")
@@ -391,7 +391,7 @@ def test_a_pool_in_no_hierarchy_any_more_is_gone(g: ResourceGraph) -> None:
     assert len(g) == pools - 7
 
 
-# -- data methods --------------------------------------------------------------------------------------------------------------
+# -- data methods ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-34")
@@ -434,7 +434,7 @@ def test_aggregate_leaves_out_what_is_not_available_unless_asked(g: ResourceGrap
     assert g.aggregate("/demo/rack0/node0") == {}
 
 
-# -- find and traversal ----------------------------------------------------------------------------------------------------------
+# -- find and traversal ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-41", "RFC4-42")
@@ -508,7 +508,7 @@ def test_find_agrees_with_traversal_and_match(g: ResourceGraph) -> None:
     assert g.find("type=node and not tag=owner and id<3").paths() == matched
 
 
-# -- allocations -----------------------------------------------------------------------------------------------------------------
+# -- allocations ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-48", "RFC4-49", "RFC4-50")
@@ -560,7 +560,7 @@ def test_no_more_than_size_less_all_allocations(g: ResourceGraph) -> None:
     assert g.check() == []
 
 
-# -- records ---------------------------------------------------------------------------------------------------------------------
+# -- records ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rfc("RFC4-54")
