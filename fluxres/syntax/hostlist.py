@@ -18,6 +18,7 @@ from fluxres.syntax.excerpt import excerpt
 
 _DIGITS = "0123456789"
 _SEPARATORS = ", \t\n"
+_NAME = re.compile(r"[!-+\--Z\\^-~]+")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 # Longer numbers are names to us: they fit no id, and merging them would promise arithmetic on them.
 _NUMBER_DIGITS_MAX = 18
@@ -205,13 +206,13 @@ def _checked(hosts: Iterable[str]) -> Iterator[str]:
 
 
 def _wrong(name: str) -> str | None:
+    if _NAME.fullmatch(name) and len(name) <= limits.NAME_LENGTH_MAX:
+        return None
     if not name:
         return "expected a host name, got an empty one"
     if len(name) > limits.NAME_LENGTH_MAX:
         return f"expected a name of at most {limits.NAME_LENGTH_MAX} characters, got {excerpt(name)}"
-    if not (name.isascii() and name.isprintable()) or any(char in name for char in " ,[]"):
-        return f"expected printable ASCII without blanks, commas and brackets in a host name, got {excerpt(name)}"
-    return None
+    return f"expected printable ASCII without blanks, commas and brackets in a host name, got {excerpt(name)}"
 
 
 def _groups(hosts: Iterable[str]) -> Iterator[str]:
@@ -245,8 +246,9 @@ class _Run:
         self.last = int(low)
 
     def takes(self, digits: str) -> bool:
-        # Equal text after padding is flux-core's own test for "same width": 9 and 10 join, 1 and 02 do not.
-        if f"{self.last + 1:0{self.width}}" != digits:
+        # Padded like the low end, the next number must give just these digits: 9 and 10 join, 1 and 02 do not.
+        longer = len(digits) - self.width
+        if longer < 0 or (longer and digits[0] == "0") or int(digits) != self.last + 1:
             return False
         self.last += 1
         return True

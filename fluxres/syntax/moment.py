@@ -184,9 +184,9 @@ def _iso(word: str) -> float:
 
 def _local(seconds: float) -> str:
     moment = datetime.fromtimestamp(seconds)
-    if moment.timestamp() != seconds:
-        # The hour that a clock change repeats, or more digits than microseconds: name the offset, to be exact about the hour.
-        moment = datetime.fromtimestamp(seconds).astimezone()
+    if moment.fold:
+        # The second turn of the hour that a clock change repeats: only its offset tells it from the first.
+        moment = moment.astimezone()
     return moment.isoformat()
 
 

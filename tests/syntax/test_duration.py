@@ -1,0 +1,105 @@
+"""Durations: RFC 23 as flux-core's C code reads and prints them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluxres.errors import FluxresError, InputError, UsageError
+from fluxres.syntax import duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", 0.0),
+        ("0", 0.0),
+        ("-0", 0.0),
+        ("90", 90.0),
+        ("+90", 90.0),
+        (" 90", 90.0),
+        ("250ms", 0.25),
+        ("1.5s", 1.5),
+        ("2m", 120.0),
+        ("1.5h", 5400.0),
+        ("2d", 172800.0),
+        (".5m", 30.0),
+        ("5.", 5.0),
+        ("1e2", 100.0),
+        ("1E+1m", 600.0),
+        ("0x20", 32.0),
+        ("0x1.8p1m", 180.0),
+        ("0x5d", 93.0),
+        ("inf", math.inf),
+        ("Infinity", math.inf),
+        ("+INF", math.inf),
+        ("1e-400", 0.0),
+    ],
+)
+def test_reads_what_strtod_and_one_suffix_read(text: str, seconds: float) -> None:
+    value = duration.parse(text)
+    assert value == seconds
+    assert math.copysign(1.0, value) == 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-1", "-1ms", "-inf", "nan", "NaNs", "infs", "infd", "infinit", "5 s", "5s ", "5S", "5sec", "5us", "10h5m", "1_0",
+     "0x", "0xp1", "1e", "1em", "s", "m", ".", "e5", "٣s", "5\n", "--5", " ", "\0", "1e999", "-1e999", "0x1p99999", "1e308d"],
+)  # fmt: skip
+def test_refuses_anything_else_and_names_it(text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        duration.parse(text)
+    assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0s"),
+        (5e-7, "0.0005ms"),
+        (0.0999, "99.9ms"),
+        (0.1, "0.1s"),
+        (59.0, "59s"),
+        (59.999999, "60s"),
+        (60.0, "1m"),
+        (62.0, "1.03333m"),
+        (3600.0, "1h"),
+        (86399.0, "23.9997h"),
+        (86400.0, "1d"),
+        (1e12, "1.15741e+07d"),
+        (math.inf, "infinity"),
+    ],
+)
+def test_prints_the_unit_that_suits_with_six_digits(seconds: float, text: str) -> None:
+    assert duration.format(seconds) == text
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.nan, -math.inf])
+def test_what_is_no_duration_is_not_printed(seconds: float) -> None:
+    with pytest.raises(UsageError, match=repr(seconds)):
+        duration.format(seconds)
+
+
+@given(st.floats(0, 1e15))
+def test_what_is_printed_is_read_back_to_six_digits(seconds: float) -> None:
+    assert duration.parse(duration.format(seconds)) == pytest.approx(seconds, rel=1e-5)
+
+
+@given(st.integers(0, 999), st.sampled_from(["ms", "s", "m", "h", "d", ""]))
+def test_whole_numbers_are_exact(number: int, unit: str) -> None:
+    scale = {"ms": 1 / 1000, "s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}[unit]
+    assert duration.parse(f"{number}{unit}") == pytest.approx(number * scale, rel=1e-15)
+
+
+@given(st.text() | st.text("0123456789.xpe+-infmshd "))
+def test_any_text_is_a_duration_or_an_error(text: str) -> None:
+    try:
+        seconds = duration.parse(text)
+    except FluxresError:
+        return
+    assert seconds >= 0
+    assert duration.parse(duration.format(seconds)) == pytest.approx(seconds, rel=1e-5)
