@@ -39,6 +39,9 @@ JOB_ID_LENGTH_MAX: Final = 255
 EDGES_MAX: Final = 64_000_000
 """Edges of one auxiliary graph."""
 
+RELATIONS_MAX: Final = 65_536
+"""Different relations in one auxiliary graph: the column is uint16."""
+
 SUBSYSTEMS_MAX: Final = 256
 """Auxiliary graphs of one resource graph."""
 
@@ -86,6 +89,12 @@ PATH_CACHE_MAX: Final = 65_536
 
 STAGE_SECONDS_DEFAULT: Final = 60.0
 """Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
+
+LOG_EVENTS_MAX: Final = 100_000
+"""Events of one graph that a store keeps for `log`; older ones are in the snapshot and are dropped with the next one."""
+
+LOG_BYTES_MAX: Final = 256 << 20
+"""Bytes of those events: a job of a million cores is an event of megabytes."""
 
 LOCK_WAIT_SECONDS_DEFAULT: Final = 30.0
 """How long a command waits for another one that writes to the same store."""

@@ -1,0 +1,367 @@
+"""A machine and its records as bytes, and back.
+
+Two blobs, because two things change at very different rates.  The *shape* (pools, kinds, auxiliary graphs)
+changes with a merge or an unlink; the *marks* on it (states, tags, who holds what, stages) with every
+command.  A store writes new marks after some hundred events, in milliseconds, and leaves the megabytes of
+the shape alone.
+
+Nothing that follows from something else is stored: parents and subtree ends come from the depth column, types
+from kinds, the planner and the `shared` counters from the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.allocation.records import Staged
+from fluxres.errors import StoreError
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import STATES, Kind, KindTable, PropertyValue
+from fluxres.graph.structure import COLUMNS, Structure
+from fluxres.store import columns
+from fluxres.store.blob import Reader, pack, unpacked
+from fluxres.store.columns import Column
+
+VERSION: Final = 1
+SHAPE_MAGIC: Final = b"fxSH"
+MARKS_MAGIC: Final = b"fxMK"
+#: columns of a shape; parent and end come from the depth, states are marks
+SHAPE_COLUMNS: Final = ("kind", "size", "id", "rank", "flags", "origin", "serial")
+
+
+class Packed(msgspec.Struct, array_like=True, frozen=True):
+    """A list of plain values as MessagePack, deflated where that is worth it."""
+
+    size: int
+    zipped: bool
+    length: int
+
+
+class Sparse(msgspec.Struct, array_like=True, frozen=True):
+    """A dictionary by vertex number: the numbers as a column, the values beside them."""
+
+    keys: Column
+    values: Packed
+
+
+class Attribute(msgspec.Struct, array_like=True, frozen=True):
+    """One column of edge attributes: the bits of floats as integers, or packed objects."""
+
+    name: str
+    numbers: Column | None
+    objects: Packed | None
+
+
+class Edges(msgspec.Struct, array_like=True, frozen=True):
+    """One auxiliary graph."""
+
+    name: str
+    hierarchy: bool
+    relations: list[str]
+    src: Column
+    dst: Column
+    relation: Column
+    attributes: list[Attribute]
+
+
+class ShapeHeader(msgspec.Struct, frozen=True):
+    """What a shape blob holds, in the order of its payloads."""
+
+    pools: int
+    tree_end: int
+    origins: list[str]
+    kinds: Packed
+    depth: Column
+    columns: list[Column]
+    names: Sparse
+    uuid_texts: Sparse
+    capacity: Sparse
+    subsystems: list[Edges]
+
+
+class MarksHeader(msgspec.Struct, frozen=True):
+    """What a marks blob holds; `shape` is the checksum of the shape it lies on."""
+
+    shape: bytes
+    pools: int
+    state: Column
+    tags: Sparse
+    jobs: Packed
+    records: list[Column]
+    stages: Packed
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Who holds what, as columns.
+
+    Args:
+        jobs: ids, in the order the jobs first held something.
+        job, vertex: int32; index into `jobs`, and vertex number.
+        start, end, amount: int64; ticks and units.
+        stages: temporary locks.
+    """
+
+    jobs: list[str]
+    job: NDArray[np.int32]
+    vertex: NDArray[np.int32]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    amount: NDArray[np.int64]
+    stages: list[Staged]
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @classmethod
+    def of(cls, jobs: list[str], spans: Sequence[tuple[int, int, int, int, int]], stages: list[Staged]) -> RecordColumns:
+        """From (job index, vertex, start, end, amount) rows."""
+        rows = np.array(spans, np.int64).reshape(-1, 5)
+        job, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
+        return cls(jobs, job, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages)
+
+
+_RECORD_DTYPES: Final = (np.int32, np.int32, np.int64, np.int64, np.int64)
+
+
+# -- writing -------------------------------------------------------------------------------------------------------------
+
+
+def encode_shape(structure: Structure) -> bytes:
+    """The shape of a structure: all but states and tags.  Cost O(pools), 0.1 s a million."""
+    payloads: list[bytes] = []
+    header = ShapeHeader(
+        pools=structure.n,
+        tree_end=structure.tree_end,
+        origins=[f"{origin:x}" for origin in structure.origins],
+        kinds=_pack([_kind_row(kind) for kind in structure.kinds], payloads),
+        depth=columns.encode(_depth(structure), payloads),
+        columns=[columns.encode(getattr(structure, name), payloads) for name in SHAPE_COLUMNS],
+        names=_sparse(structure.names, payloads),
+        uuid_texts=_sparse(structure.uuid_texts, payloads),
+        capacity=_sparse(structure.capacity, payloads),
+        subsystems=[_edges(subsystem, payloads) for subsystem in structure.subsystems.values()],
+    )
+    return pack(SHAPE_MAGIC, VERSION, header, payloads)
+
+
+def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> bytes:
+    """What lies on a shape: states, tags, records and stages.
+
+    Args:
+        shape: the blob of this structure, or just its last bytes: its checksum.
+    """
+    payloads: list[bytes] = []
+    header = MarksHeader(
+        shape=shape_checksum(shape),
+        pools=structure.n,
+        state=columns.encode(structure.state, payloads),
+        tags=_sparse(structure.tags, payloads),
+        jobs=_pack(records.jobs, payloads),
+        records=[
+            columns.encode(column, payloads)
+            for column in (records.job, records.vertex, records.start, records.end, records.amount)
+        ],
+        stages=_pack(records.stages, payloads),
+    )
+    return pack(MARKS_MAGIC, VERSION, header, payloads)
+
+
+def shape_checksum(shape: bytes) -> bytes:
+    """What ties marks to their shape: the checksum a shape blob ends with."""
+    return shape[-16:]
+
+
+def _depth(structure: Structure) -> NDArray[np.int16]:
+    # Structure.depth is cached for ever; here the column is needed once, and a million of them are 2 MB.
+    return structure.depth
+
+
+def _kind_row(kind: Kind) -> list[Any]:
+    return [kind.type, kind.basename, kind.unit, kind.name, [_property_row(key, value) for key, value in kind.properties]]
+
+
+def _property_row(key: str, value: PropertyValue) -> list[Any]:
+    # MessagePack ends at 64 bits; a larger number travels as digits.
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return [key, str(value), True]
+    return [key, value]
+
+
+def _pack(values: Any, payloads: list[bytes]) -> Packed:
+    raw = msgspec.msgpack.encode(values)
+    payload, zipped = columns.squeeze(raw)
+    payloads.append(payload)
+    return Packed(len(raw), zipped, len(payload))
+
+
+def _sparse(values: dict[int, Any], payloads: list[bytes]) -> Sparse:
+    keys = np.fromiter(values.keys(), np.int64, len(values))
+    return Sparse(columns.encode(keys, payloads), _pack(list(values.values()), payloads))
+
+
+def _edges(subsystem: Subsystem, payloads: list[bytes]) -> Edges:
+    return Edges(
+        name=subsystem.name,
+        hierarchy=subsystem.hierarchy,
+        relations=list(subsystem.relations),
+        src=columns.encode(subsystem.src, payloads),
+        dst=columns.encode(subsystem.dst, payloads),
+        relation=columns.encode(subsystem.relation, payloads),
+        attributes=[_attribute(name, column, payloads) for name, column in subsystem.attributes.items()],
+    )
+
+
+def _attribute(name: str, column: NDArray[Any], payloads: list[bytes]) -> Attribute:
+    if column.dtype == np.float64:
+        return Attribute(name, columns.encode(np.ascontiguousarray(column).view(np.int64), payloads), None)
+    return Attribute(name, None, _pack(column.tolist(), payloads))
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+def decode(shape: bytes, marks: bytes) -> tuple[Structure, RecordColumns]:
+    """The structure and the records again.  Cost O(pools), 0.1 s a million.
+
+    Errors: StoreError for damage, for marks of another shape, and for what a newer fluxres wrote.
+    """
+    try:
+        on_shape = Reader(marks, MARKS_MAGIC, VERSION)
+        header = on_shape.header(MarksHeader)
+        if header.shape != shape_checksum(shape):
+            raise StoreError("the marks lie on another shape")
+        state = columns.decode(header.state, np.uint8, on_shape.take)
+        tags = _read_sparse(header.tags, dict[str, str | None], on_shape.take, header.pools)
+        records = _read_records(header, on_shape.take)
+        structure = _read_shape(Reader(shape, SHAPE_MAGIC, VERSION), state, tags)
+        _check(structure, records)
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise StoreError(f"unreadable: {error}") from None
+    return structure, records
+
+
+def _read_shape(reader: Reader, state: NDArray[Any], tags: dict[int, dict[str, str | None]]) -> Structure:
+    header, take = reader.header(ShapeHeader), reader.take
+    count = header.pools
+    if not 1 <= count <= limits.POOLS_MAX or len(state) != count:
+        raise StoreError(f"{count} pools, {len(state)} states")
+    kinds = KindTable(_read_kind(row) for row in _unpack(header.kinds, list[list[Any]], take))
+    parent, end = tree(columns.decode(header.depth, np.int16, take))
+    found: dict[str, NDArray[Any]] = {"parent": parent, "end": end, "state": state}
+    for name, column in zip(SHAPE_COLUMNS, header.columns, strict=True):
+        found[name] = columns.decode(column, COLUMNS[name], take)
+        if len(found[name]) != count:
+            raise StoreError(f"column {name} has {len(found[name])} values, {count} are due")
+    return Structure(
+        found,
+        kinds,
+        origins=[int(origin, 16) for origin in header.origins],
+        names=_read_sparse(header.names, str, take, count),
+        uuid_texts=_read_sparse(header.uuid_texts, str, take, count),
+        tags=tags,
+        capacity=_read_sparse(header.capacity, int, take, count),
+        subsystems={edges.name: _read_edges(edges, take) for edges in header.subsystems},
+        tree_end=header.tree_end,
+    )
+
+
+def tree(depth: NDArray[np.int16]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Parents and subtree ends from the depths of pools in pre-order.
+
+    Level by level from the deepest: among the pools that are left, a pool of this level ends where the next
+    one begins, and its parent is the last shallower one before it.
+
+    >>> parent, end = tree(np.array([0, 1, 2, 2, 1], np.int16))
+    >>> parent.tolist(), end.tolist()
+    ([-1, 0, 1, 1, 0], [5, 4, 3, 4, 5])
+    """
+    count = len(depth)
+    if count and (depth[0] != 0 or depth.min() < 0 or np.diff(depth).max(initial=0) > 1):
+        raise StoreError("depths that no tree has")
+    parent, end = np.full(count, -1, np.int32), np.empty(count, np.int32)
+    left, level_of = np.arange(count, dtype=np.int32), depth
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        here = level_of == level
+        above = ~here
+        end[left[here]] = np.append(left[1:], np.int32(count))[here]
+        parent[left[here]] = np.maximum.accumulate(np.where(above, left, np.int32(0)))[here]
+        left, level_of = left[above], level_of[above]
+    end[left] = np.append(left[1:], np.int32(count))
+    return parent, end
+
+
+def _read_kind(row: list[Any]) -> Kind:
+    type_name, basename, unit, name, properties = row
+    values = tuple((item[0], int(item[1]) if len(item) == 3 else item[1]) for item in properties)
+    return Kind(type_name, basename, unit, name, values)
+
+
+def _unpack(packed: Packed, kind: Any, take: Callable[[int], memoryview]) -> Any:
+    return unpacked(columns.expand(take(packed.length), packed.zipped, packed.size), kind)
+
+
+def _read_sparse(sparse: Sparse, value: Any, take: Callable[[int], memoryview], pools: int) -> dict[int, Any]:
+    keys = columns.decode(sparse.keys, np.int64, take)
+    values = _unpack(sparse.values, list[value], take)
+    if len(keys) and not (keys.min() >= 0 and keys.max() < pools):
+        raise StoreError("data of a pool that is not there")
+    return dict(zip(keys.tolist(), values, strict=True))
+
+
+def _read_edges(edges: Edges, take: Callable[[int], memoryview]) -> Subsystem:
+    src = columns.decode(edges.src, np.int32, take)
+    dst = columns.decode(edges.dst, np.int32, take)
+    relation = columns.decode(edges.relation, np.uint16, take)
+    attributes = {attribute.name: _read_attribute(attribute, take) for attribute in edges.attributes}
+    if any(len(column) != len(src) for column in (dst, relation, *attributes.values())):
+        raise StoreError(f"edges of '{edges.name}' whose columns differ in length")
+    return Subsystem(edges.name, edges.hierarchy, src, dst, relation, list(edges.relations), attributes)
+
+
+def _read_attribute(attribute: Attribute, take: Callable[[int], memoryview]) -> NDArray[Any]:
+    if attribute.numbers is not None:
+        return columns.decode(attribute.numbers, np.int64, take).view(np.float64)
+    if attribute.objects is None:
+        raise StoreError(f"edge attribute '{attribute.name}' without values")
+    values = _unpack(attribute.objects, list[Any], take)
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+def _read_records(header: MarksHeader, take: Callable[[int], memoryview]) -> RecordColumns:
+    jobs: list[str] = _unpack(header.jobs, list[str], take)
+    found = [columns.decode(column, dtype, take) for column, dtype in zip(header.records, _RECORD_DTYPES, strict=True)]
+    stages: list[Staged] = _unpack(header.stages, list[Staged], take)
+    if len({len(column) for column in found}) != 1:
+        raise StoreError("records whose columns differ in length")
+    job, vertex, start, end, amount = found
+    return RecordColumns(jobs, job, vertex, start, end, amount, stages)
+
+
+def _check(structure: Structure, records: RecordColumns) -> None:
+    """That no number points outside of what it indexes."""
+    count = structure.n
+    bounds: list[tuple[str, NDArray[Any], int]] = [
+        ("kind", structure.kind, len(structure.kinds)),
+        ("state", structure.state, len(STATES)),
+        ("origin", structure.origin, len(structure.origins)),
+        ("job", records.job, len(records.jobs)),
+        ("held pool", records.vertex, count),
+    ]
+    for subsystem in structure.subsystems.values():
+        bounds += [(subsystem.name, subsystem.src, count), (subsystem.name, subsystem.dst, count)]
+        bounds += [(subsystem.name, subsystem.relation, len(subsystem.relations))]
+    for name, column, bound in bounds:
+        if len(column) and not (column.min() >= 0 and column.max() < bound):
+            raise StoreError(f"{name}: a number outside of 0 to {bound - 1}")
+    if not 1 <= structure.tree_end <= count:
+        raise StoreError(f"a tree of {structure.tree_end} of {count} pools")

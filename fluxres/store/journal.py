@@ -1,0 +1,105 @@
+"""Events as rows: how one is written, how heavy it is to replay, and whether somebody asked for it.
+
+An event is JSON, because a journal is read by people and other tools long after the code that wrote it; only
+what would take pages (a job that is given a hundred thousand cores) is deflated.  Each row carries a
+checksum over its number and body, since a changed digit would otherwise be a valid event.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from fluxres.errors import StoreError
+
+Event = dict[str, Any]
+
+STRUCTURAL: Final = frozenset({"merge", "unlink"})
+"""Events that change the shape: they are stored with a new snapshot, and never replayed."""
+_ZIP_FROM_BYTES: Final = 4096
+_PLAIN, _ZIPPED = b"{", b"z"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the journal.
+
+    Args:
+        seq: its number, from 1 on in each graph.
+        time: when it was written, seconds since 1970.
+        command: what caused it.
+        event: what happened, as plain values.
+    """
+
+    seq: int
+    time: float
+    command: str
+    event: Event
+
+
+def body(event: Event) -> bytes:
+    """An event as it is stored.
+
+    >>> body({"event": "release", "stage": "s0"})
+    b'{"event":"release","stage":"s0"}'
+    """
+    raw = msgspec.json.encode(event)
+    return raw if len(raw) < _ZIP_FROM_BYTES else _ZIPPED + zlib.compress(raw, 1)
+
+
+def event_of(stored: bytes) -> Event:
+    """The event again.
+
+    Errors: StoreError.
+    """
+    try:
+        raw = zlib.decompress(stored[1:]) if stored[:1] == _ZIPPED else stored
+        event: Event = msgspec.json.decode(raw, type=dict[str, Any])
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StoreError(f"unreadable event: {error}") from None
+    return event
+
+
+def checksum(seq: int, stored: bytes) -> int:
+    """What a row carries beside its body."""
+    return zlib.crc32(stored, seq & 0xFFFFFFFF)
+
+
+def weight(event: Event) -> int:
+    """About how many pools have to be looked up to replay it.
+
+    >>> weight({"event": "tag", "pools": ["/a", "/b"]}), weight({"event": "release", "stage": "s0"})
+    (2, 1)
+    """
+    return max(1, len(event.get("pools") or ()))
+
+
+def is_structural(events: Iterable[Event]) -> bool:
+    """Whether one of them changes the shape."""
+    return any(event["event"] in STRUCTURAL for event in events)
+
+
+def concerns(event: Event, job: str | None, path: str | None) -> bool:
+    """Whether an event is about this job and about this pool or one below it; None asks for nothing.
+
+    >>> concerns({"event": "allocate", "job": "j1", "pools": [["/demo/rack0", 1]]}, "j1", "/demo")
+    True
+    """
+    if job is not None and event.get("job") != job:
+        return False
+    if path is None:
+        return True
+    below = path if path.endswith("/") else path + "/"
+    return any(named == path or named.startswith(below) for named in _pools(event))
+
+
+def _pools(event: Event) -> Iterable[str]:
+    for item in event.get("pools") or ():
+        yield item if isinstance(item, str) else item[0]
+    for key in ("pool", "at"):
+        if isinstance(event.get(key), str):
+            yield event[key]

@@ -1,0 +1,249 @@
+"""The rows of one store file, within a transaction: graphs, their snapshots, their events.
+
+What is written together stands together here: events, the number of the graph that counts them, and the
+snapshot that makes them unnecessary.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fluxres import limits
+from fluxres.clock import Clock
+from fluxres.errors import FluxresError, StoreError, UnknownGraph
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.store import encoding, journal, records
+from fluxres.store.journal import Entry, Event
+
+WEIGHT_MAX: Final = 512
+"""Pools to look up in a replay before a new snapshot is due: about 20 ms of it (specs/store.md)."""
+
+_COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
+_EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRow:
+    """What the store knows of one graph without reading it.
+
+    Args:
+        number: key of its rows.
+        name: of the graph.
+        uid: made with it; a graph that was dropped and made again has another.
+        created: seconds since 1970.
+        generation: how often its shape changed since it was loaded.
+        pools: how many it has.
+        seq: number of its last event.
+        snapshot_seq: number of the event its snapshot follows.
+        weight: pools named by the events after the snapshot.
+    """
+
+    number: int
+    name: str
+    uid: str
+    created: float
+    generation: int
+    pools: int
+    seq: int
+    snapshot_seq: int
+    weight: int
+
+
+class Rows:
+    """Graphs as one transaction sees them.
+
+    Args:
+        db: within a transaction.
+        url: of the store, for messages.
+        chosen: the graph meant when none is named, before the store's own default.
+    """
+
+    def __init__(self, db: sqlite3.Connection, url: str, chosen: str | None) -> None:
+        self.db = db
+        self.url = url
+        self.chosen = chosen
+
+    # -- which graph -------------------------------------------------------------------------------------------------
+
+    def graphs(self) -> list[GraphRow]:
+        """All graphs, in the order they were made."""
+        return [GraphRow(*row) for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id")]
+
+    def default(self) -> str | None:
+        """The graph that was chosen, else the only one, else None."""
+        found = self.db.execute("SELECT value FROM meta WHERE key = 'default'").fetchone()
+        if found is not None:
+            return str(found[0])
+        graphs = self.graphs()
+        return graphs[0].name if len(graphs) == 1 else None
+
+    def choose(self, name: str) -> None:
+        """Make this graph the default one."""
+        self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('default', ?)", (name,))
+
+    def find(self, name: str) -> GraphRow | None:
+        """The graph of this name, None if there is none."""
+        return next((row for row in self.graphs() if row.name == name), None)
+
+    def graph(self, name: str | None) -> GraphRow:
+        """The graph of this name, or the one meant when none is named.
+
+        Errors: UnknownGraph with the names there are.
+        """
+        wanted = name if name is not None else self.chosen or self.default()
+        found = None if wanted is None else self.find(wanted)
+        if found is None:
+            raise unknown(wanted, [row.name for row in self.graphs()], self.url)
+        return found
+
+    def make(self, name: str, now: float) -> GraphRow:
+        """A graph of this name without content."""
+        self.db.execute(
+            "INSERT INTO graphs (name, uid, created, generation, pools, seq, snapshot_seq, weight)"
+            " VALUES (?, ?, ?, -1, 0, 0, 0, 0)",
+            (name, os.urandom(8).hex(), now),
+        )
+        return self.graph(name)
+
+    def remove(self, row: GraphRow) -> None:
+        """Forget a graph, its snapshot and its journal."""
+        for table in ("events", "snapshots", "shapes"):
+            self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
+        self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
+        self.db.execute("DELETE FROM meta WHERE key = 'default' AND value = ?", (row.name,))
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, row: GraphRow, clock: Clock | None = None) -> ResourceGraph:
+        """The graph as it is: its snapshot and the events after it.
+
+        Errors: StoreError for damage.
+        """
+        shape, marks = self._blob("shapes", row), self._blob("snapshots", row)
+        with self._damage(row):
+            structure, stored = encoding.decode(shape, marks)
+            graph = records.restore(structure, stored, name=row.name, clock=clock)
+        last = row.snapshot_seq
+        for entry in self.entries(row, after=last):
+            if entry.seq != last + 1:
+                break
+            with self._damage(row, entry.seq):
+                graph.apply(entry.event)
+            last = entry.seq
+        if last != row.seq:
+            raise self._damaged(row, f"event {last + 1} is missing")
+        return graph
+
+    def entries(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[Entry]:
+        """Events with a number above `after`.
+
+        Errors: StoreError for damage.
+        """
+        query = _EVENTS + " DESC" if latest_first else _EVENTS
+        for seq, time, command, body, checksum in self.db.execute(query, (row.number, after, row.seq)):
+            if not isinstance(body, bytes) or journal.checksum(seq, body) != checksum:
+                raise self._damaged(row, f"the checksum of event {seq} does not hold")
+            with self._damage(row, seq):
+                event = journal.event_of(body)
+            yield Entry(seq, time, command, event)
+
+    def loss(self, row: GraphRow) -> str:
+        """What is lost when this graph goes, in words."""
+        try:
+            held = records.capture(self.read(row).records)
+        except StoreError:
+            return f"{row.pools} pools, whose records cannot be read,"
+        jobs, spans = len(held.jobs), len(held)
+        return f"{row.pools} pools and {spans} span{'' if spans == 1 else 's'} of {jobs} job{'' if jobs == 1 else 's'}"
+
+    def _blob(self, table: str, row: GraphRow) -> bytes:
+        found = self.db.execute(f"SELECT blob FROM {table} WHERE graph = ?", (row.number,)).fetchone()
+        if found is None or not isinstance(found[0], bytes):
+            raise self._damaged(row, f"it has no row in {table}")
+        blob: bytes = found[0]
+        return blob
+
+    @contextmanager
+    def _damage(self, row: GraphRow, seq: int | None = None) -> Iterator[None]:
+        try:
+            yield
+        except FluxresError as error:
+            raise self._damaged(row, f"{'snapshot' if seq is None else f'event {seq}'}: {error}") from error
+
+    def _damaged(self, row: GraphRow, what: str) -> StoreError:
+        return StoreError(
+            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup; specs/store.md tells how"
+        )
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        row: GraphRow,
+        graph: ResourceGraph,
+        events: Sequence[Event],
+        now: float,
+        command: str,
+        *,
+        shape: bytes | None = None,
+    ) -> int:
+        """Write events, and a snapshot where one is due; the number of the last event.
+
+        Args:
+            graph: as it is after the events.
+            shape: of the graph, where it is new.
+        """
+        text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
+        bodies = [journal.body(event) for event in events]
+        self.db.executemany(
+            "INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)",
+            [(row.number, seq, now, text, body, journal.checksum(seq, body)) for seq, body in enumerate(bodies, row.seq + 1)],
+        )
+        seq, weight = row.seq + len(events), row.weight + sum(journal.weight(event) for event in events)
+        snapshot_seq, generation = row.snapshot_seq, row.generation
+        if shape is None and journal.is_structural(events):
+            shape = encoding.encode_shape(graph.structure)
+        if shape is not None:
+            self.db.execute("INSERT OR REPLACE INTO shapes (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, shape))
+            generation += 1
+        if shape is not None or weight > WEIGHT_MAX:
+            self._write_marks(row, graph, seq)
+            snapshot_seq, weight = seq, 0
+        self.db.execute(
+            "UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ? WHERE id = ?",
+            (generation, len(graph), seq, snapshot_seq, weight, row.number),
+        )
+        return seq
+
+    def _write_marks(self, row: GraphRow, graph: ResourceGraph, seq: int) -> None:
+        # The checksum of the shape is its last bytes: the megabytes before them are not copied.
+        (tail,) = self.db.execute("SELECT substr(blob, -16) FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
+        self.db.execute("INSERT OR REPLACE INTO snapshots (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, marks))
+        self._forget(row, seq)
+
+    def _forget(self, row: GraphRow, seq: int) -> None:
+        """Drop what the log keeps no longer: it is all in the snapshot that was just written."""
+        self.db.execute("DELETE FROM events WHERE graph = ? AND seq <= ?", (row.number, seq - limits.LOG_EVENTS_MAX))
+        (last,) = self.db.execute(
+            """SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total FROM events WHERE graph = ?)
+            WHERE total > ?""",
+            (row.number, limits.LOG_BYTES_MAX),
+        ).fetchone()
+        if last is not None:
+            self.db.execute("DELETE FROM events WHERE graph = ? AND seq <= ?", (row.number, last))
+
+
+def unknown(name: str | None, names: list[str], url: str) -> UnknownGraph:
+    """That there is no such graph, with those there are."""
+    if not names:
+        return UnknownGraph("this store holds no graph yet", where=url, hint="put one in with: fluxres load SOURCE")
+    known = ", ".join(names)
+    if name is None:
+        return UnknownGraph("no graph is chosen", where=url, hint=f"name one of {known}")
+    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}")

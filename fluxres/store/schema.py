@@ -1,0 +1,245 @@
+"""The SQLite file: its tables, how it is opened, and what its errors mean to a person.
+
+Write-ahead logging lets readers go on while somebody writes.  ``synchronous=FULL`` makes every commit wait until
+the log is on the disc; with the default of WAL mode, NORMAL, a power failure could take back what a
+command has already reported as done.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from fluxres.errors import StoreBusy, StoreError
+
+APPLICATION_ID: Final = 0x666C7872
+VERSION: Final = 1
+_BUSY_S: Final = 10.0
+"""How long to wait for SQLite's own locks: others hold them for milliseconds, unless another tool has the file open."""
+
+_TABLES: Final = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE graphs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL UNIQUE,
+        uid TEXT NOT NULL,
+        created REAL NOT NULL,
+        generation INTEGER NOT NULL,
+        pools INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        snapshot_seq INTEGER NOT NULL,
+        weight INTEGER NOT NULL
+    )""",
+    "CREATE TABLE shapes (graph INTEGER PRIMARY KEY REFERENCES graphs (id), seq INTEGER NOT NULL, blob BLOB NOT NULL)",
+    "CREATE TABLE snapshots (graph INTEGER PRIMARY KEY REFERENCES graphs (id), seq INTEGER NOT NULL, blob BLOB NOT NULL)",
+    """CREATE TABLE events (
+        graph INTEGER NOT NULL REFERENCES graphs (id),
+        seq INTEGER NOT NULL,
+        time REAL NOT NULL,
+        command TEXT NOT NULL,
+        body BLOB NOT NULL,
+        checksum INTEGER NOT NULL,
+        PRIMARY KEY (graph, seq)
+    )""",
+)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say about this file into StoreError, with the way out."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translate(error, path) from error
+    except OSError as error:
+        raise StoreError(f"{error.strerror or error}", where=str(path)) from error
+
+
+def _translate(error: sqlite3.Error, path: Path) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    where = str(path)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy("another program has this database locked", where=where, hint="close it there, then try again")
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreError("is not a SQLite database", where=where, hint="name another file, or move this one away")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup; specs/store.md tells how")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreError("no space left; nothing was changed", where=where, hint="free some space, then try again")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return StoreError("may not be written to", where=where, hint="check the rights of the file and its folder")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return StoreError(f"cannot be opened: {error}", where=where, hint="check the rights of the file and its folder")
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreError(f"{error}; nothing was changed", where=where, hint="check the disc and the space left on it")
+    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup; specs/store.md tells how")
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file to open.
+
+    Errors: StoreError for a folder, a device, and what may not be looked at.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(f"cannot be looked at: {error.strerror}", where=str(path)) from None
+    if stat.S_ISDIR(mode):
+        raise StoreError("is a folder", where=str(path), hint=f"name a file in it, such as {path / 'fluxres.db'}")
+    if not stat.S_ISREG(mode):
+        raise StoreError("is not a regular file", where=str(path), hint="name a file")
+    return True
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """One read transaction: everything read in the block is one state, and no writer is kept waiting.
+
+    None where there is no store yet: no file, or an empty one.
+
+    Errors: StoreError.
+    """
+    if not exists(path):
+        yield None
+        return
+    with translated(path), closing(_connect(path)) as db:
+        if _check_version(db, path):
+            db.execute("BEGIN")
+            yield db
+            db.execute("COMMIT")
+        else:
+            yield None
+
+
+def begin(path: Path) -> sqlite3.Connection:
+    """A connection within a write transaction; the caller commits or rolls back, and closes.
+
+    Errors: StoreError.
+    """
+    with translated(path):
+        db = _connect(path)
+        try:
+            _check_version(db, path)
+            _make_durable(db, path)
+            db.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def end(db: sqlite3.Connection) -> None:
+    """Take back what was not committed, and close."""
+    try:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    finally:
+        db.close()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """One write transaction, on disc when the block is left; an exception takes all of it back.
+
+    Errors: StoreError.
+    """
+    db = begin(path)
+    with translated(path):
+        try:
+            yield db
+            db.execute("COMMIT")
+        finally:
+            end(db)
+
+
+def create(path: Path, *, private: bool) -> None:
+    """Make the file and its tables, unless they are there.  The caller holds the writer lock.
+
+    Errors: StoreError.
+    """
+    with translated(path):
+        if not exists(path):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if private else 0o666))
+        with closing(_connect(path)) as db:
+            if _check_version(db, path):
+                return
+            _make_durable(db, path)
+            db.execute("BEGIN IMMEDIATE")
+            for table in _TABLES:
+                db.execute(table)
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute("COMMIT")
+        sync_folder(path.parent)
+
+
+def make_folder(folder: Path, *, private: bool) -> None:
+    """Make the folder of the default store; that of a named one has to be there.
+
+    Errors: StoreError.
+    """
+    if folder.is_dir():
+        return
+    if not private:
+        raise StoreError("no such folder", where=str(folder), hint=f"make it first: mkdir -p {folder}")
+    with translated(folder):
+        above = next(parent for parent in folder.parents if parent.is_dir())
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for made in (folder, *folder.parents):
+            if made == above:
+                break
+            sync_folder(made.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disc: a file is not safe before its name is."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    options = "mode=rw"
+    if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+        # Write-ahead logging keeps two files beside the database; where none can be made and none are, nobody writes.
+        options = "mode=ro&immutable=1"
+    db = sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, timeout=_BUSY_S, isolation_level=None)
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def _make_durable(db: sqlite3.Connection, path: Path) -> None:
+    (journal,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if journal != "wal":
+        raise StoreError(
+            "this file system cannot keep a write-ahead log", where=str(path), hint="put the store on a local file system"
+        )
+
+
+def _check_version(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether the tables are there, False for an empty file.
+
+    Errors: StoreError for another program's database, and for one of a newer fluxres.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not tables and not version and not application:
+        return False
+    if application != APPLICATION_ID:
+        raise StoreError("is a database of another program", where=str(path), hint="name another file")
+    if version > VERSION:
+        raise StoreError(
+            f"is of version {version}, this fluxres knows up to {VERSION}", where=str(path), hint="use a newer fluxres"
+        )
+    return True

@@ -1,0 +1,315 @@
+"""A store in one SQLite file: named graphs, each a snapshot and the events after it.
+
+A writer holds the lock from before it reads until what it did is on the disc, so it decides on the state it
+changes.  Its events are appended in the same transaction that moves the graph's number on; after some hundred
+of them, or when the shape changed, the transaction also writes a new snapshot, so that no later command has
+to replay more than that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.clock import Clock
+from fluxres.errors import StoreConflict, UsageError
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.store import encoding, journal, schema
+from fluxres.store.journal import Entry, Event
+from fluxres.store.lock import Notify, writer_lock
+from fluxres.store.rows import GraphRow, Rows, unknown
+from fluxres.store.url import StoreUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A state of a graph in a store: who moved on from it can be told apart.
+
+    Args:
+        uid: of the graph.
+        seq: number of its last event.
+    """
+
+    uid: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"store:{self.uid}@{self.seq}"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A graph that is being changed in a store.
+
+    Args:
+        graph: the state of the store; what is done to it is written when the block is left.
+        position: of that state, and of the new one once it is written.
+        events: what was done so far.
+    """
+
+    graph: ResourceGraph
+    position: Position
+    events: list[Event] = field(default_factory=list)
+
+
+class SqliteStore:
+    """Named graphs in one SQLite file.
+
+    Args:
+        url: where; the file is made by the first write.
+        clock: gives the time of journal entries.
+        notify: told who holds the lock when a write has to wait for more than half a second.
+    """
+
+    def __init__(self, url: StoreUrl, *, clock: Clock = clocks.system, notify: Notify | None = None) -> None:
+        self.address = url
+        self.path: Path = url.path
+        self.clock = clock
+        self.notify = notify
+
+    @property
+    def url(self) -> str:
+        """Address of the store."""
+        return str(self.address)
+
+    def __repr__(self) -> str:
+        return f"<SqliteStore {self.path}>"
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Names of the graphs, in the order they were made; empty for a store nobody wrote to yet."""
+        return [row.name for row in self.graphs()]
+
+    def graphs(self) -> list[GraphRow]:
+        """What there is, without reading any of it."""
+        with schema.reading(self.path) as db:
+            return [] if db is None else self._rows(db).graphs()
+
+    @property
+    def default(self) -> str | None:
+        """The graph meant when none is named: the one `use` chose, else the only one, else None."""
+        with schema.reading(self.path) as db:
+            return None if db is None else self._rows(db).default()
+
+    def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
+        """The graph as it is now: its snapshot and the events after it.
+
+        Args:
+            name: of the graph; the default one if None.
+            clock: "now" of the graph; stands still at 0 by default.
+
+        Errors: UnknownGraph; StoreError for damage.
+        """
+        return self.open(name, clock=clock)[0]
+
+    def open(self, name: str | None = None, *, clock: Clock | None = None) -> tuple[ResourceGraph, Position]:
+        """As :meth:`load`, with the position that was read."""
+        with self._reading(name) as rows:
+            row = rows.graph(name)
+            return rows.read(row, clock), Position(row.uid, row.seq)
+
+    def log(
+        self,
+        name: str | None = None,
+        *,
+        after: int | None = None,
+        job: str | None = None,
+        path: str | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Events of a graph, oldest first.
+
+        Args:
+            after: only those with a higher number.
+            job: only those of this job.
+            path: only those that name this pool or one below it.
+            limit: only so many, the latest.
+
+        Errors: UnknownGraph; StoreError; UsageError for a negative limit.
+        """
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit: expected a number >= 0, got {limit}")
+        found: list[Entry] = []
+        with self._reading(name) as rows:
+            for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):
+                if limit is not None and len(found) >= limit:
+                    break
+                if journal.concerns(entry.event, job, path):
+                    found.append(entry)
+        return found[::-1]
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(
+        self,
+        name: str | None = None,
+        *,
+        command: str = "",
+        wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT,
+        clock: Clock | None = None,
+    ) -> Iterator[Transaction]:
+        """Change a graph: what is done to ``.graph`` in the block is on disc when the block was left (rule D1).
+
+        An exception takes everything back.
+
+        Args:
+            name: of the graph; the default one if None.
+            command: for the journal, and for others who wait.
+            wait_s: how long to wait for another writer.
+            clock: "now" of the graph.
+
+        Errors: StoreBusy, UnknownGraph, StoreError.
+        """
+        if not schema.exists(self.path):
+            raise unknown(name, [], self.url)
+        with self._locked(command, wait_s):
+            schema.create(self.path, private=self.address.private)
+            db = schema.begin(self.path)
+            rows = self._rows(db)
+            try:
+                with schema.translated(self.path):
+                    row = rows.graph(name)
+                    transaction = Transaction(rows.read(row, clock), Position(row.uid, row.seq))
+                transaction.graph.sink = transaction.events.append
+                yield transaction
+                transaction.graph.sink = None
+                if transaction.events:
+                    with schema.translated(self.path):
+                        seq = rows.append(row, transaction.graph, transaction.events, self.clock(), command)
+                        db.execute("COMMIT")
+                    transaction.position = Position(row.uid, seq)
+            finally:
+                schema.end(db)
+
+    def append(
+        self,
+        name: str,
+        graph: ResourceGraph,
+        events: Sequence[Event],
+        base: Position,
+        *,
+        command: str = "",
+        wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT,
+    ) -> Position:
+        """Write only what happened to a graph since it was at `base` in this store.
+
+        Args:
+            graph: as it is after the events.
+
+        Errors: StoreConflict when the store moved on since; nothing is written then.
+        """
+        with self._changing(name, command, wait_s) as rows:
+            row = rows.graph(name)
+            if Position(row.uid, row.seq) != base:
+                raise StoreConflict(
+                    f"graph '{name}' moved on: {_moved(row, base)}",
+                    where=self.url,
+                    hint="load it again and repeat the changes, or save all of it under another name",
+                )
+            seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
+        return Position(row.uid, seq)
+
+    def put(
+        self,
+        name: str,
+        graph: ResourceGraph,
+        *,
+        replace: bool = False,
+        use: bool = False,
+        command: str = "",
+        wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT,
+    ) -> Position:
+        """Write a whole graph.
+
+        Args:
+            replace: over the graph that has the name now; its journal goes on.
+            use: make it the default one; the first one becomes that in any case.
+
+        Errors: UsageError over an existing name without `replace`, saying what would be lost.
+        """
+        _check_name(name)
+        shape = encoding.encode_shape(graph.structure)
+        schema.make_folder(self.path.parent, private=self.address.private)
+        with self._locked(command, wait_s):
+            schema.create(self.path, private=self.address.private)
+            with schema.writing(self.path) as db:
+                rows = self._rows(db)
+                event = {"event": "load", "pools": len(graph), "jobs": len(graph.jobs())}
+                row = rows.find(name)
+                if row is None:
+                    row = rows.make(name, self.clock())
+                else:
+                    event["replaced"] = loss = rows.loss(row)
+                    if not replace:
+                        raise UsageError(
+                            f"there is a graph '{name}' already: {loss} would be lost",
+                            where=self.url,
+                            hint="replace it with --replace, or choose another name with --name",
+                        )
+                seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
+                if use or rows.default() is None:
+                    rows.choose(name)
+        return Position(row.uid, seq)
+
+    def use(self, name: str, *, wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT) -> None:
+        """Make this graph the default one.
+
+        Errors: UnknownGraph.
+        """
+        with self._changing(name, f"use {name}", wait_s) as rows:
+            rows.graph(name)
+            rows.choose(name)
+
+    def drop(self, name: str, *, command: str = "", wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT) -> None:
+        """Remove a graph, its snapshot and its journal.
+
+        Errors: UnknownGraph.
+        """
+        with self._changing(name, command or f"drop {name}", wait_s) as rows:
+            rows.remove(rows.graph(name))
+
+    # -- within ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self, name: str | None) -> Iterator[Rows]:
+        with schema.reading(self.path) as db:
+            if db is None:
+                raise unknown(name, [], self.url)
+            yield self._rows(db)
+
+    @contextmanager
+    def _changing(self, name: str | None, command: str, wait_s: float) -> Iterator[Rows]:
+        if not schema.exists(self.path):
+            raise unknown(name, [], self.url)
+        with self._locked(command, wait_s):
+            schema.create(self.path, private=self.address.private)
+            with schema.writing(self.path) as db:
+                yield self._rows(db)
+
+    @contextmanager
+    def _locked(self, command: str, wait_s: float) -> Iterator[None]:
+        path = self.path.with_name(self.path.name + ".lock")
+        mode = 0o600 if self.address.private else 0o666
+        with writer_lock(path, command=command, wait_s=wait_s, clock=self.clock, notify=self.notify, mode=mode):
+            yield
+
+    def _rows(self, db: sqlite3.Connection) -> Rows:
+        return Rows(db, self.url, self.address.graph)
+
+
+def _moved(row: GraphRow, base: Position) -> str:
+    if row.uid != base.uid:
+        return "it was dropped and made again"
+    return f"{row.seq - base.seq} events were written since"
+
+
+def _check_name(name: str) -> None:
+    if not name or not name.isprintable() or len(name) > limits.NAME_LENGTH_MAX:
+        raise UsageError(f"a graph's name has 1 to {limits.NAME_LENGTH_MAX} printable characters, got {name!r}")

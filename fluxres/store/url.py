@@ -1,0 +1,114 @@
+"""Where a store is, as text.
+
+One form of address for all kinds of stores, so that another kind is another scheme and no other command.
+``sqlite:///site.db`` is read as most tools read it, as a file in the current folder: nobody keeps a store
+in the root folder of a machine, and four slashes say so if somebody does.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from fluxres.errors import StoreError
+
+SCHEMES: Final = ("sqlite",)
+_FOLLOWING: Final = ("etcd", "postgresql")
+_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
+VARIABLE: Final = "FLUXRES_STORE"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """A parsed address.
+
+    Args:
+        path: of the SQLite file, absolute.
+        graph: the graph meant, None for the default one.
+        private: whether file and folder are made for the owner alone.
+    """
+
+    path: Path
+    graph: str | None = None
+    private: bool = False
+
+    def __str__(self) -> str:
+        return f"sqlite://{self.path}"
+
+
+def is_store_url(text: str) -> bool:
+    """Whether this names a store and not a file to read: a scheme of a store, or a path that ends like a database.
+
+    >>> [is_store_url(t) for t in ("sqlite:///tmp/a.db", "site.db", "etcd://host", "cluster.yaml")]
+    [True, True, True, False]
+    """
+    scheme, colon, _ = text.partition(":")
+    return (bool(colon) and scheme in (*SCHEMES, *_FOLLOWING)) or text.endswith(_SUFFIXES)
+
+
+def parse(text: str) -> StoreUrl:
+    """The store an address names.
+
+    Args:
+        text: ``sqlite:///abs/path.db``, ``sqlite:////path.db``, ``sqlite:path.db`` or ``sqlite:///name.db`` (both in the
+            current folder), each with ``?graph=NAME`` or without; or a path.
+
+    Errors: StoreError naming the schemes there are.
+
+    >>> parse("sqlite:///srv/site.db?graph=test")
+    StoreUrl(path=PosixPath('/srv/site.db'), graph='test', private=False)
+    >>> parse("sqlite:///site.db").path == parse("site.db").path == Path.cwd() / "site.db"
+    True
+    """
+    if "\0" in text:
+        raise StoreError("a NUL character in the address of a store", where=repr(text))
+    scheme, colon, rest = text.partition(":")
+    if not colon or "/" in scheme or Path(text).exists():
+        return StoreUrl(_absolute(text, text))
+    if scheme not in SCHEMES:
+        follow = " and ".join(_FOLLOWING)
+        raise StoreError(
+            f"no store of scheme '{scheme}'", where=text, hint=f"known: {', '.join(SCHEMES)}:///path/to/file.db; {follow} follow"
+        )
+    address, _, query = rest.partition("?")
+    return StoreUrl(_absolute(_file(unquote(address)), text), _graph(query, text))
+
+
+def _file(address: str) -> str:
+    if address.startswith("////"):
+        return address[3:]
+    if address.startswith("///"):
+        name = address[3:]
+        return f"/{name}" if "/" in name else name
+    return address.removeprefix("//")
+
+
+def _absolute(path: str, text: str) -> Path:
+    if not path:
+        raise StoreError("the address of a store names no file", where=text, hint="write sqlite:///path/to/file.db")
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+def _graph(query: str, text: str) -> str | None:
+    graph = None
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key != "graph" or not value:
+            raise StoreError(f"'{key}={value}' is no option of a store", where=text, hint="there is ?graph=NAME")
+        graph = value
+    return graph
+
+
+def default() -> StoreUrl:
+    """``$FLUXRES_STORE``, else ``fluxres/fluxres.db`` in the XDG data folder, for the owner alone.
+
+    Errors: StoreError for a variable that names no store.
+    """
+    given = os.environ.get(VARIABLE)
+    if given:
+        return parse(given)
+    data = os.environ.get("XDG_DATA_HOME", "")
+    folder = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
+    return StoreUrl(folder / "fluxres" / "fluxres.db", private=True)
