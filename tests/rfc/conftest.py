@@ -26,9 +26,8 @@ def g() -> ResourceGraph:
     node = Recipe("node", count=2, ids=np.arange(4), properties={"ssd": None, "class": 7, "vendor": "Acme"}, children=NODE)
     whole = Recipe("burstbuffer", size=8, unit="TiB", ids=None, exclusive=True)
     demo = Recipe("cluster", name="demo", children=(Recipe("rack", count=2, children=(node,)), whole))
-    structure = expand(
-        demo, more=[Recipe("pdu", count=1, ids=number, size=5000, unit="W") for number in (0, 1)], origin=uuids.new_origin()
-    )
+    pdus_beside = Recipe("pdu", count=2, ids=np.arange(2), size=5000, unit="W")
+    structure = expand(demo, more=[pdus_beside], origin=uuids.new_origin())
     nodes = structure.of_type("node")
     pdus = structure.of_type("pdu")
     structure.subsystems["power"] = Subsystem(
