@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from fluxres import errors
 from fluxres.errors import STATUS, FluxresError, InfeasibleRequest, InsufficientResources, exit_status
+from tests.traceability import ROOT
 
 
 def tree(root: type[FluxresError] = FluxresError) -> list[type[FluxresError]]:
@@ -17,6 +19,12 @@ def tree(root: type[FluxresError] = FluxresError) -> list[type[FluxresError]]:
 def test_every_error_is_in_the_table() -> None:
     in_package = [error for error in tree() if error.__module__.startswith("fluxres.")]
     assert set(in_package) == set(STATUS)
+
+
+def test_the_documented_table_is_the_table() -> None:
+    text = (ROOT / "specs" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `([a-z-]+)` \| (\d) \| (\d{3}) \|", text, re.MULTILINE)
+    assert rows == [(error.__name__, error.code, str(status), str(http)) for error, (status, http) in STATUS.items()]
 
 
 def test_every_error_has_its_own_code() -> None:
