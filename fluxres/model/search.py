@@ -247,8 +247,6 @@ def _numbers(column: NDArray[Any], node: Compare) -> Mask:
 def _qualified(have: Mapping[str, object], node: Compare) -> bool:
     """A property or tag: whether the key is there, or how its value compares; numbers as numbers, other values as text."""
     if node.qualifier is None:
-        if node.values == (True,):
-            return bool(have)
         return any(_text_matches(key, node) for key in have)
     if node.qualifier not in have:
         return False
