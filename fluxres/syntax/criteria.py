@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.syntax import criteria_keys, moment
+from fluxres.syntax import criteria_keys, hostlist, moment
 from fluxres.syntax.criteria_keys import Key
 from fluxres.syntax.criteria_tokens import Token, at, tokens
 from fluxres.syntax.criteria_values import Value, values
@@ -64,7 +64,8 @@ class Compare(_Printed):
     """One comparison: true if any of the values holds; `!=` is true if none does.
 
     `key` is a name of :func:`keys`. `qualifier` is the property or tag whose value is compared; without it `property`
-    and `tag` compare the keys that a pool has. `when` is None for the graph's own now.
+    and `tag` compare the keys that a pool has, and with the value True ask whether it has any.  `when` is None for the
+    graph's own now.
     """
 
     key: str
@@ -82,6 +83,15 @@ class Compare(_Printed):
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The values that are integer ranges: sorted, disjoint, both ends included. One of one number for `<` and its like."""
         return tuple(value for value in self.values if isinstance(value, tuple))
+
+    def names(self) -> list[str]:
+        """The names that a comparison of names lists, hostlists unfolded. Cost O(names).
+
+        >>> Compare("name", "=", ("node[0-1]", "left over")).names()
+        ['node0', 'node1', 'left over']
+        """
+        # Only brackets make a hostlist of a text: a name may hold blanks, which separate in hostlists.
+        return [name for text in self.texts for name in (hostlist.parse(text) if "[" in text else [text])]
 
     @property
     def flag(self) -> bool | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,6 +108,8 @@ def test_values(text: str, found: Criteria) -> None:
         ("property:'a b'", Compare("property", "=", ("a b",))),
         ("property:class=''", Compare("property", "=", ("",), "class")),
         ("tag=maintenance", Compare("tag", "=", ("maintenance",))),
+        ("not tag and property", And((Not(Compare("tag", "=", (True,))), Compare("property", "=", (True,))))),
+        ("property=true", Compare("property", "=", ("true",))),
         ("tag:maintenance<2026-12-01", Compare("tag", "<", ("2026-12-01",), "maintenance")),
         ("not tag:owner~ab*", Not(Compare("tag", "~", ("ab*",), "owner"))),
     ],
@@ -149,7 +153,6 @@ def test_records(text: str, found: Criteria) -> None:
         ("type= and rank=3", "criteria:7: expected a value after 'type=', got 'and'"),
         ("type", "criteria:5: expected an operator after 'type', got end of text"),
         ("job", "criteria:4: expected an operator after 'job', got end of text"),
-        ("property", "criteria:9: expected an operator after 'property', got end of text"),
         ("type node", "criteria:6: expected an operator after 'type', got 'node'"),
         ("type=node core", "criteria:11: expected 'and', 'or' or the end, got 'core' (write `and` between comparisons)"),
         ("type=node type=core", "criteria:11: expected 'and', 'or' or the end, got 'type' (write `and`"),
@@ -246,6 +249,12 @@ def test_a_time_is_resolved_when_now_is_known() -> None:
         late.when.resolve(300.0)
 
 
+def test_names_are_unfolded_where_they_have_brackets() -> None:
+    named = parse("name=n[1,0],a,'b c','größe'")
+    assert isinstance(named, Compare)
+    assert named.names() == ["n1", "n0", "a", "b c", "größe"]
+
+
 def test_values_come_by_kind() -> None:
     number, text, flag = parse("id=0-3,7"), parse("type=a,b"), parse("exclusive=false")
     assert isinstance(number, Compare)
@@ -287,7 +296,7 @@ def test_the_table_of_keys_is_what_the_parser_takes(name: str) -> None:
                 parse(text)
     assert parse(f"{subject} in {value}") == parse(f"{subject}={value}")
     if key.alone:
-        assert parse(name) == parse(f"{name}=true")
+        assert parse(name) == Compare(name, "=", (True,))
     assert key.help
 
 
@@ -334,6 +343,8 @@ def comparisons(draw: st.DrawFn) -> Compare:
         values = draw(RANGES) if op in ("=", "!=") else ((first := draw(st.integers(0, 2**62 - 1)), first),)
     elif key.kind == "flag" or (key.kind == "sharing" and op == "=" and draw(st.booleans())):
         op, values = "=", (draw(st.booleans()),)
+    elif key.kind == "qualified" and op == "=" and qualifier is None and draw(st.booleans()):
+        values = (True,)
     elif key.kind == "names" and op != "~":
         values = draw(st.lists(EXACT_NAMES, min_size=1, max_size=3).map(tuple))
     return Compare(key.name, op, values, qualifier, draw(WHENS) if key.timed else None)
@@ -410,3 +421,21 @@ def test_criteria_with_a_slip_are_criteria_or_an_error(found: Criteria, data: st
 
 def test_the_module_offers_the_table() -> None:
     assert criteria.keys() is keys()
+
+
+SPEC = (Path(__file__).parents[2] / "specs" / "criteria.md").read_text(encoding="utf-8")
+
+
+def test_the_written_grammar_lists_the_keys_and_their_operators() -> None:
+    written = {}
+    for name, alone, operators in re.findall(r"^\| `(\w+)` \| (alone, )?`([^`]+)` \|", SPEC, re.MULTILINE):
+        written[name] = (bool(alone), operators.removesuffix(" in"))
+    in_code = {name: (key.alone and key.kind != "qualified", " ".join(key.operators)) for name, key in keys().items()}
+    assert written == in_code
+
+
+def test_the_examples_of_the_written_grammar_are_criteria() -> None:
+    examples = SPEC.split("```")[1].strip().splitlines()
+    assert len(examples) == 3
+    for example in examples:
+        assert parse(str(parse(example))) == parse(example)

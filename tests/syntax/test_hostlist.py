@@ -138,7 +138,7 @@ def test_what_is_folded_is_read_back_in_order(hosts: list[str]) -> None:
 
 
 def numbered(host: str) -> tuple[str, str]:
-    stem, digits = re.fullmatch(r"(.*?)([0-9]*)", host).groups()  # type: ignore[union-attr]  # matches any single line
+    [(stem, digits)] = re.findall(r"^(.*?)([0-9]*)$", host)
     return (stem, digits) if digits and len(digits) < 19 else (host, "")
 
 
