@@ -404,7 +404,7 @@ class Records:
 
     def stage(self, staged: Staged, changes: list[Change]) -> None:
         """Apply what :meth:`plan_stage` found to be right."""
-        self.stages[staged.stage] = staged
+        self.stages[staged.stage] = replace(staged, targets=tuple((change.v, change.amount) for change in changes))
         self.allocate(changes, _STAGE_OWNER + staged.stage, staged.start, staged.end)
 
     def require_stage(self, stage: str) -> Staged:

@@ -32,7 +32,7 @@ def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
 def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     """What is available below and at `v`; see :meth:`ResourceGraph.copy`."""
     structure, planner = graph.structure, graph.planner
-    graph.expire_stages()
+    graph.now()
     stop, window = structure.end.item(v), (moment, moment + 1)
     if structure.unavailable_above(v) >= 0 or planner.free(v, *window) == 0:
         where = structure.where(v)
@@ -117,7 +117,7 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
 
 def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) -> None:
     """Take a pool out of a hierarchy; see :meth:`ResourceGraph.unlink`."""
-    graph.expire_stages()
+    graph.now()
     v = targets.vertex(graph, where)
     if hierarchy is None and isinstance(where, str) and ":/" in where:
         named = where.partition(":/")[0]

@@ -206,7 +206,7 @@ class Pool:
     @property
     def staged(self) -> bool:
         """Whether a stage locks units of it."""
-        self.graph.expire_stages()
+        self.graph.now()
         return self.graph.records.is_staged(self.vertex)
 
     def allocated(self, at: float | None = None) -> int:

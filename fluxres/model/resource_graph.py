@@ -75,17 +75,19 @@ class ResourceGraph:
         self._clock_given = given
 
     def now(self) -> int:
-        """Now, in ticks."""
-        return 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
+        """Now, in ticks.  Stages whose time is over are dropped on the way, so that no question meets one."""
+        now = 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
+        if self.records.stages:
+            self._expire_stages(now)
+        return now
 
     def window(self, at: float | None, duration_s: float | None) -> tuple[int, int]:
         """Start and duration in seconds as a window in ticks; a moment is one tick long.
 
-        Errors: UsageError for a duration that is not positive. Stages whose time is over are dropped on the way.
+        Errors: UsageError for a duration that is not positive.
         """
-        if self.records.stages:
-            self.expire_stages()
-        start = self.now() if at is None else ticks(at, "at")
+        now = self.now()
+        start = now if at is None else ticks(at, "at")
         if duration_s is None:
             return start, start + 1
         length = ticks(duration_s, "duration_s")
@@ -98,7 +100,8 @@ class ResourceGraph:
 
         Errors: UsageError for a window that ends before it begins.
         """
-        lo = self.now() if start is None else ticks(start, "start")
+        now = self.now()
+        lo = now if start is None else ticks(start, "start")
         hi = FOREVER if end is None else ticks(end, "end")
         if not lo < hi:
             raise UsageError(f"the window ends at {seconds(hi):g} s, not after its beginning at {seconds(lo):g} s")
@@ -276,7 +279,7 @@ class ResourceGraph:
         return Allocation(job, tuple(Pool(self, v) for v, _ in named), spans)
 
     def _allocate(self, job: str, named: list[tuple[int, int]], start: int, end: int) -> None:
-        self.expire_stages()
+        self.now()
         changes = self.records.plan_allocate(named, job, start, end)
         if self.sink is not None:
             self.sink(events.allocate(self.structure, job, named, start, end))
@@ -299,7 +302,7 @@ class ResourceGraph:
         self._free(job, named, lo, hi)
 
     def _free(self, job: str, named: list[tuple[int, int | None]] | None, start: int | None, end: int | None) -> None:
-        self.expire_stages()
+        self.now()
         pieces = self.records.plan_free(job, named, start, end)
         if self.sink is not None:
             self.sink(events.free(self.structure, job, named, start, end))
@@ -361,11 +364,11 @@ class ResourceGraph:
         life = ticks(ttl_s, "ttl_s")
         if life < 1:
             raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
-        self.expire_stages()
+        now = self.now()
         while (name := f"s{self._stages_made}") in self.records.stages:
             self._stages_made += 1
         self._stages_made += 1
-        self._stage(Staged(name, targets.job_id(job), tuple(named), lo, hi, min(self.now() + life, FOREVER)))
+        self._stage(Staged(name, targets.job_id(job), tuple(named), lo, hi, min(now + life, FOREVER)))
         return Stage(self, name, job)
 
     def _stage(self, staged: Staged) -> None:
@@ -380,7 +383,7 @@ class ResourceGraph:
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
-        self.expire_stages()
+        self.now()
         staged = self.records.require_stage(stage)
         changes = self.records.plan_commit(stage)
         if self.sink is not None:
@@ -395,18 +398,15 @@ class ResourceGraph:
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
-        self.expire_stages()
+        self.now()
         self.records.require_stage(stage)
         if self.sink is not None:
             self.sink(events.stage_end("release", stage))
         self.records.release(stage)
         self.revision += 1
 
-    def expire_stages(self) -> None:
-        """Release the stages whose time is over."""
-        if not self.records.stages:
-            return
-        for stage in self.records.expired_stages(self.now()):
+    def _expire_stages(self, now: int) -> None:
+        for stage in self.records.expired_stages(now):
             if self.sink is not None:
                 self.sink(events.stage_end("release", stage))
             self.records.release(stage)

@@ -32,7 +32,7 @@ class Stage:
     @property
     def active(self) -> bool:
         """Whether it still locks its pools."""
-        self.graph.expire_stages()
+        self.graph.now()
         return self.stage in self.graph.records.stages
 
     def commit(self) -> Allocation:

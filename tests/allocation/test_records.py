@@ -169,6 +169,28 @@ def test_a_stage_locks_for_others_commits_for_its_job_and_expires() -> None:
     assert g.check() == []
 
 
+def test_an_expired_stage_is_met_by_no_question() -> None:
+    now = [0.0]
+    g = machine()
+    g.clock = lambda: now[0]
+    g.stage(NODE, job="a", ttl_s=1)
+    assert g.pool(NODE).exclusive
+    assert "node0" not in [p.name for p in g.find("type=node and available>=1", during=(5, 6))]
+    now[0] = 5.0
+    assert not g.pool(NODE).exclusive
+    g.stage(NODE, job="a", ttl_s=1)
+    now[0] = 7.0
+    assert [p.name for p in g.find("type=node and available>=1", during=(8, 9))] == ["node0", "node1"]
+
+
+def test_a_stage_may_name_a_pool_twice() -> None:
+    g = machine()
+    g.stage([(LICENSE, 2), (LICENSE, 2)], job="a").commit()
+    assert g.pool(LICENSE).holder == "a"
+    assert g.pool(FEATURE).available() == 0
+    assert g.check() == []
+
+
 def test_committing_after_the_pool_went_down_keeps_what_was_promised() -> None:
     g = machine()
     stage = g.stage(NODE, job="a")

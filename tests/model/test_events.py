@@ -1,0 +1,85 @@
+"""Replaying what the sink was told gives the same graph, whatever happened and whatever time it is."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import orjson
+import pytest
+
+from fluxres.errors import FluxresError, InputError
+from fluxres.model import ResourceGraph
+from tests.allocation.test_records import machine, trace
+
+
+def facts(g: ResourceGraph) -> Any:
+    return trace(g), g.structure.state.tolist(), g.structure.tags
+
+
+def act(g: ResourceGraph, source: random.Random, now: list[float], stages: list[Any]) -> None:
+    """One random operation, refused or not."""
+    pool = g.pool(source.randrange(1, len(g)))
+    job = f"j{source.randrange(3)}"
+    window = {"start": source.randrange(0, 8), "duration_s": source.choice([None, 1, 2.5, 7])}
+    operations = [
+        lambda: g.allocate([(pool, source.randint(1, pool.size))], job=job, **window),
+        lambda: g.allocate([pool, g.pool(source.randrange(1, len(g)))], job=job),
+        lambda: g.free(job),
+        lambda: pool.free(job, source.choice([None, 1])),
+        lambda: g.shrink(job, [(pool, 1)], start=2, end=4),
+        lambda: stages.append(g.stage(pool, job=job, ttl_s=source.choice([1, 3, 100]), **window)),
+        lambda: stages and stages.pop(source.randrange(len(stages))).commit(),
+        lambda: stages and stages.pop(source.randrange(len(stages))).release(),
+        lambda: g.set_state(pool, source.choice(["up", "down", "drain", "degraded"])),
+        lambda: g.tag(pool, source.choice(["a", "b"]), source.choice([None, "1"])),
+        lambda: g.untag(pool, "a"),
+        lambda: g.expire(),
+        lambda: now.__setitem__(0, now[0] + source.choice([0, 0.5, 2])),
+    ]
+    source.choice(operations)()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_replaying_the_events_gives_the_same_graph(seed: int) -> None:
+    source, now, stages, told = random.Random(seed), [0.0], [], []
+    g = machine()
+    g.clock = lambda: now[0]
+    g.sink = lambda event: told.append(orjson.dumps(event))
+    for _ in range(80):
+        try:
+            act(g, source, now, stages)
+        except FluxresError:
+            continue
+    replayed = machine()
+    replayed.clock = lambda: 10_000.0
+    for event in told:
+        replayed.apply(orjson.loads(event))
+    assert facts(replayed) == facts(g)
+    assert g.check() == []
+
+
+def test_a_refused_change_tells_nobody() -> None:
+    g = machine()
+    g.allocate("/demo/rack/node0", job="a")
+    told: list[Any] = []
+    g.sink = told.append
+    for change in (
+        lambda: g.allocate("/demo/rack/node0/core0", job="b"),
+        lambda: g.free("b"),
+        lambda: g.set_state("/demo/rack", "sleepy"),
+        lambda: g.tag("/demo/rack", ""),
+        lambda: g.tag("/demo/rack", "k" * 300),
+        lambda: g.unlink("/demo/rack"),
+        lambda: g.unlink("/demo"),
+    ):
+        with pytest.raises(FluxresError):
+            change()
+    assert told == []
+
+
+@pytest.mark.parametrize("event", [{}, {"event": "explode"}, {"event": "allocate", "job": "a"}, {"event": "free", "job": 3}, {"event": "state", "pools": 4}])
+def test_what_is_no_event_is_refused(event: dict[str, Any]) -> None:
+    with pytest.raises(FluxresError) as caught:
+        machine().apply(event)
+    assert isinstance(caught.value, InputError)
