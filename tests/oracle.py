@@ -1,0 +1,292 @@
+"""The model again, as plainly as it can be written: what the real one is compared with.
+
+Pools are dicts in pre-order, time is whole ticks ``0 … horizon`` where the last tick stands for "from then on without
+end", and who holds what is one number for every pool, tick and job.  Nothing is remembered that can be counted, nothing
+is clever.  An operation that must be refused raises `Refused` with *every* class of error that would be a right answer,
+because which of several faults is named first is no part of the contract.
+
+A holder is a job, or a stage of a job: ``"j1"`` or ``("j1", 3)``.  Until its stage is committed or gives up, a staged
+amount counts as taken everywhere, and for nothing as held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+STATES = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
+UNAVAILABLE = ("down", "drain", "failing", "unknown")
+Targets = list[tuple[str, int | None]]
+PoolData = dict[str, Any]
+Holder = str | tuple[str, int]
+
+
+class Refused(Exception):
+    """The operation changes nothing. `classes` are the names of the errors that say so rightly."""
+
+    def __init__(self, classes: Iterable[str]) -> None:
+        self.classes = frozenset(classes)
+        super().__init__(", ".join(sorted(self.classes)))
+
+
+def job_of(holder: Holder) -> str:
+    return holder if isinstance(holder, str) else holder[0]
+
+
+class Oracle:
+    """A machine and its records.
+
+    Args:
+        pools: by key, in pre-order: ``type size parent state tags properties exclusive``; parent is a key or None.
+        horizon: the last tick, which stands for all later ones.
+    """
+
+    def __init__(self, pools: dict[str, PoolData], horizon: int) -> None:
+        self.pools = pools
+        self.horizon = horizon
+        self.held: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in pools}
+        self.stages: dict[int, tuple[str, Targets, range, int]] = {}  # job, what, when, tick at which it expires
+        self.now = 0
+
+    # -- the tree and time ------------------------------------------------------------------------------------------
+
+    def ancestors(self, key: str) -> Iterator[str]:
+        parent = self.pools[key]["parent"]
+        while parent is not None:
+            yield parent
+            parent = self.pools[parent]["parent"]
+
+    def below(self, key: str) -> list[str]:
+        return [other for other in self.pools if key in self.ancestors(other)]
+
+    def ticks(self, start: int | None, end: int | None) -> range:
+        """The ticks of ``[start, end)``, from now on by default; an `end` of None covers the last tick too."""
+        return range(self.now if start is None else start, self.horizon + 1 if end is None else end)
+
+    def is_up(self, key: str) -> bool:
+        return all(self.pools[k]["state"] not in UNAVAILABLE for k in (key, *self.ancestors(key)))
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def owner(self, key: str, tick: int) -> Holder | None:
+        """Who has all units of this pool."""
+        return next((h for h, n in self.held[key][tick].items() if n == self.pools[key]["size"]), None)
+
+    def implied(self, key: str, tick: int) -> bool:
+        """Whether a pool above is exclusive to someone, and this one therefore his (A5)."""
+        return any(self.owner(a, tick) is not None for a in self.ancestors(key))
+
+    def used(self, key: str, tick: int) -> int:
+        return self.pools[key]["size"] if self.implied(key, tick) else sum(self.held[key][tick].values())
+
+    def available(self, key: str, ticks: Iterable[int]) -> int:
+        if not self.is_up(key):
+            return 0
+        return self.pools[key]["size"] - max(self.used(key, t) for t in ticks)
+
+    def holder(self, key: str, tick: int) -> str | None:
+        """The job that has all of this pool, itself or through one above."""
+        owners = [owner for k in (key, *self.ancestors(key)) if (owner := self.owner(k, tick)) is not None]
+        return job_of(owners[0]) if owners else None
+
+    def shared(self, key: str, ticks: Iterable[int]) -> set[str]:
+        """Jobs that hold something below at any of these ticks."""
+        below = self.below(key)
+        return {h for t in ticks for k in below for h in self.held[k][t] if isinstance(h, str)}
+
+    def staged(self, key: str) -> bool:
+        return any(not isinstance(h, str) for row in self.held[key] for h in row)
+
+    def aggregate(self, key: str, ticks: Iterable[int]) -> dict[str, int]:
+        total: dict[str, int] = {}
+        ticks = list(ticks)
+        for k in (key, *self.below(key)):
+            kind = self.pools[k]["type"]
+            total[kind] = total.get(kind, 0) + self.available(k, ticks)
+        return {kind: n for kind, n in total.items() if n}
+
+    def steps(self, key: str, holder: Holder) -> list[tuple[int, int | None, int]]:
+        """What a holder has over time, as spans (start, end or None, amount), equal neighbours merged."""
+        found: list[tuple[int, int | None, int]] = []
+        for t in range(self.horizon + 1):
+            n = self.held[key][t].get(holder, 0)
+            end = t + 1 if t < self.horizon else None
+            if n and found and found[-1][1] == t and found[-1][2] == n:
+                found[-1] = (found[-1][0], end, n)
+            elif n:
+                found.append((t, end, n))
+        return found
+
+    def spans(self, key: str, ticks: range) -> list[tuple[int, str, int | None, int]]:
+        """The array over time of this pool: (start, job, end, amount) of the spans that touch these ticks."""
+        found = [(s, job, e, n) for job in self.jobs() for s, e, n in self.steps(key, job)]
+        return sorted((s, job, e, n) for s, job, e, n in found if s < ticks.stop and (e is None or e > ticks.start))
+
+    def allocated(self, job: str) -> dict[str, list[tuple[int, int | None, int]]]:
+        found = {key: self.steps(key, job) for key in self.pools}
+        return {key: steps for key, steps in found.items() if steps}
+
+    def jobs(self) -> set[str]:
+        return {h for rows in self.held.values() for row in rows for h in row if isinstance(h, str)}
+
+    def pool(self, key: str) -> PoolData:
+        if key not in self.pools:
+            raise Refused(["UnknownPool"])
+        return self.pools[key]
+
+    def find(self, test: Callable[[str, PoolData], bool]) -> list[str]:
+        return [key for key, pool in self.pools.items() if test(key, pool)]
+
+    def misnamed(self, keys: Iterable[str], ticks: Iterable[int] = (0,)) -> set[str]:
+        """What is wrong with the words of an operation: a pool that does not exist, a window that ends before it begins."""
+        return ({"UsageError"} if not list(ticks) else set()) | {"UnknownPool" for key in keys if key not in self.pools}
+
+    # -- changes ----------------------------------------------------------------------------------------------------
+
+    def allocate(self, job: str, targets: Targets, start: int | None = None, end: int | None = None) -> None:
+        """Give a job units over a window, all or nothing; what it makes whole absorbs the job's own records below (A5)."""
+        self._take(job, targets, self.ticks(start, end))
+
+    def _take(self, holder: Holder, targets: Targets, ticks: range) -> None:
+        if faults := self.misnamed([key for key, _ in targets], ticks):
+            raise Refused(faults)
+        if not targets or any(n is not None and n < 1 for _, n in targets):
+            raise Refused(["UsageError"])
+        wanted = self._wanted(targets)
+        faults = {fault for key, n in wanted.items() for fault in self._no_room(holder, key, n, ticks)}
+        if faults := faults | self._not_whole(holder, wanted, ticks):
+            raise Refused(faults)
+        for key, n in wanted.items():
+            for t in ticks:
+                self.held[key][t][holder] = self.held[key][t].get(holder, 0) + n
+                if self.owner(key, t) == job_of(holder):
+                    for k in self.below(key):
+                        self.held[k][t].pop(holder, None)
+
+    def _wanted(self, targets: Targets) -> dict[str, int]:
+        """Units by pool; a pool named twice adds up, no amount means all of it."""
+        wanted: dict[str, int] = {}
+        for key, n in targets:
+            wanted[key] = wanted.get(key, 0) + (self.pools[key]["size"] if n is None else n)
+        return wanted
+
+    def _no_room(self, holder: Holder, key: str, n: int, ticks: range) -> Iterator[str]:
+        size = self.pools[key]["size"]
+        if n > size:
+            yield "InfeasibleRequest"
+            return
+        if not self.is_up(key):
+            yield "InsufficientResources"
+        for t in ticks:
+            if self.pools[key]["exclusive"] and self.held[key][t].get(holder, 0) + n != size:
+                yield "UsageError"
+            if self.used(key, t) + n > size:
+                yield "InsufficientResources"
+
+    def _not_whole(self, holder: Holder, wanted: dict[str, int], ticks: range) -> set[str]:
+        """What keeps a pool from becoming whole: anybody else below it (a stage too), or a pool below it named beside it."""
+        faults = set()
+        for key, n in wanted.items():
+            below = self.below(key)
+            for t in ticks:
+                if self.held[key][t].get(holder, 0) + n == self.pools[key]["size"]:
+                    if any(h != job_of(holder) for k in below for h in self.held[k][t]):
+                        faults.add("InsufficientResources")
+                    if any(k in wanted for k in below):
+                        faults.add("UsageError")
+        return faults
+
+    def free(self, job: str, targets: Targets | None = None, start: int | None = None, end: int | None = None) -> None:
+        """Take units back, all or nothing.
+
+        No amount is all the job has there. An amount must be there at every tick of a window given with both ends, and
+        otherwise at every tick at which the job has anything.
+        """
+        ticks = self.ticks(start or 0, end)
+        faults = self.misnamed([key for key, _ in targets or []], ticks)
+        if faults := faults if job in self.jobs() else faults | {"UnknownJob"}:
+            raise Refused(faults)
+        changes: list[tuple[dict[Holder, int], int]] = []
+        for key, n in self._given_back(job, targets).items():
+            rows = [self.held[key][t] for t in ticks]
+            has = [row for row in rows if job in row]
+            if not has and targets is not None:
+                faults.add("NotHeld")
+            if n is not None and any(row.get(job, 0) < n for row in (has if start is None or end is None else rows)):
+                faults.add("NotHeld")
+            if n is not None and n < self.pools[key]["size"] and self.pools[key]["exclusive"]:
+                faults.add("UsageError")
+            changes += [(row, row[job] if n is None else n) for row in has]
+        if faults or not changes:
+            raise Refused(faults or ["NotHeld"])
+        for row, n in changes:
+            row[job] -= n
+            if not row[job]:
+                del row[job]
+
+    def _given_back(self, job: str, targets: Targets | None) -> dict[str, int | None]:
+        if targets is None:
+            return dict.fromkeys(self.allocated(job))
+        if any(n is not None and n < 1 for _, n in targets):
+            raise Refused(["UsageError"])
+        wanted: dict[str, int | None] = {}
+        for key, n in targets:
+            before = wanted.get(key, 0)
+            wanted[key] = None if n is None or before is None else before + n
+        return wanted
+
+    def grow(self, job: str, targets: Targets) -> None:
+        """Allocate from now, or from where the job begins, until it ends."""
+        if job not in self.jobs():
+            raise Refused(["UnknownJob"])
+        spans = [span for steps in self.allocated(job).values() for span in steps]
+        ends = [end for _, end, _ in spans]
+        self.allocate(job, targets, max(self.now, min(start for start, _, _ in spans)), None if None in ends else max(ends))
+
+    def expire(self) -> None:
+        """Drop the spans that have ended."""
+        for key, job in [(key, job) for key in self.pools for job in self.jobs()]:
+            for start, end, _ in self.steps(key, job):
+                for t in range(start, end or start) if end is not None and end <= self.now else ():
+                    del self.held[key][t][job]
+
+    def set_state(self, keys: list[str], state: str) -> None:
+        if faults := self.misnamed(keys) if state in STATES else self.misnamed(keys) | {"UsageError"}:
+            raise Refused(faults)
+        for key in keys:
+            self.pools[key]["state"] = state
+
+    def stage(self, job: str, number: int, targets: Targets, start: int | None, end: int | None, life: int) -> None:
+        """A lock that counts as taken and not as held, until commit, release or its time."""
+        ticks = self.ticks(start, end)
+        self._take((job, number), targets, ticks)
+        self.stages[number] = (job, targets, ticks, self.now + life)
+
+    def release(self, number: int) -> None:
+        if number not in self.stages:
+            raise Refused(["StaleHandle"])
+        job = self.stages.pop(number)[0]
+        for rows in self.held.values():
+            for row in rows:
+                row.pop((job, number), None)
+
+    def commit(self, number: int) -> None:
+        """The stage becomes an allocation. Its units are taken already: all that can be in the way is below what gets whole."""
+        if number not in self.stages:
+            raise Refused(["StaleHandle"])
+        job, targets, ticks, _ = self.stages[number]
+        wanted = self._wanted(targets)
+        if faults := self._not_whole(job, wanted, ticks):
+            raise Refused(faults)
+        self.release(number)
+        states = [(pool, pool["state"]) for pool in self.pools.values()]
+        for pool, _ in states:
+            pool["state"] = "up"  # what went down since the staging is kept all the same (A7)
+        self._take(job, targets, ticks)
+        for pool, state in states:
+            pool["state"] = state
+
+    def pass_time(self, now: int) -> None:
+        self.now = now
+        for number in [n for n, stage in self.stages.items() if stage[3] <= now]:
+            self.release(number)
