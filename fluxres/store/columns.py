@@ -61,36 +61,45 @@ def encode(values: Ints, payloads: list[bytes]) -> Column:
     count = len(values)
     if not count:
         return Column("constant", 0)
-    wide = values.astype(np.int64, copy=False)
-    first = int(wide[0])
-    low, high = int(wide.min()), int(wide.max())
+    first, low, high = values[0].item(), values.min().item(), values.max().item()
     if low == high:
         return Column("constant", count, base=first)
-    runs = np.flatnonzero(wide[1:] != wide[:-1])
-    changes = np.diff(wide.view(np.uint64)).view(np.int64)
-    low_change, high_change = int(changes.min()), int(changes.max())
-    if low_change == high_change:
-        return Column("ramp", count, base=first, step=low_change)
-    if (len(runs) + 1) * _RUNS_WORTH <= count:
-        starts = np.concatenate([[0], runs + 1])
-        return Column("runs", count, parts=(encode(starts, payloads), encode(wide[starts], payloads)))
-    if _width(high_change - low_change) < _width(high - low):
-        return _narrow("change", changes, low_change, high_change, payloads, count=count, step=first)
-    return _narrow("offset", wide, low, high, payloads, count=count)
+    step = values[1].item() - first
+    if first + step * (count - 1) == values[-1].item() and (_changes(values) == step).all():
+        return Column("ramp", count, base=first, step=step)
+    differs = values[1:] != values[:-1]
+    if (np.count_nonzero(differs) + 1) * _RUNS_WORTH <= count:
+        starts = np.concatenate([[0], np.flatnonzero(differs) + 1])
+        return Column("runs", count, parts=(encode(starts, payloads), encode(values[starts], payloads)))
+    if _width(high - low) > 1:
+        changes = _changes(values)
+        low_change, high_change = changes.min().item(), changes.max().item()
+        if _width(high_change - low_change) < _width(high - low):
+            return _narrow("change", changes, low_change, high_change, payloads, step=first)
+    return _narrow("offset", values, low, high, payloads)
+
+
+def _changes(values: Ints) -> NDArray[np.int64]:
+    return np.diff(values.astype(np.int64, copy=False).view(np.uint64)).view(np.int64)
 
 
 def _width(span: int) -> int:
     return next(width for width in _WIDTHS if span < 1 << (8 * width))
 
 
-def _narrow(
-    form: str, wide: NDArray[np.int64], low: int, high: int, payloads: list[bytes], *, count: int, step: int = 0
-) -> Column:
+def _unsigned(dtype: Any) -> tuple[Any, int]:
+    """The unsigned type as wide as this one, and the largest number of it."""
+    width = np.dtype(dtype).itemsize
+    return np.dtype(f"u{width}"), (1 << (8 * width)) - 1
+
+
+def _narrow(form: str, values: Ints, low: int, high: int, payloads: list[bytes], *, step: int = 0) -> Column:
     width = _width(high - low)
-    stored = (wide.view(np.uint64) - np.uint64(low & _MASK)).astype(f"<u{width}")
-    raw = stored.tobytes()
-    payload, zipped = squeeze(raw)
+    unsigned, mask = _unsigned(values.dtype)
+    stored = (values.view(unsigned) - unsigned.type(low & mask)).astype(f"<u{width}")
+    payload, zipped = squeeze(stored.tobytes())
     payloads.append(payload)
+    count = len(values) + (form == "change")
     return Column(form, count, low, step, width, zipped, len(payload))
 
 
@@ -156,10 +165,9 @@ def decode(column: Column, dtype: Any, take: Any) -> Ints:
 
 def _offset(stored: NDArray[Any], base: int, dtype: Any) -> Ints:
     # Addition modulo the width of the result: no 64-bit copy of a column that ends in 8 or 32 bits.
-    width = np.dtype(dtype).itemsize
-    unsigned = np.dtype(f"u{width}")
+    unsigned, mask = _unsigned(dtype)
     values = stored.astype(unsigned)
-    values += unsigned.type(base & ((1 << (8 * width)) - 1))
+    values += unsigned.type(base & mask)
     return values.view(dtype)
 
 

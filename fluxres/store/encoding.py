@@ -276,26 +276,32 @@ def _read_shape(reader: Reader, state: NDArray[Any], tags: dict[int, dict[str, s
 def tree(depth: NDArray[np.int16]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Parents and subtree ends from the depths of pools in pre-order.
 
-    Level by level from the deepest: among the pools that are left, a pool of this level ends where the next
-    one begins, and its parent is the last shallower one before it.
+    Neighbours of one depth are brothers, so it is enough to look at where the depth changes.  There, level by level from
+    the deepest among what is left: the last pool of a run ends where the next run begins, and the parent of a run is the
+    last pool of the shallower run before it.
 
     >>> parent, end = tree(np.array([0, 1, 2, 2, 1], np.int16))
     >>> parent.tolist(), end.tolist()
     ([-1, 0, 1, 1, 0], [5, 4, 3, 4, 5])
     """
     count = len(depth)
-    if count and (depth[0] != 0 or depth.min() < 0 or np.diff(depth).max(initial=0) > 1):
+    changes = np.diff(depth)
+    if not count or depth[0] != 0 or depth.min() < 0 or changes.max(initial=0) > 1:
         raise StoreError("depths that no tree has")
-    parent, end = np.full(count, -1, np.int32), np.empty(count, np.int32)
-    left, level_of = np.arange(count, dtype=np.int32), depth
-    for level in range(int(depth.max(initial=0)), 0, -1):
+    starts = np.concatenate([[0], np.flatnonzero(changes) + 1, [count]]).astype(np.int32)
+    last = starts[1:] - np.int32(1)
+    run_parent, run_end = np.full(len(last), -1, np.int32), np.empty(len(last), np.int32)
+    left, level_of = np.arange(len(last), dtype=np.int32), depth[starts[:-1]]
+    for level in range(int(level_of.max()), -1, -1):
         here = level_of == level
-        above = ~here
-        end[left[here]] = np.append(left[1:], np.int32(count))[here]
-        parent[left[here]] = np.maximum.accumulate(np.where(above, left, np.int32(0)))[here]
-        left, level_of = left[above], level_of[above]
-    end[left] = np.append(left[1:], np.int32(count))
-    return parent, end
+        at = left[here]
+        run_end[at] = starts[np.append(left[1:], np.int32(len(last)))[here]]
+        if level:
+            run_parent[at] = last[np.maximum.accumulate(np.where(here, np.int32(0), left))[here]]
+        left, level_of = left[~here], level_of[~here]
+    end = np.arange(1, count + 1, dtype=np.int32)
+    end[last] = run_end
+    return np.repeat(run_parent, np.diff(starts)), end
 
 
 def _read_kind(row: list[Any]) -> Kind:

@@ -241,7 +241,7 @@ class SqliteStore:
             schema.create(self.path, private=self.address.private)
             with schema.writing(self.path) as db:
                 rows = self._rows(db)
-                event = {"event": "load", "pools": len(graph), "jobs": len(graph.jobs())}
+                event = {"event": "load", "count": len(graph), "jobs": len(graph.jobs())}
                 row = rows.find(name)
                 if row is None:
                     row = rows.make(name, self.clock())
