@@ -75,13 +75,28 @@ class Subsystem:
 
     def out_rows(self, v: int) -> NDArray[np.int64]:
         """Rows of the edges that leave `v`, in document order."""
-        lo, hi = np.searchsorted(self._src_sorted, [v, v + 1])
-        return self._by_src[lo:hi]
+        return self.rows_leaving(v, v + 1)
 
     def in_rows(self, v: int) -> NDArray[np.int64]:
         """Rows of the edges that reach `v`, in document order."""
-        lo, hi = np.searchsorted(self._dst_sorted, [v, v + 1])
-        return self._by_dst[lo:hi]
+        return self.rows_reaching(v, v + 1)
+
+    def rows_leaving(self, lo: int, hi: int) -> NDArray[np.int64]:
+        """Rows of the edges that leave a vertex in ``[lo, hi)``, ordered by that vertex."""
+        first, last = np.searchsorted(self._src_sorted, [lo, hi])
+        return self._by_src[first:last]
+
+    def rows_reaching(self, lo: int, hi: int) -> NDArray[np.int64]:
+        """Rows of the edges that reach a vertex in ``[lo, hi)``, ordered by that vertex."""
+        first, last = np.searchsorted(self._dst_sorted, [lo, hi])
+        return self._by_dst[first:last]
+
+    def all_successors(self, vertices: Int32) -> Int32:
+        """Where the edges of these vertices lead, one entry an edge.  Cost: in the edges, vectorised."""
+        lo = np.searchsorted(self._src_sorted, vertices)
+        counts = np.searchsorted(self._src_sorted, vertices, side="right") - lo
+        rows = np.repeat(lo - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+        return self.dst[self._by_src[rows]]
 
     def successors(self, v: int) -> Int32:
         """Where the edges of `v` lead."""
@@ -126,9 +141,7 @@ class Subsystem:
         reached = self.roots()
         seen = len(reached)
         while len(reached):
-            lo = np.searchsorted(self._src_sorted, reached)
-            hi = np.searchsorted(self._src_sorted, reached, side="right")
-            reached = np.concatenate([self.dst[self._by_src[a:b]] for a, b in zip(lo, hi, strict=True)])
+            reached = self.all_successors(reached)
             seen += len(reached)
         if seen != len(self.members):
             raise InputError(f"hierarchy '{self.name}' has a cycle", where=f"graphs.{self.name}")
