@@ -1,0 +1,229 @@
+"""Whether a structure is what it says: the audit that readers of files and `check` run.
+
+Whoever builds columns can get them wrong in ways that show much later and elsewhere.  Every property that the
+rest of the package takes for granted is tested here on the columns themselves, in array arithmetic, and an
+audit of a million pools stays below a second.  A finding names the first pools concerned and how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError
+from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.identity import NameKeys, repeated, texts_needed, uuid_keys
+from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY
+from fluxres.graph.structure import COLUMNS, Problem, Structure
+
+_NAMED_MAX = 3
+
+
+def check_structure(s: Structure) -> list[Problem]:
+    """Everything that is wrong with a structure; empty when nothing is.
+
+    Columns that do not make a tree end the audit early: nothing else can be asked of them.
+    Cost: O(n + edges), vectorised; Python for explicit names, uuids and tags.
+    """
+    found = list(_check_shape(s))
+    if not found:
+        for check in (_check_values, _check_sparse, _check_subsystems):
+            found.extend(check(s))
+    if not any(problem.severity == "error" for problem in found):
+        found.extend(_check_names(s))
+        found.extend(_check_uuids(s))
+    return found
+
+
+def require_valid(s: Structure) -> None:
+    """Refuse a structure with errors.
+
+    Errors: InputError with the first finding and how many more there are.
+    """
+    errors = [problem for problem in check_structure(s) if problem.severity == "error"]
+    if errors:
+        more = f" (and {len(errors) - 1} more findings)" if len(errors) > 1 else ""
+        raise InputError(errors[0].message + more, where=errors[0].where)
+
+
+def _error(where: str, message: str) -> Problem:
+    return Problem("error", where, message)
+
+
+def _place(s: Structure, v: int) -> str:
+    """The path of a pool, or its number where the fault is such that it has none."""
+    try:
+        return s.where(v)
+    except (FluxresError, IndexError, ValueError):
+        return f"vertex {v}"
+
+
+def _findings(s: Structure, bad: NDArray[np.bool_], message: Callable[[int], str]) -> Iterator[Problem]:
+    """One problem for each of the first pools marked, and one for all others."""
+    vertices = np.flatnonzero(bad)
+    for v in vertices[:_NAMED_MAX].tolist():
+        yield _error(_place(s, v), message(v))
+    if len(vertices) > _NAMED_MAX:
+        yield _error(_place(s, int(vertices[_NAMED_MAX])), f"{message(int(vertices[_NAMED_MAX]))}; {len(vertices)} pools in all")
+
+
+# -- the tree ------------------------------------------------------------------------------------------------------------
+
+
+def _check_shape(s: Structure) -> Iterator[Problem]:
+    """Pre-order: each parent stands before its children, and subtrees are slices inside their parent's."""
+    lengths = {column: len(getattr(s, column)) for column in COLUMNS}
+    if s.n < 1 or set(lengths.values()) != {s.n}:
+        yield _error("", f"columns of different lengths, or none: {lengths}")
+        return
+    if s.n > limits.POOLS_MAX:
+        yield _error("", f"{s.n} pools, more than {limits.POOLS_MAX}")
+    if not 1 <= s.tree_end <= s.n or s.tree_end != s.end.item(0):
+        yield _error("vertex 0", f"the has-a tree ends at {s.tree_end}, its root at {s.end.item(0)} of {s.n}")
+        return
+    v = np.arange(s.n, dtype=np.int32)
+    bad = (s.parent >= v) | (s.parent < -1) | (s.end <= v) | (s.end > s.n)
+    if bad.any():
+        yield from _numbered(bad, s, "is not in pre-order")
+        return
+    root = s.parent < 0
+    inside = ~root & (s.end <= s.end[s.parent])
+    bad = ~inside & ~root
+    # The pool before v either is its parent or ends where v begins, below the same parent further up.
+    previous = np.concatenate([[-1], v[:-1]])
+    follows = (s.parent == previous) | (_ends_at(s) == s.parent)
+    bad |= ~root & ~follows
+    bad |= root & (v != 0) & (v < s.tree_end)
+    if bad.any():
+        yield from _numbered(bad, s, "does not stand in the slice of its parent")
+    elif int(s.depth.max()) >= limits.DEPTH_MAX:
+        yield _error(
+            f"vertex {int(s.depth.argmax())}", f"stands {int(s.depth.max()) + 1} levels deep, more than {limits.DEPTH_MAX}"
+        )
+
+
+def _ends_at(s: Structure) -> Int32:
+    """By vertex v: the parent of the outermost subtree that ends where v begins; -2 where none does."""
+    found = np.full(s.n + 1, -2, np.int32)
+    # Written from the innermost to the outermost: a subtree that begins earlier and ends here is the larger one.
+    found[s.end[::-1]] = s.parent[::-1]
+    return found[: s.n]
+
+
+def _numbered(bad: NDArray[np.bool_], s: Structure, what: str) -> Iterator[Problem]:
+    v = int(np.flatnonzero(bad)[0])
+    yield _error(f"vertex {v}", f"{what}: parent {s.parent.item(v)}, end {s.end.item(v)}; {int(bad.sum())} pools in all")
+
+
+# -- values --------------------------------------------------------------------------------------------------------------
+
+
+def _check_values(s: Structure) -> Iterator[Problem]:
+    yield from _findings(s, (s.kind < 0) | (s.kind >= len(s.kinds)), lambda v: f"kind {s.kind.item(v)} of {len(s.kinds)}")
+    if ((s.kind < 0) | (s.kind >= len(s.kinds))).any():
+        return
+    yield from _findings(
+        s, (s.size < 1) | (s.size > limits.SIZE_MAX), lambda v: f"size {s.size.item(v)}, expected 1 to {limits.SIZE_MAX}"
+    )
+    yield from _findings(
+        s, (s.id < -1) | (s.id > limits.ID_MAX), lambda v: f"id {s.id.item(v)}, expected -1 (none) to {limits.ID_MAX}"
+    )
+    yield from _findings(s, s.rank < -1, lambda v: f"rank {s.rank.item(v)}, expected -1 (none) or more")
+    yield from _findings(s, s.state >= len(STATES), lambda v: f"state {s.state.item(v)} of {len(STATES)}")
+    yield from _findings(s, (s.flags & ~np.uint8(EXCLUSIVE | WAY)) != 0, lambda v: f"unknown flags {s.flags.item(v)}")
+    # A pool below a node is on the node: it cannot be without a rank.
+    lost = (s.parent >= 0) & (s.rank < 0) & (s.rank[s.parent] >= 0)
+    yield from _findings(s, lost, lambda v: f"has no rank below a pool of rank {s.rank.item(s.parent.item(v))}")
+    way = (s.flags & WAY) != 0
+    unled = way & (s.parent >= 0) & ~way[s.parent]
+    for v in np.flatnonzero(unled)[:1].tolist():
+        yield Problem("warning", _place(s, v), "is flagged as a way and stands below a pool of this graph's own")
+
+
+def _check_sparse(s: Structure) -> Iterator[Problem]:
+    for what, sparse in (("name", s.names), ("uuid", s.uuid_texts), ("tags", s.tags), ("capacity", s.capacity)):
+        for v in (v for v in sparse if not 0 <= v < s.n):
+            yield _error(f"vertex {v}", f"{what} of a pool that is not there")
+            break
+    known = {v: full for v, full in s.capacity.items() if 0 <= v < s.n}
+    vertices = np.fromiter(known, np.int64, len(known))
+    full = np.fromiter(known.values(), np.int64, len(known))
+    for v in vertices[full < s.size[vertices]][:_NAMED_MAX].tolist():
+        yield _error(_place(s, v), f"size {s.size.item(v)} is more than its full size {s.capacity[v]}")
+    for v, name in s.names.items():
+        if not name or "/" in name or len(name) > limits.NAME_LENGTH_MAX:
+            yield _error(f"vertex {v}", f"'{name[:40]}' is no name: 1 to {limits.NAME_LENGTH_MAX} characters without '/'")
+            break
+
+
+def _check_names(s: Structure) -> Iterator[Problem]:
+    """Siblings have different names: a path means one pool."""
+    vertices = np.arange(1, s.tree_end, dtype=np.int32)
+    try:
+        keys = NameKeys()
+        cls, number, odd = keys.of(s, vertices)
+        parent = s.parent[vertices]
+        again = repeated(parent, cls, number)
+        seen: set[tuple[int, str]] = set()
+        doubles = vertices[again].tolist()
+        for v in vertices[texts_needed(parent, cls, odd, keys.injective())].tolist():
+            key = (s.parent.item(v), s.name(v))
+            if key in seen:
+                doubles.append(v)
+            seen.add(key)
+    except FluxresError as error:
+        yield _error(error.where, error.message)
+        return
+    bad = np.zeros(s.n, np.bool_)
+    bad[doubles] = True
+    yield from _findings(s, bad, lambda v: "two pools of this path")
+
+
+def _check_uuids(s: Structure) -> Iterator[Problem]:
+    bad = (s.origin >= len(s.origins)) | (s.serial < 0) | (s.serial >= 1 << 48)
+    if s.uuid_texts:
+        bad[np.fromiter(s.uuid_texts, np.int64, len(s.uuid_texts))] = False
+    yield from _findings(s, bad, lambda v: f"uuid of origin {s.origin.item(v)} and serial {s.serial.item(v)}, which is none")
+    if bad.any():
+        return
+    again = repeated(*uuid_keys([s]))
+    marked = np.zeros(s.n, np.bool_)
+    marked[again] = True
+    yield from _findings(s, marked, lambda v: f"uuid {s.uuid(v)} belongs to another pool too")
+
+
+# -- auxiliary graphs ----------------------------------------------------------------------------------------------------
+
+
+def _check_subsystems(s: Structure) -> Iterator[Problem]:
+    if len(s.subsystems) > limits.SUBSYSTEMS_MAX:
+        yield _error("", f"{len(s.subsystems)} auxiliary graphs, more than {limits.SUBSYSTEMS_MAX}")
+    for name, graph in s.subsystems.items():
+        yield from _check_edges(s, name, graph)
+
+
+def _check_edges(s: Structure, name: str, graph: Subsystem) -> Iterator[Problem]:
+    where = f"graphs.{name}"
+    if name != graph.name:
+        yield _error(where, f"calls itself '{graph.name}'")
+    lengths = {len(graph.src), len(graph.dst), len(graph.relation), *map(len, graph.attributes.values())}
+    if len(lengths) > 1:
+        yield _error(where, f"columns of different lengths: {sorted(lengths)}")
+        return
+    if len(graph) > limits.EDGES_MAX:
+        yield _error(where, f"{len(graph)} edges, more than {limits.EDGES_MAX}")
+    ends = np.concatenate([graph.src, graph.dst])
+    dangling = ends[(ends < 0) | (ends >= s.n)]
+    if len(dangling):
+        yield _error(where, f"an edge ends at vertex {int(dangling[0])}, which is not there; {len(dangling)} such ends in all")
+        return
+    if len(graph) and int(graph.relation.max()) >= len(graph.relations):
+        yield _error(where, f"relation {int(graph.relation.max())} of {len(graph.relations)}")
+    if graph.hierarchy:
+        try:
+            graph.require_forest()
+        except InputError as error:
+            yield _error(where, error.message)

@@ -1,0 +1,229 @@
+"""Which pools of two machines are the same: the first half of a merge (specs/decisions/0004-merge.md).
+
+Both has-a trees are walked from the root, level by level: pools with one name below one joined parent are the same
+pool.  A level is two arrays of numbers (`identity`), so the cost is in levels and not in pools.  Pools outside the
+tree meet by uuid, or by their path in an auxiliary hierarchy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import MergeConflict, UnknownPool, UsageError
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.identity import NameKeys, repeated, texts_needed, uuid_keys
+from fluxres.graph.structure import Structure
+from fluxres.syntax import template
+
+UuidKeys = NDArray[np.uint64]
+
+
+# -- where the root of other comes to stand ------------------------------------------------------------------------------
+
+
+def placed(s: Structure, other: Structure, at: str | None) -> tuple[Structure, int]:
+    """`other` under the name it gets, and the vertex of `s` its root hangs below (-1: it is the root of `s`)."""
+    root = other.kind_of(0).type
+    if at is None:
+        if other.hierarchy != s.hierarchy or root != s.kind_of(0).type:
+            raise MergeConflict(
+                f"{root} '/{other.hierarchy}' and {s.kind_of(0).type} '/{s.hierarchy}' have no common ancestor",
+                where=f"/{other.hierarchy}",
+                hint="say at which path of the graph it is to stand",
+            )
+        return other, -1
+    path = _path_of(s, at)
+    try:
+        v = s.vertex(path)
+    except UnknownPool:
+        above, _, name = path.rpartition("/")
+        if not above or not name:
+            raise
+        return _renamed(other, name), s.vertex(above)
+    if s.name(v) == other.hierarchy and s.kind_of(v).type == root:
+        return other, s.parent.item(v)
+    return other, v
+
+
+def _path_of(s: Structure, at: str) -> str:
+    if at.startswith("/"):
+        return at.rstrip("/") or f"/{s.hierarchy}"
+    hierarchy, colon, path = at.partition(":/")
+    if not colon:
+        raise UsageError(f"'{at}' is no path", where=at, hint="a path starts with '/', a URI reads 'name:/path'")
+    if hierarchy != s.hierarchy:
+        raise UsageError(
+            f"graphs are merged in containment, not in '{hierarchy}'", where=at, hint=f"name a path or {s.hierarchy}:/path"
+        )
+    return f"/{hierarchy}/{path}".rstrip("/")
+
+
+def _renamed(other: Structure, name: str) -> Structure:
+    """`other` with its root renamed: by its id where basename or template give the name, explicitly otherwise."""
+    if not name or len(name) > limits.NAME_LENGTH_MAX:
+        raise UsageError(f"a name has 1 to {limits.NAME_LENGTH_MAX} characters", where=name[:40])
+    if name == other.hierarchy:
+        return other
+    kind = other.kind_of(0)
+    number = template.default_id(kind.basename, name) if kind.name is None else template.invert(kind.name, name)
+    names = {v: text for v, text in other.names.items() if v}
+    columns = dict(other.columns())
+    if number is not None:
+        columns["id"] = other.id.copy()
+        columns["id"][0] = number
+    else:
+        names[0] = name
+    return Structure(
+        columns,
+        other.kinds,
+        origins=other.origins,
+        names=names,
+        uuid_texts=other.uuid_texts,
+        tags=other.tags,
+        capacity=other.capacity,
+        subsystems=other.subsystems,
+        tree_end=other.tree_end,
+    )
+
+
+# -- which pools are the same --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Joined:
+    """Which pools of `other` (by vertex) are which of `s`: -1 = none.
+
+    `moved` are pools outside the tree of `s` that get their place in it from `other`.
+    """
+
+    to_s: Int32
+    moved: dict[int, int]
+    keys_s: UuidKeys
+    keys_other: UuidKeys
+
+
+def join(s: Structure, other: Structure, parent: int) -> Joined:
+    """Walk both machines from the root of `other`, which hangs below vertex `parent` of `s` (-1: it is the root of `s`).
+
+    Errors: MergeConflict naming the pool where two pools meet that cannot be one.
+    """
+    to_s = np.full(other.n, -1, np.int32)
+    keys_s, keys_other = uuid_keys([s, other])
+    joined_outside = _join_outside(s, other, keys_s, keys_other)
+    for w, v in joined_outside.items():
+        to_s[w] = v
+    names = NameKeys()
+    if parent < 0:
+        to_s[0] = 0
+    else:
+        _join_level(s, other, to_s, names, np.zeros(1, np.int32), np.full(1, parent, np.int32))
+    for depth in range(1, int(other.depth.max()) + 1):
+        level = np.flatnonzero((other.depth == depth) & (to_s < 0)).astype(np.int32)
+        above = to_s[other.parent[level]]
+        joined = np.flatnonzero(to_s >= 0)
+        names.ancestors_differ = bool((s.id[to_s[joined]] != other.id[joined]).any())
+        _join_level(s, other, to_s, names, level[above >= 0], above[above >= 0])
+    twice = repeated(to_s[to_s >= 0])
+    if len(twice):
+        v = int(to_s[to_s >= 0][twice[0]])
+        raise MergeConflict("two pools of the other graph would be this one", where=s.where(v), hint="rename one of them")
+    _check_types(s, other, to_s)
+    return Joined(to_s, _moved(s, other, to_s, keys_s, keys_other), keys_s, keys_other)
+
+
+def _join_outside(s: Structure, other: Structure, keys_s: UuidKeys, keys_other: UuidKeys) -> dict[int, int]:
+    """Pools outside the tree of `other` that `s` has: by uuid, or by the path in an auxiliary hierarchy."""
+    found: dict[int, int] = {}
+    outside = np.arange(other.tree_end, other.n)
+    if not len(outside):
+        return found
+    order = np.argsort(keys_s, kind="stable")
+    at = np.minimum(np.searchsorted(keys_s[order], keys_other[outside]), s.n - 1)
+    same = keys_s[order[at]] == keys_other[outside]
+    for w, v in zip(outside[same].tolist(), order[at[same]].tolist(), strict=True):
+        # A part of a tree outside containment is joined only with what it is part of.
+        if other.parent.item(w) < 0 or other.parent.item(w) in found:
+            found[w] = v
+    for w in outside[~same & (other.parent[outside] < 0)].tolist():
+        for graph in other.subsystems.values():
+            if (
+                graph.hierarchy
+                and graph.name in s.subsystems
+                and s.subsystems[graph.name].hierarchy
+                and other.is_member(graph, w)
+            ):
+                try:
+                    v = s.vertex(other.auxiliary_uri(graph, w))
+                except UnknownPool:
+                    continue
+                if v >= s.tree_end:
+                    found[w] = v
+                    break
+    return found
+
+
+def _join_level(s: Structure, other: Structure, to_s: Int32, names: NameKeys, level: Int32, above: Int32) -> None:
+    """Join pools of `other` with the equally named children of the pools of `s` that their parents are."""
+    if not len(level):
+        return
+    is_parent = np.zeros(s.n + 1, np.bool_)
+    is_parent[above] = True
+    here = np.flatnonzero(is_parent[s.parent]).astype(np.int32)
+    cls_s, number_s, odd_s = names.of(s, here)
+    cls_o, number_o, odd_o = names.of(other, level)
+    group = np.concatenate([s.parent[here], above])
+    cls, number, odd = np.concatenate([cls_s, cls_o]), np.concatenate([number_s, number_o]), np.concatenate([odd_s, odd_o])
+    order = np.lexsort((number, cls, group))
+    first, second = order[:-1], order[1:]
+    same = (group[first] == group[second]) & (cls[first] == cls[second]) & (number[first] == number[second])
+    same &= (first < len(here)) & (second >= len(here))
+    to_s[level[second[same] - len(here)]] = here[first[same]]
+
+    left = np.ones(len(group), np.bool_)
+    left[first[same]] = left[second[same]] = False
+    rows = np.flatnonzero(left)
+    rows = rows[texts_needed(group[rows], cls[rows], odd[rows], names.injective())]
+    by_name = {(int(group[i]), s.name(int(here[i]))): int(here[i]) for i in rows[rows < len(here)].tolist()}
+    for i in rows[rows >= len(here)].tolist() if by_name else ():
+        w = int(level[i - len(here)])
+        to_s[w] = by_name.get((int(group[i]), other.name(w)), -1)
+
+
+def _check_types(s: Structure, other: Structure, to_s: Int32) -> None:
+    pairs = np.flatnonzero(to_s >= 0)
+    kinds = np.stack([s.kind[to_s[pairs]], other.kind[pairs]])
+    for mine, theirs in np.unique(kinds, axis=1).T.tolist():
+        if s.kinds[mine].type != other.kinds[theirs].type:
+            v = int(to_s[pairs[np.flatnonzero((kinds[0] == mine) & (kinds[1] == theirs))[0]]])
+            raise MergeConflict(
+                f"is a {s.kinds[mine].type} here and a {other.kinds[theirs].type} in the other graph",
+                where=s.where(v),
+                hint="rename one of them, or merge at another path",
+            )
+
+
+def _moved(s: Structure, other: Structure, to_s: Int32, keys_s: UuidKeys, keys_other: UuidKeys) -> dict[int, int]:
+    """Pools outside the tree of `s` that `other` has inside its own, by vertex of `other`; any other meeting is a conflict."""
+    fresh = np.flatnonzero(to_s < 0)
+    order = np.argsort(keys_s, kind="stable")
+    at = np.minimum(np.searchsorted(keys_s[order], keys_other[fresh]), s.n - 1)
+    hits = keys_s[order[at]] == keys_other[fresh]
+    moved: dict[int, int] = {}
+    taken = set(to_s[to_s >= s.tree_end].tolist())
+    for w, v in zip(fresh[hits].tolist(), order[at[hits]].tolist(), strict=True):
+        if v < s.tree_end or w >= other.tree_end or v in taken or s.parent.item(v) >= 0 or s.end.item(v) > v + 1:
+            raise MergeConflict(
+                f"the pool with uuid {s.uuid(v)} would stand here and at '{s.where(v)}'",
+                where=other.where(w),
+                hint=f"unlink '{s.where(v)}' first, or merge it where it stands",
+            )
+        if s.kind_of(v).type != other.kind_of(w).type:
+            raise MergeConflict(
+                f"is a {s.kind_of(v).type} in '{s.where(v)}'", where=other.where(w), hint="give one of them another uuid"
+            )
+        moved[w] = v
+    return moved

@@ -1,0 +1,350 @@
+"""Joining two machines into one (rule M1; RFC 4, "Merge"; specs/decisions/0004-merge.md).
+
+`join` says which pools of both are the same.  Here the first pool that only the other machine has is put, with all
+below it, behind the children of the joined parent, and what the pools that met say of themselves becomes one:
+sizes, ranks, names, tags, edges.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded, MergeConflict
+from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.identity import joint_origins, repeated, template_fields
+from fluxres.graph.join import Joined, join, placed
+from fluxres.graph.kinds import WAY, KindTable
+from fluxres.graph.structure import COLUMNS, Structure
+
+Mask = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
+
+
+def merge(s: Structure, other: Structure, at: str | None = None) -> tuple[Structure, Int32, Int32]:
+    """`s` with `other` merged into it (rule M1; RFC 4, "Merge").
+
+    Args:
+        at: path or containment URI in `s`.  Of a pool with the name and type of `other`'s root: that pool is the root.
+            Of any other pool: the root hangs below it.  Of no pool, below an existing one: the root hangs there under this name.
+            None: both roots have one name and type.
+
+    Returns: the structure; int32 new numbers by old number of `s`; the same for `other`.
+    Errors: MergeConflict naming the pool where one of both would have to invent or lose something; LimitExceeded.
+    Cost: O(n of both), vectorised; Python in what is sparse.
+    """
+    if s.n + other.n > limits.POOLS_MAX:
+        raise LimitExceeded(f"{s.n} and {other.n} pools make more than {limits.POOLS_MAX}")
+    other, parent = placed(s, other, at)
+    plan = _Plan(s, other, join(s, other, parent), parent)
+    _check_depth(plan)
+    columns = plan.columns()
+    _settle_sizes(plan, columns)
+    _settle_ranks(plan, columns)
+    made = Structure(
+        columns,
+        plan.kinds,
+        origins=plan.origins,
+        **_sparse(plan, columns),
+        subsystems=_subsystems(plan),
+        tree_end=plan.tree_end,
+    )
+    _settle_names(plan, made)
+    return made, plan.from_s, plan.from_other
+
+
+# -- the new order -------------------------------------------------------------------------------------------------------
+
+
+class _Plan:
+    """Where each pool of both comes to stand, and the columns that follow from it."""
+
+    def __init__(self, s: Structure, other: Structure, joined: Joined, parent: int) -> None:
+        self.s, self.other, self.to_s, self.joined = s, other, joined.to_s, joined
+        self.moved_w = np.array(sorted(joined.moved), np.int64)
+        self.moved_v = np.array([joined.moved[w] for w in self.moved_w.tolist()], np.int64)
+        above = np.where(other.parent >= 0, self.to_s[other.parent], -1)
+        above[0] = parent
+        self.fresh = np.flatnonzero(self.to_s < 0)
+        is_block = np.zeros(other.n, np.bool_)
+        is_block[self.fresh] = (other.parent[self.fresh] < 0) | (above[self.fresh] >= 0)
+        self.blocks = np.flatnonzero(is_block)
+        self.under = above[self.blocks]
+        self.block_of = np.cumsum(is_block)[self.fresh] - 1
+        self._number()
+        self.kinds, self._kind_map = _joint_kinds(s, other)
+        self.origins, maps = joint_origins([s, other])
+        self._origin_map = maps[1]
+
+    def _number(self) -> None:
+        s, other = self.s, self.other
+        lengths = other.end[self.blocks].astype(np.int64) - self.blocks
+        # A block goes behind the last descendant of its parent; where several parents end together, the deepest is first.
+        place = np.where(self.under >= 0, s.end[self.under], s.n)
+        depth = np.where(self.under >= 0, s.depth[self.under], -1)
+        order = np.lexsort((self.blocks, -depth.astype(np.int64), place))
+        start = np.empty(len(order), np.int64)
+        start[order] = np.cumsum(lengths[order]) - lengths[order]
+
+        stays = np.ones(s.n, np.int64)
+        stays[self.moved_v] = 0
+        inserted = np.bincount(place, weights=lengths, minlength=s.n + 1).astype(np.int64)
+        new = np.concatenate([[0], np.cumsum(stays)]) + np.cumsum(inserted)
+        below = np.concatenate(
+            [[0], np.cumsum(np.bincount(self.under[self.under >= 0], weights=lengths[self.under >= 0], minlength=s.n))]
+        )
+        before = np.concatenate([[0], np.cumsum(stays)])
+        self.end_s = new[: s.n] + (before[s.end] - before[: s.n]) + (below[s.end] - below[: s.n]).astype(np.int64)
+        self.from_s = new[: s.n].astype(np.int32)
+        self.from_other = np.where(self.to_s >= 0, self.from_s[self.to_s], -1).astype(np.int32)
+        first = before[place] + start
+        self.from_other[self.fresh] = first[self.block_of] + (self.fresh - self.blocks[self.block_of])
+        self.from_s[self.moved_v] = self.from_other[self.moved_w]
+        self.n = s.n + len(self.fresh) - len(self.moved_v)
+        self.tree_end = int(self.end_s[0])
+        self.stays = np.flatnonzero(stays)
+        self.pairs = np.flatnonzero(self.to_s >= 0)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Columns of the result: those of `s` where both have the pool."""
+        s, other = self.s, self.other
+        mine, theirs = self.from_s[self.stays], self.from_other[self.fresh]
+        columns: dict[str, NDArray[Any]] = {}
+        for name, dtype in COLUMNS.items():
+            column = np.empty(self.n, dtype)
+            column[theirs] = getattr(other, name)[self.fresh]
+            column[mine] = getattr(s, name)[self.stays]
+            columns[name] = column
+        columns["kind"][theirs] = self._kind_map[other.kind[self.fresh]]
+        columns["origin"][theirs] = self._origin_map[other.origin[self.fresh]]
+        above = s.parent[self.stays]
+        columns["parent"][mine] = np.where(above < 0, -1, self.from_s[above])
+        above = other.parent[self.fresh]
+        columns["parent"][theirs] = np.where(above < 0, -1, self.from_other[above])
+        root = self.from_other[0]
+        if self.to_s[0] < 0:
+            columns["parent"][root] = self.from_s[self.under[self.blocks == 0]][0]
+        columns["end"][mine] = self.end_s[self.stays]
+        columns["end"][theirs] = theirs + (other.end[self.fresh] - self.fresh)
+        # What only moves keeps what `s` knows of it.
+        moved = self.from_s[self.moved_v]
+        for name in ("kind", "id", "rank", "state", "flags", "origin", "serial"):
+            columns[name][moved] = getattr(s, name)[self.moved_v]
+        return columns
+
+
+def _joint_kinds(s: Structure, other: Structure) -> tuple[KindTable, Int32]:
+    if other.kinds is s.kinds:
+        return s.kinds, np.arange(len(s.kinds), dtype=np.int32)
+    kinds = KindTable(s.kinds)
+    used = np.zeros(len(other.kinds), np.bool_)
+    used[other.kind] = True
+    return kinds, np.array([kinds.intern(kind) if used[i] else 0 for i, kind in enumerate(other.kinds)], np.int32)
+
+
+def _check_depth(plan: _Plan) -> None:
+    s, other = plan.s, plan.other
+    if not len(plan.fresh):
+        return
+    base = np.where(plan.under >= 0, s.depth[plan.under].astype(np.int64) + 1, 0)[plan.block_of]
+    depth = base + other.depth[plan.fresh] - other.depth[plan.blocks[plan.block_of]]
+    deepest = int(depth.argmax())
+    if depth[deepest] >= limits.DEPTH_MAX:
+        raise LimitExceeded(
+            f"would be {int(depth[deepest]) + 1} levels deep, more than {limits.DEPTH_MAX}",
+            where=other.where(int(plan.fresh[deepest])),
+            hint="merge it nearer to the root",
+        )
+
+
+# -- what the pools of both become ---------------------------------------------------------------------------------------
+
+
+def _full(s: Structure) -> Int64:
+    full = s.size.copy()
+    if s.capacity:
+        full[np.fromiter(s.capacity, np.int64, len(s.capacity))] = list(s.capacity.values())
+    return full
+
+
+def _settle_sizes(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
+    """Sizes, ways and full sizes (`columns["full"]`) where two pools became one."""
+    s, other = plan.s, plan.other
+    full = np.empty(plan.n, np.int64)
+    full_s, full_other = _full(s), _full(other)
+    full[plan.from_other[plan.fresh]] = full_other[plan.fresh]
+    full[plan.from_s[plan.stays]] = full_s[plan.stays]
+    columns["full"] = full
+    mine = np.concatenate([plan.to_s[plan.pairs], plan.moved_v]).astype(np.int64)
+    theirs = np.concatenate([plan.pairs, plan.moved_w])
+    if not len(mine):
+        return
+    same = plan.joined.keys_s[mine] == plan.joined.keys_other[theirs]
+    a, b, full_a, full_b = s.size[mine], other.size[theirs], full_s[mine], full_other[theirs]
+    way_a, way_b = (s.flags[mine] & WAY) != 0, (other.flags[theirs] & WAY) != 0
+    leaf = (s.end[mine] == mine + 1) & (other.end[theirs] == theirs + 1)
+    leaf[len(plan.pairs) :] = False
+    known = np.where(leaf & ~same, full_a + full_b, np.maximum(full_a, full_b))
+    known = np.where(~leaf & ~same, full_a, known)
+    size = np.where(leaf, a + b, np.where(same, np.minimum(a + b, known), a))
+    size = np.where(way_b, a, np.where(way_a, b, size))
+    known = np.where(way_a | way_b, np.where(same, np.maximum(full_a, full_b), np.where(way_b, full_a, full_b)), known)
+    _check_sizes(plan, mine, size, known)
+    new = plan.from_s[mine]
+    columns["size"][new] = size
+    columns["full"][new] = known
+    columns["flags"][new] = s.flags[mine] & np.where(way_a & ~way_b, np.uint8(255 - WAY), np.uint8(255))
+
+
+def _check_sizes(plan: _Plan, mine: Int64, size: Int64, known: Int64) -> None:
+    over = np.flatnonzero((size > known) | (known > limits.SIZE_MAX))
+    if not len(over):
+        return
+    i = int(over[0])
+    where = plan.s.where(int(mine[i]))
+    unit = plan.s.kind_of(int(mine[i])).unit or "units"
+    if known[i] > limits.SIZE_MAX:
+        raise LimitExceeded(f"would have {int(known[i])} {unit}, more than {limits.SIZE_MAX}", where=where)
+    raise MergeConflict(
+        f"would make {int(size[i])} of {int(known[i])} {unit}",
+        where=where,
+        hint="the other graph hands out units that this one has already",
+    )
+
+
+def _settle_ranks(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
+    """Ranks of what was attached: of the node it hangs in, its own, or the next free one where `s` has that already."""
+    s, other = plan.s, plan.other
+    if not len(plan.fresh):
+        return
+    ranks = other.rank[plan.fresh].astype(np.int64)
+    above_s = np.where(plan.under >= 0, s.rank[plan.under], -1)[plan.block_of]
+    parent = other.parent[plan.blocks]
+    above_other = np.where((plan.under >= 0) & (parent >= 0), other.rank[parent], -1)[plan.block_of]
+    inherited = (plan.under >= 0)[plan.block_of] & (ranks == above_other)
+    own = np.unique(ranks[~inherited & (ranks >= 0)])
+    used = np.unique(s.rank[plan.stays])
+    clash = own[np.isin(own, used)]
+    if len(clash):
+        used = np.union1d(used[used >= 0], own)
+        free = int(used[-1]) + 1 if int(used[-1]) + len(clash) <= np.iinfo(np.int32).max else 0
+        spare = np.setdiff1d(np.arange(free, free + len(used) + len(clash)), used)[: len(clash)]
+        at = np.minimum(np.searchsorted(clash, ranks), len(clash) - 1)
+        ranks = np.where(~inherited & (clash[at] == ranks), spare[at], ranks)
+    columns["rank"][plan.from_other[plan.fresh]] = np.where(inherited, above_s, ranks)
+    columns["rank"][plan.from_s[plan.moved_v]] = s.rank[plan.moved_v]
+
+
+def _sparse(plan: _Plan, columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Names, uuids, tags and capacities by new number; `s` wins where both say something."""
+    s, other, from_s, from_other = plan.s, plan.other, plan.from_s, plan.from_other
+    known = (plan.to_s >= 0).copy()
+    known[plan.moved_w] = True
+    tags = {int(from_other[w]): dict(values) for w, values in other.tags.items()}
+    for v, values in s.tags.items():
+        tags[int(from_s[v])] = {**tags.get(int(from_s[v]), {}), **values}
+    full, size = columns.pop("full"), columns["size"]
+    cut = np.flatnonzero(full > size)
+    names, uuid_texts = (
+        {int(from_other[w]): text for w, text in theirs.items() if not known[w]}
+        | {int(from_s[v]): text for v, text in mine.items()}
+        for theirs, mine in ((other.names, s.names), (other.uuid_texts, s.uuid_texts))
+    )
+    return {
+        "names": names,
+        "uuid_texts": uuid_texts,
+        "tags": tags,
+        "capacity": dict(zip(cut.tolist(), full[cut].tolist(), strict=True)),
+    }
+
+
+def _settle_names(plan: _Plan, made: Structure) -> None:
+    """Write down names that a template no longer gives, because a size, a rank or the id of a joined ancestor is another now."""
+    s, other = plan.s, plan.other
+    fields = [template_fields(kind) for kind in made.kinds]
+    by_ancestor = np.array([bool(f - {"id", "size", "rank"}) for f in fields], np.bool_)
+    by_number = np.array([bool(f & {"size", "rank"}) for f in fields], np.bool_)
+    new = plan.from_other[plan.fresh]
+    kinds = made.kind[new]
+    doubtful = by_number[kinds]
+    if (s.id[plan.to_s[plan.pairs]] != other.id[plan.pairs]).any():
+        doubtful |= by_ancestor[kinds]
+    for w in plan.fresh[doubtful].tolist():
+        made.names.setdefault(int(plan.from_other[w]), other.name(w))
+    changed = plan.stays[by_number[s.kind[plan.stays]]]
+    for v in changed[s.size[changed] != made.size[plan.from_s[changed]]].tolist():
+        made.names.setdefault(int(plan.from_s[v]), s.name(v))
+    for w in plan.moved_w.tolist():
+        place, name = int(plan.from_other[w]), other.name(w)
+        made.names.pop(place, None)
+        if made.name(place) != name:
+            made.names[place] = name
+
+
+# -- auxiliary graphs ----------------------------------------------------------------------------------------------------
+
+
+def _subsystems(plan: _Plan) -> dict[str, Subsystem]:
+    s, other = plan.s, plan.other
+    made = {name: graph.renumber(plan.from_s) for name, graph in s.subsystems.items()}
+    for name, graph in other.subsystems.items():
+        added = graph.renumber(plan.from_other)
+        made[name] = _joint_edges(plan, made[name], added) if name in made else added
+    if len(made) > limits.SUBSYSTEMS_MAX:
+        raise LimitExceeded(f"{len(made)} auxiliary graphs, more than {limits.SUBSYSTEMS_MAX}")
+    return made
+
+
+def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
+    """The edges of both, an equal one (same ends and relation) once."""
+    if mine.hierarchy != added.hierarchy:
+        a, b = ("hierarchy", "graph") if mine.hierarchy else ("graph", "hierarchy")
+        raise MergeConflict(f"'{mine.name}' is a {a} here and a {b} in the other", where=mine.name, hint="rename one of them")
+    relations = {relation: i for i, relation in enumerate(mine.relations)}
+    renumbered = [relations.setdefault(relation, len(relations)) for relation in added.relations]
+    if len(relations) > limits.RELATIONS_MAX:
+        raise LimitExceeded(f"{len(relations)} different relations, more than {limits.RELATIONS_MAX}", where=mine.name)
+    src, dst = np.concatenate([mine.src, added.src]), np.concatenate([mine.dst, added.dst])
+    relation_column = np.concatenate([mine.relation, np.array(renumbered, np.uint16)[added.relation]])
+    keep = np.ones(len(src), np.bool_)
+    again = repeated(src, dst, relation_column)
+    keep[again[again >= len(mine)]] = False
+    if int(keep.sum()) > limits.EDGES_MAX:
+        raise LimitExceeded(f"{int(keep.sum())} edges, more than {limits.EDGES_MAX}", where=mine.name)
+    attributes = {
+        key: np.concatenate([_column(mine, key, added), _column(added, key, mine)])[keep]
+        for key in dict.fromkeys([*mine.attributes, *added.attributes])
+    }
+    joint = Subsystem(mine.name, mine.hierarchy, src[keep], dst[keep], relation_column[keep], list(relations), attributes)
+    if joint.hierarchy:
+        _check_forest(plan, joint)
+    return joint
+
+
+def _column(graph: Subsystem, key: str, partner: Subsystem) -> NDArray[Any]:
+    """A column of edge attributes in the type that both can be written in; absent values where the graph has none."""
+    have = graph.attributes.get(key)
+    theirs = partner.attributes.get(key)
+    numeric = all(column is None or column.dtype.kind == "f" for column in (have, theirs))
+    if have is None:
+        return np.full(len(graph), np.nan) if numeric else np.full(len(graph), None, object)
+    if numeric or have.dtype == object:
+        return have
+    values = have.astype(object)
+    values[np.isnan(have)] = None
+    return values
+
+
+def _check_forest(plan: _Plan, graph: Subsystem) -> None:
+    twice = repeated(graph.dst)
+    if len(twice):
+        new = int(graph.dst[twice[0]])
+        mine = np.flatnonzero(plan.from_s == new)
+        where = plan.s.where(int(mine[0])) if len(mine) else plan.other.where(int(np.flatnonzero(plan.from_other == new)[0]))
+        raise MergeConflict(
+            f"would have two parents in hierarchy '{graph.name}'", where=where, hint="unlink it from one of them first"
+        )
+    graph.require_forest()

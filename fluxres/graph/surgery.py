@@ -1,0 +1,428 @@
+"""Cutting a machine: duplicate, extract a part of it, unlink a part from it.  (Joining two is `merge`.)
+
+Every function takes a `Structure` and makes the next one; nothing of the old is changed or shared, save the
+table of kinds, which only ever grows.  A copy of a rack must cost the rack and not the machine, so an
+extract never makes an array as long as the machine: it answers with the old number of each new pool, and
+renumbers through a window over the slice it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.errors import UnknownPool, UsageError
+from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.identity import template_fields
+from fluxres.graph.kinds import WAY
+from fluxres.graph.merge import merge
+from fluxres.graph.structure import Structure
+
+__all__ = ["duplicate", "extract", "extract_many", "merge", "unlink"]
+
+Mask = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
+T = TypeVar("T")
+
+
+def duplicate(s: Structure) -> Structure:
+    """An equal structure that shares nothing with `s` but the table of kinds (RFC 4, "Duplicate").
+
+    Cost: one copy of the columns, and of what is sparse.
+    """
+    subsystems = {}
+    for name, graph in s.subsystems.items():
+        attributes = {key: column.copy() for key, column in graph.attributes.items()}
+        subsystems[name] = Subsystem(
+            name, graph.hierarchy, graph.src.copy(), graph.dst.copy(), graph.relation.copy(), list(graph.relations), attributes
+        )
+    return Structure(
+        {name: column.copy() for name, column in s.columns().items()},
+        s.kinds,
+        origins=list(s.origins),
+        names=dict(s.names),
+        uuid_texts=dict(s.uuid_texts),
+        tags={v: dict(tags) for v, tags in s.tags.items()},
+        capacity=dict(s.capacity),
+        subsystems=subsystems,
+        tree_end=s.tree_end,
+    )
+
+
+class _Renumbering:
+    """Old to new numbers of some kept pools: by table inside a window, by search for the few outside it.
+
+    Args:
+        vertices: kept pools by old number, ascending.
+        lo, hi: window of old numbers that holds nearly all of them.
+    """
+
+    def __init__(self, vertices: Int32, lo: int, hi: int) -> None:
+        self.vertices, self.lo, self.hi = vertices, lo, hi
+        first, last = np.searchsorted(vertices, [lo, hi])
+        self.before = np.zeros(hi - lo + 1, np.int32)
+        self.before[vertices[first:last] - lo + 1] = 1
+        self.before[0] = first
+        np.cumsum(self.before, dtype=np.int32, out=self.before)
+
+    def count_before(self, old: Int32) -> Int32:
+        """How many kept pools stand before each of these old numbers."""
+        counts = self.before[np.clip(old, self.lo, self.hi) - self.lo]
+        outside = (old < self.lo) | (old > self.hi)
+        if outside.any():
+            counts[outside] = np.searchsorted(self.vertices, old[outside])
+        return counts
+
+    def of(self, old: Int32) -> Int32:
+        """New numbers of these old ones, -1 for what is not kept (and for -1)."""
+        new = self.count_before(old)
+        new[self.vertices[np.minimum(new, len(self.vertices) - 1)] != old] = -1
+        return new
+
+
+def extract(
+    s: Structure,
+    v: int,
+    keep: Mask | None = None,
+    size: Int64 | None = None,
+    *,
+    take_ancestors: bool = True,
+    ancestor_sizes: Sequence[int] | None = None,
+    outside: Int64 | None = None,
+) -> tuple[Structure, Int32]:
+    """The subtree of `v` restricted to some of its pools, with the way to the root (rule C1; RFC 4, "Copy").
+
+    Pools that stand only in auxiliary graphs come along where they are on the way from a taken pool to the root of a
+    hierarchy, or where an edge of another graph joins them to a kept pool.  With `outside` they are the result's own, with
+    these sizes; without it, or where it says 0, they are a mere way.  At the root of the has-a tree all come along as its own.
+
+    Args:
+        v: vertex of the has-a tree.
+        keep: bool over the slice ``[v, end[v])``; a pool whose parent is not kept is not kept.  All by default.
+        size: units of each pool of the slice; a pool with 0 is not kept.  `capacity` remembers the full size of what is less.
+        take_ancestors: whether the pools above `v` come along, flagged WAY; without them `v` is the root.
+        ancestor_sizes: their units, root first; 0 leaves the size as it is.
+        outside: units of the pools ``[tree_end, n)``.
+
+    Returns: the structure, and the old number of each of its pools (int32, ascending).
+    Errors: UnknownPool for a vertex outside the has-a tree; UsageError where `v` itself is not kept, or for an array of a wrong length.
+    Cost: in the slice, not in the machine.
+    """
+    if not 0 <= v < s.tree_end:
+        raise UnknownPool(f"vertex {v} does not stand in the has-a tree", where=str(v))
+    stop = s.end.item(v)
+    mask = _kept_slice(s, v, stop, keep, size)
+    inside = np.flatnonzero(mask).astype(np.int32) + np.int32(v)
+    above = s.ancestors(v)[::-1] if take_ancestors else []
+    in_tree = np.concatenate([np.array(above, np.int32), inside])
+    taken = _Renumbering(in_tree, v, stop)
+    beside, own = _beside(s, taken, len(above), outside, everything=v == 0)
+    vertices = np.concatenate([in_tree, beside])
+    numbers = _Renumbering(vertices, v, stop) if len(beside) else taken
+
+    sizes = s.size[vertices]
+    if size is not None:
+        sizes[len(above) : len(in_tree)] = size[mask]
+    if ancestor_sizes is not None:
+        _fit("ancestor_sizes", ancestor_sizes, len(above))
+        sizes[: len(above)] = [new or old for new, old in zip(ancestor_sizes, sizes[: len(above)].tolist(), strict=True)]
+    if outside is not None:
+        sizes[len(in_tree) :] = np.where(own, outside[beside - s.tree_end], sizes[len(in_tree) :])
+    flags = s.flags[vertices]
+    flags[: len(above)] |= WAY
+    flags[len(in_tree) :][~own] |= WAY
+    subsystems = {name: _edges(graph, numbers, _rows_near(graph, vertices, v, stop)) for name, graph in s.subsystems.items()}
+    made = _carry(s, numbers, sizes, flags, subsystems, len(in_tree))
+    if not take_ancestors and v > 0:
+        _settle_names(s, vertices, made, np.arange(len(in_tree)))
+    return made, vertices
+
+
+def extract_many(s: Structure, keep: Mask, size: Int64 | None = None) -> tuple[Structure, Int32]:
+    """Any set of pools, with what stands above them as the way: what a job holds, for a nested instance.
+
+    Args:
+        keep: bool over all n pools; those outside the has-a tree are the result's own where kept, a way where needed.
+        size: int64 over all n pools; a pool with 0 is not kept.
+
+    Returns: as :func:`extract`.
+    Errors: UsageError where nothing is kept or an array has the wrong length.
+    Cost: O(n), vectorised.
+    """
+    _fit("keep", keep, s.n)
+    kept = keep.copy()
+    if size is not None:
+        _fit("size", size, s.n)
+        kept &= size > 0
+    if not kept.any():
+        raise UsageError("nothing to copy", hint="a copy needs at least one pool with available units")
+    taken = _with_ancestors(s, kept)
+    taken[0] = True
+    taken[_joined(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), 0, s.n)] = True
+    while not taken[above := _hierarchy_parents(s, _Renumbering(np.flatnonzero(taken).astype(np.int32), 0, s.n), 0)].all():
+        taken[above] = True
+    taken = _with_ancestors(s, taken)
+    vertices = np.flatnonzero(taken).astype(np.int32)
+    numbers = _Renumbering(vertices, 0, s.n)
+    own = kept[vertices]
+    sizes = s.size[vertices] if size is None else np.where(own, size[vertices], s.size[vertices])
+    flags = s.flags[vertices]
+    flags[~own] |= WAY
+    subsystems = {name: _edges(graph, numbers, None) for name, graph in s.subsystems.items()}
+    return _carry(s, numbers, sizes, flags, subsystems, int(np.searchsorted(vertices, s.tree_end))), vertices
+
+
+def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structure, Int32]:
+    """The machine without `v` and what is below it, in one hierarchy (rule M1; RFC 4, "Unlink").
+
+    In containment the subtree leaves the has-a tree; what stands in an auxiliary hierarchy stays there, outside the tree.
+    In an auxiliary hierarchy `v` and what is below it there lose the edges that reach them; what stood outside the tree
+    and in no other hierarchy is gone.
+
+    Args:
+        hierarchy: name of an auxiliary hierarchy; containment by default, or under its own name.
+
+    Returns: the structure, and int32 by old number: the new one, or -1 for what is gone.
+    Errors: UsageError for the root and for a pool that does not stand in this hierarchy; UnknownGraph.
+    Cost: O(n), vectorised.
+    """
+    if not 0 <= v < s.n:
+        raise UnknownPool(f"no vertex {v}", where=str(v))
+    if hierarchy is None or (hierarchy == s.hierarchy and hierarchy not in s.subsystems):
+        return _unlink_contained(s, v)
+    graph = s.subsystem(hierarchy)
+    if not graph.hierarchy:
+        raise UsageError(
+            f"'{hierarchy}' is a graph and no hierarchy", where=s.where(v), hint="remove its edges where the machine is described"
+        )
+    if not s.is_member(graph, v):
+        raise UsageError(
+            f"does not stand in hierarchy '{hierarchy}'", where=s.where(v), hint=f"it stands in {', '.join(s.uris(v))}"
+        )
+    below = _below(graph, v)
+    left = np.zeros(s.n, np.bool_)
+    left[below] = True
+    rest = {**s.subsystems, hierarchy: graph.renumber(np.arange(s.n, dtype=np.int32), keep_rows=~left[graph.dst])}
+    gone = np.zeros(s.n, np.bool_)
+    for u in below[below >= s.tree_end].tolist():
+        gone[u : s.end.item(u)] = True
+    loose = gone.copy()
+    for other in rest.values():
+        if other.hierarchy:
+            gone[other.members] = False
+    return _without(s, gone, loose & ~gone, rest)
+
+
+def _unlink_contained(s: Structure, v: int) -> tuple[Structure, Int32]:
+    if v >= s.tree_end:
+        raise UsageError("does not stand in the has-a tree", where=s.where(v), hint="name the hierarchy to unlink it from")
+    if v == 0:
+        raise UsageError("the root cannot be unlinked", where=s.path(0), hint="destroy the graph")
+    gone = np.zeros(s.n, np.bool_)
+    gone[v : s.end.item(v)] = True
+    stays = np.zeros(s.n, np.bool_)
+    for graph in s.subsystems.values():
+        if graph.hierarchy:
+            stays[graph.members] = True
+    return _without(s, gone & ~stays, gone & stays, s.subsystems)
+
+
+def _without(s: Structure, gone: Mask, loose: Mask, subsystems: dict[str, Subsystem]) -> tuple[Structure, Int32]:
+    """Without the pools that are gone; each loose one becomes a tree of its own behind all others."""
+    rooted = np.flatnonzero(~(gone | loose)).astype(np.int32)
+    alone = np.flatnonzero(loose).astype(np.int32)
+    vertices = np.concatenate([rooted, alone])
+    old_to_new = np.full(s.n, -1, np.int32)
+    old_to_new[vertices] = np.arange(len(vertices), dtype=np.int32)
+    before = np.concatenate([[0], np.cumsum(~(gone | loose))])
+    columns = {name: column[vertices] for name, column in s.columns().items()}
+    above = s.parent[rooted]
+    columns["parent"] = np.concatenate([np.where(above < 0, -1, old_to_new[above]), np.full(len(alone), -1)])
+    columns["end"] = np.concatenate([before[s.end[rooted]], np.arange(len(rooted), len(vertices)) + 1])
+    made = Structure(
+        columns,
+        s.kinds,
+        origins=list(s.origins),
+        **_sparse(s, vertices, old_to_new),
+        subsystems={name: graph.renumber(old_to_new) for name, graph in subsystems.items()},
+        tree_end=int(np.searchsorted(rooted, s.tree_end)),
+    )
+    _settle_names(s, vertices, made, np.arange(len(rooted), len(vertices)))
+    return made, old_to_new
+
+
+def _kept_slice(s: Structure, v: int, stop: int, keep: Mask | None, size: Int64 | None) -> Mask:
+    """Which pools of a slice are kept once each needs its parent."""
+    mask = np.ones(stop - v, np.bool_)
+    if keep is not None:
+        _fit("keep", keep, stop - v)
+        mask &= keep
+    if size is not None:
+        _fit("size", size, stop - v)
+        mask &= size > 0
+    if not mask[0]:
+        raise UsageError(
+            "is not available, so there is nothing to copy",
+            where=s.where(v),
+            hint="copy what is below it, or wait until it is free",
+        )
+    dropped = np.flatnonzero(~mask)
+    if len(dropped):
+        # One step up where a dropped subtree begins and one down where it ends: what is above zero hangs below a dropped pool.
+        steps = np.bincount(s.end[v + dropped] - v, minlength=stop - v + 1)
+        steps[dropped] -= 1
+        mask = np.cumsum(steps[:-1]) == 0
+    return mask
+
+
+def _with_ancestors(s: Structure, kept: Mask) -> Mask:
+    """These pools and all that have one of them below."""
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return np.asarray(before[s.end] > before[: s.n])
+
+
+def _beside(s: Structure, taken: _Renumbering, way: int, outside: Int64 | None, *, everything: bool) -> tuple[Int32, Mask]:
+    """Pools outside the has-a tree that come along, ascending, and which of them are the result's own.
+
+    `way` is the number of pools in `taken` that are only the way.
+    """
+    here = np.arange(s.tree_end, s.n, dtype=np.int32)
+    if outside is not None:
+        _fit("outside", outside, len(here))
+    if not len(here):
+        return here, np.zeros(0, np.bool_)
+    found = np.zeros(len(here), np.bool_)
+    own = np.full(len(here), everything)
+    if everything:
+        found[:] = True if outside is None else outside > 0
+    elif s.subsystems:
+        joined = _joined(s, taken.vertices[way:], taken.lo, taken.hi)
+        found[joined - s.tree_end] = True
+        if outside is not None:
+            found &= outside > 0
+    fresh = np.concatenate([here[found], _hierarchy_parents(s, taken, way)])
+    while len(fresh):
+        found[fresh - s.tree_end] = True
+        parents = {graph.parent(u) for u in fresh.tolist() for graph in s.subsystems.values() if graph.hierarchy}
+        fresh = np.array([u for u in parents if u >= s.tree_end and not found[u - s.tree_end]], np.int32)
+    # A tree outside containment comes with the pools above the one that is needed.
+    for u in np.flatnonzero(found).tolist():
+        for above in s.ancestors(u + s.tree_end):
+            found[above - s.tree_end] = True
+    if outside is not None:
+        own = found & (outside > 0)
+    return here[found], own[found]
+
+
+def _hierarchy_parents(s: Structure, taken: _Renumbering, way: int) -> Int32:
+    """Pools outside the has-a tree, next above a taken one in an auxiliary hierarchy; the first `way` stand before the window."""
+    found: list[int] = []
+    for graph in s.subsystems.values():
+        if graph.hierarchy and len(graph):
+            rows = graph.rows_reaching(taken.lo, taken.hi)
+            rows = rows[taken.of(graph.dst[rows]) >= 0]
+            found.extend(np.unique(graph.src[rows]).tolist())
+            found.extend(graph.parent(u) for u in taken.vertices[:way].tolist())
+    return np.array([u for u in found if u >= s.tree_end], np.int32)
+
+
+def _joined(s: Structure, kept: Int32, lo: int, hi: int) -> Int32:
+    """Pools outside the has-a tree that an edge of a graph without hierarchy joins to a kept pool in the window."""
+    found = [np.zeros(0, np.int32)]
+    for graph in s.subsystems.values():
+        if graph.hierarchy or not len(graph) or not len(kept):
+            continue
+        for near, far, rows in (
+            (graph.src, graph.dst, graph.rows_leaving(lo, hi)),
+            (graph.dst, graph.src, graph.rows_reaching(lo, hi)),
+        ):
+            rows = rows[far[rows] >= s.tree_end]
+            at = np.minimum(np.searchsorted(kept, near[rows]), len(kept) - 1)
+            found.append(far[rows][kept[at] == near[rows]])
+    return np.unique(np.concatenate(found))
+
+
+def _rows_near(graph: Subsystem, vertices: Int32, lo: int, hi: int) -> Int64:
+    """Rows of edges that could have both ends among `vertices`, which are few outside the window; in document order."""
+    rows = [graph.rows_leaving(lo, hi)]
+    rows.extend(graph.out_rows(u) for u in vertices[(vertices < lo) | (vertices >= hi)].tolist())
+    return np.sort(np.concatenate(rows))
+
+
+def _edges(graph: Subsystem, numbers: _Renumbering, rows: Int64 | None) -> Subsystem:
+    """The edges (of these rows) whose two ends are kept, renumbered."""
+    if rows is None:
+        rows = np.arange(len(graph))
+    src, dst = numbers.of(graph.src[rows]), numbers.of(graph.dst[rows])
+    both = (src >= 0) & (dst >= 0)
+    attributes = {key: column[rows[both]] for key, column in graph.attributes.items()}
+    return Subsystem(
+        graph.name, graph.hierarchy, src[both], dst[both], graph.relation[rows[both]], list(graph.relations), attributes
+    )
+
+
+def _below(graph: Subsystem, v: int) -> Int32:
+    """`v` and what is below it in a hierarchy, level by level."""
+    levels = [np.array([v], np.int32)]
+    while len(levels[-1]):
+        levels.append(graph.all_successors(levels[-1]))
+    return np.concatenate(levels)
+
+
+def _carry(
+    s: Structure, numbers: _Renumbering, sizes: Int64, flags: NDArray[np.uint8], subsystems: dict[str, Subsystem], tree_end: int
+) -> Structure:
+    """The kept pools with all they have, sizes and flags replaced."""
+    vertices = numbers.vertices
+    columns: dict[str, NDArray[Any]] = {
+        name: column[vertices] for name, column in s.columns().items() if name not in ("parent", "end", "size", "flags")
+    }
+    columns["parent"] = numbers.of(s.parent[vertices])
+    columns["end"] = numbers.count_before(s.end[vertices])
+    columns["size"] = sizes
+    columns["flags"] = flags
+    sparse = _sparse(s, vertices, numbers)
+    smaller = np.flatnonzero(sizes < s.size[vertices])
+    for new, full in zip(smaller.tolist(), s.size[vertices[smaller]].tolist(), strict=True):
+        sparse["capacity"].setdefault(new, full)
+    made = Structure(columns, s.kinds, origins=list(s.origins), **sparse, subsystems=subsystems, tree_end=tree_end)
+    if len(smaller) and any("size" in template_fields(kind) for kind in s.kinds):
+        _settle_names(s, vertices, made, smaller)
+    return made
+
+
+def _sparse(s: Structure, vertices: Int32, numbers: _Renumbering | Int32) -> dict[str, Any]:
+    """Names, uuids, tags and capacities of the kept pools, by new number."""
+    return {
+        "names": _restricted(s.names, vertices, numbers),
+        "uuid_texts": _restricted(s.uuid_texts, vertices, numbers),
+        "tags": {v: dict(tags) for v, tags in _restricted(s.tags, vertices, numbers).items()},
+        "capacity": _restricted(s.capacity, vertices, numbers),
+    }
+
+
+def _restricted(sparse: dict[int, T], vertices: Int32, numbers: _Renumbering | Int32) -> dict[int, T]:
+    # Walk whichever is shorter: what is sparse, or what is kept.
+    if len(sparse) > len(vertices):
+        return {new: sparse[old] for new, old in enumerate(vertices.tolist()) if old in sparse}
+    if not sparse:
+        return {}
+    old = np.fromiter(sparse, np.int32, len(sparse))
+    new = numbers.of(old) if isinstance(numbers, _Renumbering) else numbers[old]
+    return {n: value for n, value in zip(new.tolist(), sparse.values(), strict=True) if n >= 0}
+
+
+def _settle_names(s: Structure, vertices: Int32, made: Structure, where: Iterable[int] | NDArray[Any]) -> None:
+    """Write down names that a template no longer gives, because it asks for what is gone or has changed."""
+    needy = np.array([bool(template_fields(kind) - {"id"}) for kind in s.kinds] or [False], np.bool_)
+    new = np.asarray(where, np.int64)
+    for v in new[needy[made.kind[new]]].tolist():
+        made.names[v] = s.name(int(vertices[v]))
+
+
+def _fit(what: str, values: Sequence[Any] | NDArray[Any], length: int) -> None:
+    if len(values) != length:
+        raise UsageError(f"{what} has {len(values)} values where {length} are needed")

@@ -1,0 +1,696 @@
+"""Duplicate, extract, unlink and merge, against rules C1 and M1 and brute-force models of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded, MergeConflict, UnknownGraph, UnknownPool, UsageError
+from fluxres.graph import surgery, uuids
+from fluxres.graph.audit import check_structure
+from fluxres.graph.kinds import EXCLUSIVE, WAY, KindTable
+from fluxres.graph.structure import Structure
+from tests.graph.builders import Node, build, demo, edges, machines, rows, snapshot
+
+OTHER_ORIGIN = uuids.new_origin(bytes(range(16, 32)))
+
+
+def paths(s: Structure) -> list[str]:
+    return [s.where(v) for v in range(s.n)]
+
+
+def errors(s: Structure) -> list[Any]:
+    return [problem for problem in check_structure(s) if problem.severity == "error"]
+
+
+def scribble(s: Structure) -> None:
+    """Change everything of a structure that can be changed in place."""
+    for column in s.columns().values():
+        column[:] = 7
+    for sparse in (s.names, s.uuid_texts, s.capacity):
+        sparse.clear()
+    for tags in s.tags.values():
+        tags["scribble"] = "x"
+    s.tags[0] = {"scribble": None}
+    s.origins.append(1)
+    for graph in s.subsystems.values():
+        graph.src[:] = 0
+        graph.relation[:] = 0
+        graph.relations.append("scribble")
+        for column in graph.attributes.values():
+            column[:] = 0
+    s.subsystems.clear()
+
+
+def tagged_demo() -> Structure:
+    s = demo()
+    s.set_tag([0, 1, 2], "owner", "ops")
+    s.set_state([2], "drain")
+    s.uuid_texts[3] = "explicit"
+    s.flags[4] |= EXCLUSIVE
+    return s
+
+
+# -- duplicate -----------------------------------------------------------------------------------------------------------
+
+
+def test_duplicate_is_equal_and_shares_nothing() -> None:
+    s = tagged_demo()
+    before = snapshot(s)
+    copy = surgery.duplicate(s)
+    assert snapshot(copy) == before
+    scribble(copy)
+    assert snapshot(s) == before
+
+
+# -- extract -------------------------------------------------------------------------------------------------------------
+
+
+def test_extract_takes_the_subtree_and_the_way_to_the_root() -> None:
+    s = tagged_demo()
+    before = snapshot(s)
+    v = s.vertex("/demo/rack0")
+    copy, vertices = surgery.extract(s, v)
+    assert [s.where(u) for u in vertices.tolist()] == paths(copy)
+    assert paths(copy)[: copy.tree_end] == ["/demo", *(s.path(u) for u in range(v, s.end.item(v)))]
+    assert [copy.flags.item(u) & WAY for u in range(copy.tree_end)] == [WAY] + [0] * (copy.tree_end - 1)
+    for u, old in enumerate(vertices.tolist()):
+        assert (copy.uuid(u), copy.kind_of(u), copy.rank.item(u), copy.state.item(u), copy.tags.get(u)) == (
+            s.uuid(old), s.kind_of(old), s.rank.item(old), s.state.item(old), s.tags.get(old),
+        )  # fmt: skip
+    assert not errors(copy)
+    scribble(copy)
+    assert snapshot(s) == before
+
+
+def test_extract_leaves_out_what_is_not_kept_with_all_below_and_remembers_full_sizes() -> None:
+    s = demo(1, 3, 1)
+    s.capacity[s.vertex("/demo/rack0/node-0-2/memory0")] = 64
+    v = s.vertex("/demo/rack0")
+    keep = np.ones(s.end.item(v) - v, np.bool_)
+    keep[s.vertex("/demo/rack0/node-0-1") - v] = False
+    size = s.size[v : s.end.item(v)].copy()
+    size[s.vertex("/demo/rack0/node-0-0/memory0") - v] = 10
+    size[s.vertex("/demo/rack0/node-0-0/core0") - v] = 0
+    size[s.vertex("/demo/rack0/node-0-2/memory0") - v] = 20
+    copy, _ = surgery.extract(s, v, keep, size)
+    assert paths(copy)[: copy.tree_end] == [
+        "/demo", "/demo/rack0", "/demo/rack0/node-0-0", "/demo/rack0/node-0-0/memory0",
+        "/demo/rack0/node-0-2", "/demo/rack0/node-0-2/core0", "/demo/rack0/node-0-2/memory0",
+    ]  # fmt: skip
+    assert {copy.path(u): (copy.size.item(u), full) for u, full in copy.capacity.items()} == {
+        "/demo/rack0/node-0-0/memory0": (10, 32),
+        "/demo/rack0/node-0-2/memory0": (20, 64),
+    }
+    assert not errors(copy)
+
+
+@given(machines(), st.data())
+def test_extract_agrees_with_a_walk_over_the_tree(s: Structure, data: st.DataObject) -> None:
+    v = data.draw(st.integers(0, s.n - 1))
+    length = s.end.item(v) - v
+    keep = np.array(data.draw(st.lists(st.sampled_from([True, True, False]), min_size=length, max_size=length)))
+    size = np.array([data.draw(st.integers(0, s.size.item(u))) for u in range(v, v + length)])
+    keep[0], size[0] = True, max(1, size[0])
+
+    def walk(u: int) -> list[int]:
+        if not keep[u - v] or not size[u - v]:
+            return []
+        return [u] + [w for child in s.children(u).tolist() for w in walk(child)]
+
+    before = snapshot(s)
+    copy, vertices = surgery.extract(s, v, keep, size)
+    above = s.ancestors(v)[::-1]
+    assert vertices.tolist() == above + walk(v)
+    assert paths(copy) == [s.path(u) for u in vertices.tolist()]
+    assert copy.size.tolist() == [s.size.item(u) for u in above] + [int(size[u - v]) for u in walk(v)]
+    assert {vertices.item(u): full for u, full in copy.capacity.items()} == {
+        u: s.size.item(u) for u in walk(v) if size[u - v] < s.size.item(u)
+    }
+    assert [copy.end.item(u) - u for u in range(copy.n)] == [
+        1 + sum(u in copy.ancestors(w) for w in range(copy.n)) for u in range(copy.n)
+    ]
+    assert not errors(copy)
+    assert snapshot(s) == before
+
+
+def test_extract_brings_the_pools_outside_the_tree_that_stand_on_the_way_or_next_to_it() -> None:
+    s = demo(2, 2, 1)
+    copy, _ = surgery.extract(s, s.vertex("/demo/rack1/node-1-0"))
+    outside = {copy.name(u): copy.flags.item(u) & WAY for u in range(copy.tree_end, copy.n)}
+    assert outside == {"pdu1": WAY, "switch1": WAY}
+    node = "/demo/rack1/node-1-0"
+    assert {(a, b) for a, b, *_ in edges(copy)["power"]} == {("power:/pdu1", node)}
+    switch = copy.uuid(copy.n - 1)
+    assert {(a, b) for a, b, *_ in edges(copy)["network"]} == {(switch, node), (node, switch)}
+    assert copy.subsystems["network"].attributes["capacity"].tolist() == [100.0, 100.0]
+    assert copy.vertex("power:/pdu1/node-1-0") == copy.vertex(node)
+
+
+def test_extract_gives_pools_outside_the_tree_their_available_size() -> None:
+    s = demo(2, 2, 1)
+    available = s.size[s.tree_end :].copy()
+    names = [s.name(u) for u in range(s.tree_end, s.n)]
+    available[names.index("pdu1")] = 1200
+    available[names.index("switch1")] = 0
+    copy, _ = surgery.extract(s, s.vertex("/demo/rack1"), outside=available)
+    assert {
+        copy.name(u): (copy.size.item(u), copy.flags.item(u) & WAY, copy.capacity.get(u)) for u in range(copy.tree_end, copy.n)
+    } == {"pdu1": (1200, 0, 5000)}
+    available[names.index("pdu1")] = 0
+    copy, _ = surgery.extract(s, s.vertex("/demo/rack1"), outside=available)
+    assert {copy.name(u): (copy.size.item(u), copy.flags.item(u) & WAY) for u in range(copy.tree_end, copy.n)} == {
+        "pdu1": (5000, WAY)
+    }
+
+
+def test_extract_of_the_root_is_everything() -> None:
+    s = tagged_demo()
+    copy, vertices = surgery.extract(s, 0)
+    assert vertices.tolist() == list(range(s.n))
+    assert snapshot(copy) == snapshot(s)
+
+
+def test_extract_climbs_a_hierarchy_of_several_levels_outside_the_tree() -> None:
+    root = Node("cluster", basename="c", children=[Node("node", 0), Node("node", 1)])
+    plant = Node("plant", children=[Node("panel", 0), Node("panel", 1)])
+    graphs = {"power": [("plant", "plant/panel0"), ("plant/panel0", "pdu0"), ("pdu0", "/c/node0"), ("plant/panel1", "/c/node1")]}
+    s = build(root, plant, Node("pdu", 0), graphs=graphs, hierarchies=["power"])
+    copy, _ = surgery.extract(s, s.vertex("/c/node0"))
+    assert sorted(copy.name(u) for u in range(copy.tree_end, copy.n)) == ["panel0", "pdu0", "plant"]
+    assert copy.uris(copy.vertex("/c/node0")) == ["c:/node0", "power:/plant/panel0/pdu0/node0"]
+    assert not errors(copy)
+
+
+def test_extract_without_ancestors_keeps_the_names_they_gave() -> None:
+    s = demo(2, 1, 1)
+    copy, _ = surgery.extract(s, s.vertex("/demo/rack1/node-1-0"), take_ancestors=False)
+    assert paths(copy)[: copy.tree_end] == ["/node-1-0", "/node-1-0/core0", "/node-1-0/memory0"]
+    assert copy.flags[: copy.tree_end].tolist() == [0, 0, 0]
+
+
+def test_a_name_that_shows_the_size_stays_when_the_size_is_cut() -> None:
+    s = build(Node("cluster", basename="c", children=[Node("memory", 0, size=8, template="mem-${size}")]))
+    copy, _ = surgery.extract(s, 0, size=np.array([1, 3]))
+    assert paths(copy) == ["/c", "/c/mem-8"]
+
+
+def test_extract_gives_ancestors_their_sizes() -> None:
+    s = build(Node("cluster", basename="c", size=4, children=[Node("rack", 0, size=6, children=[Node("node", 0)])]))
+    copy, _ = surgery.extract(s, 2, ancestor_sizes=[0, 2])
+    assert copy.size.tolist() == [4, 2, 1]
+    assert copy.capacity == {1: 6}
+
+
+def test_extract_says_what_cannot_be_copied() -> None:
+    s = demo()
+    with pytest.raises(UnknownPool, match="does not stand in the has-a tree"):
+        surgery.extract(s, s.tree_end)
+    with pytest.raises(UsageError, match="/demo/rack0: is not available"):
+        surgery.extract(s, 1, size=np.zeros(s.end.item(1) - 1, np.int64))
+    with pytest.raises(UsageError, match="keep has 3 values where 13 are needed"):
+        surgery.extract(s, 1, keep=np.ones(3, np.bool_))
+
+
+# -- extract_many --------------------------------------------------------------------------------------------------------
+
+
+@given(machines(), st.data())
+def test_extract_many_takes_the_kept_pools_and_what_stands_above_them(s: Structure, data: st.DataObject) -> None:
+    keep = np.array(data.draw(st.lists(st.booleans(), min_size=s.n, max_size=s.n)))
+    size = np.array([data.draw(st.integers(0, s.size.item(u))) for u in range(s.n)])
+    kept = {u for u in range(s.n) if keep[u] and size[u]}
+    if not kept:
+        with pytest.raises(UsageError, match="nothing to copy"):
+            surgery.extract_many(s, keep, size)
+        return
+    copy, vertices = surgery.extract_many(s, keep, size)
+    above = {w for u in kept for w in s.ancestors(u)}
+    assert vertices.tolist() == sorted(kept | above)
+    assert paths(copy) == [s.path(u) for u in vertices.tolist()]
+    assert {vertices.item(u) for u in np.flatnonzero(copy.flags & WAY).tolist()} == above - kept
+    assert copy.size.tolist() == [int(size[u]) if u in kept else s.size.item(u) for u in vertices.tolist()]
+    assert not errors(copy)
+
+
+def test_extract_many_brings_the_ways_outside_the_tree() -> None:
+    s = demo(2, 2, 2)
+    keep = np.zeros(s.n, np.bool_)
+    keep[s.vertex("/demo/rack0/node-0-1/core1")] = True
+    keep[s.vertex("power:/pdu1")] = True
+    copy, _ = surgery.extract_many(s, keep)
+    # node-0-1 is on the way to its core and stands in power: pdu0 is on the way too. pdu1 is asked for.
+    assert paths(copy) == [
+        "/demo",
+        "/demo/rack0",
+        "/demo/rack0/node-0-1",
+        "/demo/rack0/node-0-1/core1",
+        "power:/pdu0",
+        copy.uuid(5),
+    ]
+    assert (copy.flags & WAY).tolist() == [WAY, WAY, WAY, 0, WAY, 0]
+
+
+def test_extract_and_extract_many_agree_on_a_whole_subtree() -> None:
+    s = tagged_demo()
+    v = s.vertex("/demo/rack1")
+    keep = np.zeros(s.n, np.bool_)
+    keep[v : s.end.item(v)] = True
+    assert snapshot(surgery.extract_many(s, keep)[0]) == snapshot(surgery.extract(s, v)[0])
+
+
+# -- unlink --------------------------------------------------------------------------------------------------------------
+
+
+def test_unlink_takes_a_subtree_out_of_the_tree_and_leaves_what_another_hierarchy_holds() -> None:
+    s = tagged_demo()
+    before = snapshot(s)
+    v = s.vertex("/demo/rack0")
+    cut, old_to_new = surgery.unlink(s, v)
+    assert snapshot(s) == before
+    assert [old_to_new.item(u) for u in range(s.n) if s.kind_of(u).type == "core" and v <= u < s.end.item(v)] == [-1] * 6
+    assert {
+        s.where(u): cut.where(new) for u, new in enumerate(old_to_new.tolist()) if new >= 0 and s.where(u) != cut.where(new)
+    } == {f"/demo/rack0/node-0-{n}": f"power:/pdu0/node-0-{n}" for n in range(3)}
+    for u, new in enumerate(old_to_new.tolist()):
+        if new >= 0:
+            assert (s.uuid(u), s.name(u), s.tags.get(u), s.state.item(u)) == (
+                cut.uuid(new),
+                cut.name(new),
+                cut.tags.get(new),
+                cut.state.item(new),
+            )
+    assert not errors(cut)
+    scribble(cut)
+    assert snapshot(s) == before
+
+
+@given(machines(), st.data())
+def test_unlink_agrees_with_a_walk_over_the_tree(s: Structure, data: st.DataObject) -> None:
+    if s.n == 1:
+        return
+    v = data.draw(st.integers(1, s.n - 1))
+    cut, old_to_new = surgery.unlink(s, v)
+    expected = {place: row for place, row in rows(s).items() if not (place + "/").startswith(s.path(v) + "/")}
+    assert rows(cut) == expected
+    assert [cut.path(new) for new in old_to_new.tolist() if new >= 0] == list(expected)
+    assert not errors(cut)
+
+
+def test_unlink_from_an_auxiliary_hierarchy_leaves_the_tree_alone() -> None:
+    s = demo(2, 2, 1)
+    v = s.vertex("/demo/rack0/node-0-1")
+    cut, old_to_new = surgery.unlink(s, v, "power")
+    assert old_to_new.tolist() == list(range(s.n))
+    assert rows(cut) == rows(s)
+    assert cut.uris(v) == ["demo:/rack0/node-0-1"]
+    assert edges(cut)["network"] == edges(s)["network"]
+    assert len(edges(s)["power"] - edges(cut)["power"]) == 1
+
+
+def test_unlink_of_a_pool_in_no_other_hierarchy_is_its_end() -> None:
+    s = demo(2, 2, 1)
+    cut, old_to_new = surgery.unlink(s, s.vertex("power:/pdu0"), "power")
+    assert [s.name(u) for u in np.flatnonzero(old_to_new < 0).tolist()] == ["pdu0"]
+    assert paths(cut)[: cut.tree_end] == paths(s)[: s.tree_end]
+    assert {(a, b) for a, b, *_ in edges(cut)["power"]} == {("power:/pdu1", f"/demo/rack1/node-1-{n}") for n in (0, 1)}
+    assert not errors(cut)
+
+
+def test_unlink_leaves_a_pool_that_another_auxiliary_hierarchy_holds() -> None:
+    root = Node("cluster", basename="c", children=[Node("node", 0)])
+    graphs = {"power": [("pdu0", "fan0"), ("fan0", "/c/node0")], "cooling": [("loop0", "fan0")]}
+    s = build(root, Node("pdu", 0), Node("fan", 0), Node("loop", 0), graphs=graphs, hierarchies=["power", "cooling"])
+    cut, _ = surgery.unlink(s, s.vertex("power:/pdu0/fan0"), "power")
+    assert sorted(cut.name(u) for u in range(cut.tree_end, cut.n)) == ["fan0", "loop0", "pdu0"]
+    assert edges(cut)["power"] == set()
+    assert cut.where(cut.vertex("cooling:/loop0/fan0")) == "cooling:/loop0/fan0"
+
+
+def test_unlink_says_what_it_cannot_do() -> None:
+    s = demo()
+    with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(destroy the graph\)"):
+        surgery.unlink(s, 0)
+    with pytest.raises(UsageError, match="does not stand in the has-a tree"):
+        surgery.unlink(s, s.tree_end)
+    with pytest.raises(UsageError, match="/demo/rack0: does not stand in hierarchy 'power'"):
+        surgery.unlink(s, 1, "power")
+    with pytest.raises(UsageError, match="is a graph and no hierarchy"):
+        surgery.unlink(s, 2, "network")
+    with pytest.raises(UnknownGraph):
+        surgery.unlink(s, 2, "cooling")
+    with pytest.raises(UnknownPool):
+        surgery.unlink(s, s.n)
+
+
+# -- merge ---------------------------------------------------------------------------------------------------------------
+
+
+def test_merge_attaches_at_the_common_ancestor() -> None:
+    s = demo(1, 2, 1)
+    whole = demo(2, 2, 1, origin=OTHER_ORIGIN)
+    other, _ = surgery.extract(whole, whole.vertex("/demo/rack1"))
+    before = snapshot(s), snapshot(other)
+    made, from_s, from_other = surgery.merge(s, other)
+    assert (snapshot(s), snapshot(other)) == before
+    assert [made.where(u) for u in from_s.tolist()] == paths(s)
+    assert {made.where(u) for u in from_other.tolist()} >= {"/demo/rack1", "/demo/rack1/node-1-0/core0", "power:/pdu1"}
+    assert {place for place in rows(made) if place.startswith("/")} == {
+        p for p in (*paths(s), *paths(other)) if p.startswith("/")
+    }
+    assert not made.flags.item(0)
+    assert not errors(made)
+    scribble(made)
+    assert (snapshot(s), snapshot(other)) == before
+
+
+@given(machines(), st.data())
+def test_merge_is_the_inverse_of_unlink(s: Structure, data: st.DataObject) -> None:
+    if s.n == 1:
+        return
+    v = data.draw(st.integers(1, s.n - 1))
+    part, _ = surgery.extract(s, v)
+    rest, _ = surgery.unlink(s, v)
+    made, _, _ = surgery.merge(rest, part)
+    assert rows(made) == rows(s)
+    assert not errors(made)
+
+
+def test_merge_is_the_inverse_of_unlink_with_auxiliary_graphs() -> None:
+    s = tagged_demo()
+    for place in ("/demo/rack0", "/demo/rack1/node-1-2", "/demo/rack0/node-0-0/memory0"):
+        v = s.vertex(place)
+        part, _ = surgery.extract(s, v)
+        rest, _ = surgery.unlink(s, v)
+        made, _, _ = surgery.merge(rest, part)
+        assert rows(made) == rows(s)
+        assert edges(made) == edges(s)
+        assert made.names == s.names
+        assert not errors(made)
+
+
+def sizes_by_path(s: Structure) -> dict[str, tuple[str, int, bool]]:
+    return {s.path(v): (s.kind_of(v).type, s.size.item(v), s.end.item(v) == v + 1) for v in range(s.tree_end)}
+
+
+@given(machines(), machines())
+def test_merge_of_strangers_agrees_with_merging_their_paths(a: Structure, b: Structure) -> None:
+    b.origins[0] = OTHER_ORIGIN
+    mine, theirs = sizes_by_path(a), sizes_by_path(b)
+    before = snapshot(a), snapshot(b)
+    if any(mine[path][0] != theirs[path][0] for path in mine.keys() & theirs.keys()):
+        with pytest.raises(MergeConflict, match="in the other graph"):
+            surgery.merge(a, b)
+        return
+    made, from_a, from_b = surgery.merge(a, b)
+    expected = {}
+    for path in mine.keys() | theirs.keys():
+        if path in mine and path in theirs:
+            leaves = mine[path][2] and theirs[path][2]
+            expected[path] = (mine[path][0], mine[path][1] + (theirs[path][1] if leaves else 0), leaves)
+        else:
+            expected[path] = mine.get(path) or theirs[path]
+    assert sizes_by_path(made) == expected
+    assert [made.path(v) for v in from_a.tolist()] == [a.path(v) for v in range(a.n)]
+    assert [made.path(v) for v in from_b.tolist()] == [b.path(v) for v in range(b.n)]
+    assert {made.uuid(v) for v in from_a.tolist()} == {a.uuid(v) for v in range(a.n)}
+    assert not errors(made)
+    assert (snapshot(a), snapshot(b)) == before
+
+
+@given(machines(), st.data())
+def test_merge_of_two_parts_of_one_machine_adds_what_each_has(s: Structure, data: st.DataObject) -> None:
+    """What two jobs hold, each copied and then joined, is what one would hold that has both."""
+    shares = [data.draw(st.integers(0, s.size.item(v))) for v in range(s.n)]
+    first = np.array(shares)
+    rest = s.size - first
+    inner = s.end > np.arange(s.n) + 1
+    first[inner], rest[inner] = 0, 0
+    if not first.any() or not rest.any():
+        return
+    everything = np.ones(s.n, np.bool_)
+    a, b = surgery.extract_many(s, everything, first)[0], surgery.extract_many(s, everything, rest)[0]
+    made, _, _ = surgery.merge(a, b)
+    whole = surgery.extract_many(s, everything, first + rest)[0]
+    assert rows(made) == rows(whole)
+
+
+def test_merge_refuses_more_units_than_the_pool_has() -> None:
+    s = demo(1, 1, 1)
+    memory = s.vertex("/demo/rack0/node-0-0/memory0")
+    keep = np.zeros(s.n, np.bool_)
+    keep[memory] = True
+    sizes = np.where(keep, 24, s.size)
+    part = surgery.extract_many(s, keep, sizes)[0]
+    with pytest.raises(MergeConflict, match="/demo/rack0/node-0-0/memory0: would make 48 of 32 GiB"):
+        surgery.merge(part, part)
+    with pytest.raises(MergeConflict, match="would make 2 of 1 units"):
+        surgery.merge(s, s)
+
+
+def test_merge_into_a_way_brings_the_pool_itself() -> None:
+    s = demo(1, 2, 1)
+    core = np.zeros(s.n, np.bool_)
+    core[s.vertex("/demo/rack0/node-0-0/core0")] = True
+    part = surgery.extract_many(s, core)[0]
+    node, _ = surgery.extract(s, s.vertex("/demo/rack0/node-0-1"))
+    made, _, _ = surgery.merge(part, node)
+    ways = {made.path(v) for v in range(made.tree_end) if made.flags.item(v) & WAY}
+    assert ways == {"/demo", "/demo/rack0", "/demo/rack0/node-0-0"}
+    without_core = surgery.unlink(node, node.vertex("/demo/rack0/node-0-1/core0"))[0]
+    other_core = np.zeros(s.n, np.bool_)
+    other_core[s.vertex("/demo/rack0/node-0-1/core0")] = True
+    made, _, _ = surgery.merge(surgery.extract_many(s, other_core)[0], without_core)
+    assert not made.flags.item(made.vertex("/demo/rack0/node-0-1"))
+
+
+def test_merge_at_a_path_that_is_not_there_yet_names_the_root() -> None:
+    s = demo(1, 1, 1)
+    rack = build(Node("rack", 0, [Node("node", 0, [Node("core", 0)], template="node-${rack}-${id}")]), origin=OTHER_ORIGIN)
+    for at in ("/demo/rack9", "demo:/rack9"):
+        made, _, from_other = surgery.merge(s, rack, at)
+        assert [made.path(v) for v in from_other.tolist()] == [
+            "/demo/rack9",
+            "/demo/rack9/node-9-0",
+            "/demo/rack9/node-9-0/core0",
+        ]
+        assert made.id.item(made.vertex("/demo/rack9")) == 9
+        assert not errors(made)
+    made, _, from_other = surgery.merge(s, rack, "/demo/annex")
+    assert [made.path(v) for v in from_other.tolist()] == ["/demo/annex", "/demo/annex/node-0-0", "/demo/annex/node-0-0/core0"]
+    assert paths(rack)[0] == "/rack0"
+
+
+def test_merge_at_a_path_that_is_there() -> None:
+    s = demo(1, 1, 1)
+    rack = build(Node("rack", 0, [Node("switch", 5)]), origin=OTHER_ORIGIN)
+    # The pool at the path has the root's name and type: it is the root.
+    assert surgery.merge(s, rack, "/demo/rack0")[0].path(2 + 3) == "/demo/rack0/switch5"
+    # It has not: the root hangs below it.
+    made, _, from_other = surgery.merge(s, rack, "/demo/rack0/node-0-0")
+    assert made.path(from_other.item(0)) == "/demo/rack0/node-0-0/rack0"
+    # Below the root stands one of that name already: the same pool.
+    made, _, from_other = surgery.merge(s, rack, "demo:/")
+    assert [made.path(v) for v in from_other.tolist()] == ["/demo/rack0", "/demo/rack0/switch5"]
+    center = build(Node("center", basename="site", children=[Node("cluster", basename="demo")]), origin=OTHER_ORIGIN)
+    made, _, _ = surgery.merge(center, s, "/site")
+    assert made.path(2) == "/site/demo/rack0"
+
+
+def test_merge_says_where_two_graphs_do_not_meet() -> None:
+    s = demo(1, 1, 1)
+    rack = build(Node("rack", 9), origin=OTHER_ORIGIN)
+    with pytest.raises(MergeConflict, match=r"no common ancestor \(say at which path"):
+        surgery.merge(s, rack)
+    with pytest.raises(UnknownPool, match="no pool 'rack7'"):
+        surgery.merge(s, rack, "/demo/rack7/rack9")
+    with pytest.raises(UnknownPool):
+        surgery.merge(s, rack, "/elsewhere")
+    with pytest.raises(UsageError, match="a path starts with"):
+        surgery.merge(s, rack, "rack9")
+    with pytest.raises(UsageError, match="not in 'power'"):
+        surgery.merge(s, rack, "power:/pdu0/rack9")
+    with pytest.raises(UsageError, match="a name has 1 to"):
+        surgery.merge(s, rack, "/demo/" + "x" * (limits.NAME_LENGTH_MAX + 1))
+
+
+def test_merge_refuses_another_type_at_the_same_path() -> None:
+    a = build(Node("cluster", basename="c", children=[Node("node", 0, name="x")]))
+    b = build(Node("cluster", basename="c", children=[Node("rack", 0, name="x")]), origin=OTHER_ORIGIN)
+    with pytest.raises(MergeConflict, match="/c/x: is a node here and a rack in the other graph"):
+        surgery.merge(a, b)
+
+
+def test_merge_refuses_one_pool_at_two_places() -> None:
+    s = demo(2, 1, 1)
+    part, _ = surgery.extract(s, s.vertex("/demo/rack0"), take_ancestors=False)
+    with pytest.raises(MergeConflict, match="would stand here and at '/demo/rack0'"):
+        surgery.merge(s, part, "/demo/rack9")
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (Node("node", 12, basename="n"), Node("node", 2, basename="n1")),
+        (Node("node", 12, basename="n"), Node("node", -1, basename="n12")),
+        (Node("node", 12, template="n${id}"), Node("node", 12, basename="n")),
+        (Node("node", 3, name="n12"), Node("node", 12, template="n${id}")),
+        (Node("node", 3, template="n${size}2", size=1), Node("node", -1, name="n12")),
+        (Node("node", 3, template="n${frame}", properties={"frame": 12}), Node("node", 4, name="n12")),
+    ],
+)
+def test_merge_joins_by_name_however_it_is_made(mine: Node, theirs: Node) -> None:
+    others = [Node("node", k, basename="other") for k in range(3)]
+    a = build(Node("cluster", basename="c", children=[*others, mine]))
+    b = build(Node("cluster", basename="c", children=[theirs, Node("gpu", 0)]), origin=OTHER_ORIGIN)
+    for x, y in ((a, b), (b, a)):
+        made, from_x, from_y = surgery.merge(x, y)
+        assert made.n == 6
+        assert made.name(from_x.item(x.vertex("/c/n12"))) == made.name(from_y.item(y.vertex("/c/n12"))) == "n12"
+        assert made.size.item(made.vertex("/c/n12")) == 2
+        assert not errors(made)
+
+
+def test_merge_keeps_names_that_came_from_an_ancestor_with_another_id() -> None:
+    node = {"template": "node-${rack}-${id}"}
+    a = build(Node("cluster", basename="c", children=[Node("rack", 1, [Node("node", 0, **node)], name="r")]))  # type: ignore[arg-type]
+    b = build(Node("cluster", basename="c", children=[Node("rack", 2, [Node("node", 0, **node)], name="r")]), origin=OTHER_ORIGIN)  # type: ignore[arg-type]
+    made, _, _ = surgery.merge(a, b)
+    assert paths(made) == ["/c", "/c/r", "/c/r/node-1-0", "/c/r/node-2-0"]
+
+
+def test_merge_gives_attached_nodes_free_ranks_and_pools_the_rank_of_their_node() -> None:
+    a = build(Node("cluster", basename="c", children=[Node("node", k, [Node("core", 0, rank=k)], rank=k) for k in range(2)]))
+    b = build(
+        Node("cluster", basename="c", children=[
+            Node("node", 1, [Node("gpu", 0, rank=0)], rank=0), Node("node", 2, [Node("core", 0, rank=1)], rank=1),
+            Node("node", 3, [Node("core", 0, rank=7)], rank=7), Node("gpu", 9),
+        ]),
+        origin=OTHER_ORIGIN,
+    )  # fmt: skip
+    made, _, _ = surgery.merge(a, b)
+    ranks = {made.path(v): made.rank.item(v) for v in range(made.n)}
+    assert ranks == {
+        "/c": -1, "/c/node0": 0, "/c/node0/core0": 0, "/c/node1": 1, "/c/node1/core0": 1, "/c/node1/gpu0": 1,
+        "/c/node2": 8, "/c/node2/core0": 8, "/c/node3": 7, "/c/node3/core0": 7, "/c/gpu9": -1,
+    }  # fmt: skip
+
+
+def test_merge_finds_free_ranks_below_the_largest_one_there_is() -> None:
+    top = 2**31 - 1
+    a = build(Node("cluster", basename="c", children=[Node("node", 0, rank=0), Node("node", 1, rank=top)]))
+    b = build(Node("cluster", basename="c", children=[Node("node", 2, rank=0), Node("node", 3, rank=top)]), origin=OTHER_ORIGIN)
+    made, _, _ = surgery.merge(a, b)
+    assert made.rank.tolist() == [-1, 0, top, 1, 2]
+
+
+def test_merge_lets_the_first_graph_win_and_adds_tags_only_the_other_has() -> None:
+    a = build(Node("cluster", basename="c", children=[Node("node", 0, state="drain", tags={"k": "mine"}, properties={"p": 1})]))
+    b = build(
+        Node("cluster", basename="c", children=[Node("node", 0, tags={"k": "theirs", "more": None}, properties={"q": 1})]),
+        origin=OTHER_ORIGIN,
+    )
+    made, _, _ = surgery.merge(a, b)
+    assert made.tags[1] == {"k": "mine", "more": None}
+    assert made.kind_of(1).properties == (("p", 1),)
+    assert made.state_name(1) == "drain"
+    assert made.uuid(1) == a.uuid(1)
+    assert b.tags[1] == {"k": "theirs", "more": None}
+
+
+def test_merge_joins_auxiliary_graphs_without_doubling_an_edge() -> None:
+    s = demo(1, 2, 1)
+    other = demo(1, 3, 1, origin=OTHER_ORIGIN)
+    other.subsystems["network"].relations[0] = "cable"
+    other.subsystems["network"].attributes["length"] = np.arange(len(other.subsystems["network"]), dtype=np.float64)
+    other.subsystems["network"].attributes["colour"] = np.array(["red"] * len(other.subsystems["network"]), object)
+    made, _, _ = surgery.merge(s, other)
+    power = {(a, b) for a, b, *_ in edges(made)["power"]}
+    assert len(made.subsystems["power"]) == 3
+    assert power == {("power:/pdu0", f"/demo/rack0/node-0-{n}") for n in range(3)}
+    # pdu0 is the same by its path in power (sizes add); the switches of strangers are not the same.
+    assert made.size.item(made.vertex("power:/pdu0")) == 10000
+    assert sorted(made.name(v) for v in range(made.tree_end, made.n)) == ["pdu0", "spine0", "spine0", "switch0", "switch0"]
+    network = made.subsystems["network"]
+    assert len(network) == len(s.subsystems["network"]) + len(other.subsystems["network"])
+    assert np.isnan(network.attributes["length"][: len(s.subsystems["network"])]).all()
+    assert "length" not in network.edge_data(0)
+    assert network.edge_data(len(network) - 1)["colour"] == "red"
+    assert network.edge_data(len(network) - 1)["type"] == "cable"
+    assert not errors(made)
+
+
+def test_merge_refuses_a_second_parent_in_a_hierarchy() -> None:
+    def machine(pdu: int, origin: int) -> Structure:
+        root = Node("cluster", basename="c", children=[Node("node", 0)])
+        return build(root, Node("pdu", pdu), graphs={"power": [(f"pdu{pdu}", "/c/node0")]}, hierarchies=["power"], origin=origin)
+
+    a, b = machine(0, uuids.new_origin()), machine(1, OTHER_ORIGIN)
+    with pytest.raises(MergeConflict, match="/c/node0: would have two parents in hierarchy 'power'"):
+        surgery.merge(a, b)
+    b.subsystems["power"].hierarchy = False
+    with pytest.raises(MergeConflict, match="power: 'power' is a hierarchy here and a graph in the other"):
+        surgery.merge(a, b)
+
+
+def test_merge_joins_trees_outside_containment_by_uuid_and_adds_what_they_lack() -> None:
+    def machine(panels: int, switch: str, origin: int) -> Structure:
+        plant = Node("plant", uuid="the-plant", children=[Node("panel", k, uuid=f"panel-{k}") for k in range(panels)])
+        return build(Node("cluster", basename="c"), plant, Node("switch", name=switch), origin=origin)
+
+    other = machine(3, "s2", OTHER_ORIGIN)
+    other.flags[1:3] |= WAY
+    made, _, from_other = surgery.merge(machine(1, "s1", uuids.new_origin()), other)
+    assert [made.name(v) for v in range(made.n)] == ["c", "plant", "panel0", "panel1", "panel2", "s1", "s2"]
+    assert made.end.tolist() == [1, 5, 3, 4, 5, 6, 7]
+    assert made.tree_end == 1
+    assert from_other.tolist() == [0, 1, 2, 3, 4, 6]
+
+
+def test_merge_keeps_tables_of_kinds_apart() -> None:
+    a, b = demo(1, 1, 1), build(Node("cluster", basename="demo", children=[Node("gpu", 0), Node("core", 1)]), origin=OTHER_ORIGIN)
+    kinds = list(a.kinds), list(b.kinds)
+    made, _, _ = surgery.merge(a, b)
+    assert (list(a.kinds), list(b.kinds)) == kinds
+    assert made.kind_of(made.vertex("/demo/gpu0")).type == "gpu"
+    table = KindTable()
+    c, d = (
+        build(Node("cluster", basename="x", children=[Node("gpu", 0)]), kinds=table),
+        build(Node("node", 1), origin=OTHER_ORIGIN, kinds=table),
+    )
+    assert surgery.merge(c, d, "/x")[0].kinds is table
+
+
+def test_merge_holds_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = Node("a", 0)
+    for _ in range(limits.DEPTH_MAX - 2):
+        deep = Node("a", 0, [deep])
+    other = build(deep, origin=OTHER_ORIGIN)
+    s = build(Node("cluster", basename="c", children=[Node("node", 0)]))
+    assert surgery.merge(s, other, "/c")[0].depth.max() == limits.DEPTH_MAX - 1
+    with pytest.raises(LimitExceeded, match="65 levels deep"):
+        surgery.merge(s, other, "/c/node0")
+    big = build(Node("cluster", basename="c", children=[Node("node", 0, size=limits.SIZE_MAX)]), origin=OTHER_ORIGIN)
+    with pytest.raises(LimitExceeded, match="/c/node0: would have"):
+        surgery.merge(s, big)
+    monkeypatch.setattr(limits, "POOLS_MAX", other.n + 1)
+    with pytest.raises(LimitExceeded, match="pools make more than"):
+        surgery.merge(s, other, "/c")
+    monkeypatch.undo()
+    monkeypatch.setattr(limits, "ORIGINS_MAX", 1)
+    with pytest.raises(LimitExceeded, match="uuid origins"):
+        surgery.merge(s, other, "/c")
+    monkeypatch.undo()
+    mine, theirs = demo(1, 1, 1), demo(1, 2, 1, origin=OTHER_ORIGIN)
+    theirs.subsystems["network"].relations[0] = "cable"
+    bounds = {"EDGES_MAX": "edges, more than", "RELATIONS_MAX": "different relations", "SUBSYSTEMS_MAX": "auxiliary graphs"}
+    for bound, message in bounds.items():
+        monkeypatch.setattr(limits, bound, 1)
+        with pytest.raises(LimitExceeded, match=message):
+            surgery.merge(mine, theirs)
+        monkeypatch.undo()
