@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.errors import StoreError
 
 Ints = NDArray[Any]
@@ -142,6 +143,8 @@ def decode(column: Column, dtype: Any, take: Any) -> Ints:
     Errors: StoreError for what `encode` never wrote.
     """
     count = column.count
+    if not 0 <= count <= limits.POOLS_MAX:
+        raise StoreError(f"a column of {count} values")
     base = np.uint64(column.base & _MASK)
     if column.form == "constant":
         return np.full(count, _wrapped(column.base), np.int64).astype(dtype)

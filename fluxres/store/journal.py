@@ -42,12 +42,12 @@ class Entry:
 
 
 def body(event: Event) -> bytes:
-    """An event as it is stored.
+    """An event as it is stored; the graph that a merge took in is not, for the snapshot written with it has it.
 
     >>> body({"event": "release", "stage": "s0"})
     b'{"event":"release","stage":"s0"}'
     """
-    raw = msgspec.json.encode(event)
+    raw = msgspec.json.encode({key: value for key, value in event.items() if key != "graph"})
     return raw if len(raw) < _ZIP_FROM_BYTES else _ZIPPED + zlib.compress(raw, 1)
 
 

@@ -20,6 +20,7 @@ from fluxres.errors import StoreBusy, StoreError
 
 APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 1
+_MAGIC: Final = b"SQLite format 3\0"
 _BUSY_S: Final = 10.0
 """How long to wait for SQLite's own locks: others hold them for milliseconds, unless another tool has the file open."""
 
@@ -96,7 +97,17 @@ def exists(path: Path) -> bool:
         raise StoreError("is a folder", where=str(path), hint=f"name a file in it, such as {path / 'fluxres.db'}")
     if not stat.S_ISREG(mode):
         raise StoreError("is not a regular file", where=str(path), hint="name a file")
+    _check_head(path)
     return True
+
+
+def _check_head(path: Path) -> None:
+    # SQLite takes a file of a few bytes for an empty database, and would write over it. A file whose first page was
+    # being written when the power went is one only together with its journal, and SQLite's to repair.
+    with translated(path), path.open("rb") as file:
+        head = file.read(len(_MAGIC))
+    if head and head != _MAGIC and not path.with_name(path.name + "-journal").exists():
+        raise StoreError("is not a SQLite database", where=str(path), hint="name another file, or move this one away")
 
 
 @contextmanager

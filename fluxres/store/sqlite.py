@@ -242,7 +242,7 @@ class SqliteStore:
             with schema.writing(self.path) as db:
                 rows = self._rows(db)
                 event = {"event": "load", "count": len(graph), "jobs": len(graph.jobs())}
-                row = rows.find(name)
+                row, chosen = rows.find(name), rows.default()
                 if row is None:
                     row = rows.make(name, self.clock())
                 else:
@@ -254,8 +254,7 @@ class SqliteStore:
                             hint="replace it with --replace, or choose another name with --name",
                         )
                 seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
-                if use or rows.default() is None:
-                    rows.choose(name)
+                rows.choose(name if use or chosen is None else chosen)
         return Position(row.uid, seq)
 
     def use(self, name: str, *, wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT) -> None:

@@ -1,0 +1,95 @@
+"""Every int64 column comes back as it was, in the smallest form that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluxres.errors import StoreError
+from fluxres.store import columns
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+SHAPES = st.one_of(
+    st.lists(INT64, max_size=40),
+    st.lists(st.sampled_from([-(2**63), -1, 0, 1, 255, 256, 2**63 - 1]), max_size=40),
+    st.builds(
+        lambda first, step, n: [first + step * i for i in range(n)], st.integers(-9, 9), st.integers(-9, 9), st.integers(0, 99)
+    ),
+    st.builds(lambda part, times: part * times, st.lists(INT64, min_size=1, max_size=5), st.integers(0, 30)),
+    st.builds(lambda runs: [v for v, n in runs for _ in range(n)], st.lists(st.tuples(INT64, st.integers(17, 60)), max_size=4)),
+)
+
+
+def there_and_back(values: np.ndarray[Any, Any]) -> tuple[columns.Column, np.ndarray[Any, Any]]:
+    payloads: list[bytes] = []
+    column = columns.encode(values, payloads)
+    left = iter(payloads)
+
+    def take(length: int) -> bytes:
+        payload = next(left)
+        assert len(payload) == length
+        return payload
+
+    back = columns.decode(column, values.dtype, take)
+    assert next(left, None) is None
+    return column, back
+
+
+@given(SHAPES)
+def test_int64_comes_back(values: list[int]) -> None:
+    given_values = np.array(values, np.int64)
+    _, back = there_and_back(given_values)
+    assert back.dtype == np.int64
+    assert back.tolist() == values
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int16, np.int32])
+@given(data=st.data())
+def test_narrow_types_come_back(dtype: Any, data: st.DataObject) -> None:
+    info = np.iinfo(dtype)
+    values = np.array(data.draw(st.lists(st.integers(int(info.min), int(info.max)), max_size=50)), dtype)
+    _, back = there_and_back(values)
+    assert back.dtype == dtype
+    assert back.tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "form", "bytes_max"),
+    [
+        (np.full(10_000, 7), "constant", 0),
+        (np.arange(10_000) * 3 - 5, "ramp", 0),
+        (np.repeat(np.arange(100), 100), "runs", 0),
+        (np.tile(np.arange(96), 100), "offset", 200),
+        (np.cumsum(np.tile([1, 2, 3, 5], 1000)), "change", 100),
+    ],
+)
+def test_a_regular_column_takes_next_to_nothing(values: np.ndarray[Any, Any], form: str, bytes_max: int) -> None:
+    payloads: list[bytes] = []
+    assert columns.encode(values.astype(np.int64), payloads).form == form
+    assert sum(map(len, payloads)) <= bytes_max
+
+
+def test_deflated_data_never_grows_beyond_what_was_announced() -> None:
+    payload, zipped = columns.squeeze(bytes(1_000_000))
+    assert zipped
+    with pytest.raises(StoreError, match="11 bytes where 10 were announced"):
+        columns.expand(payload, zipped, 10)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        columns.Column("offset", 3, width=3, length=9),
+        columns.Column("spiral", 3, width=1, length=3),
+        columns.Column("offset", 4, width=1, length=3),
+        columns.Column("runs", 3),
+        columns.Column("runs", 9, parts=(columns.Column("constant", 1, base=1), columns.Column("constant", 1, base=1))),
+    ],
+)
+def test_a_description_nobody_wrote_is_refused(column: columns.Column) -> None:
+    with pytest.raises(StoreError):
+        columns.decode(column, np.int64, lambda length: b"\0" * length)

@@ -1,0 +1,144 @@
+"""One writer, whoever it is; the others learn who, wait, and give up in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fluxres.clock import fixed
+from fluxres.errors import StoreBusy, StoreError, UsageError
+from fluxres.store.lock import Holder, writer_lock
+
+HOLD = """
+import sys
+from pathlib import Path
+from fluxres.clock import system
+from fluxres.store.lock import writer_lock
+with writer_lock(Path(sys.argv[1]), command="fluxres allocate /demo", wait_s=9, clock=system):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.db.lock"
+
+
+@pytest.fixture
+def other(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def held(path: Path, wait_s: float = 0, **more: object) -> object:
+    return writer_lock(path, command="test", wait_s=wait_s, clock=fixed(1.7e9), **more)
+
+
+def test_a_waiting_writer_learns_who_holds_the_lock(path: Path, other: subprocess.Popen[str]) -> None:
+    told: list[Holder] = []
+    with pytest.raises(StoreBusy) as caught, held(path, 0.8, notify=told.append):
+        pass
+    assert [(holder.pid, holder.command) for holder in told] == [(other.pid, "fluxres allocate /demo")]
+    assert f"process {other.pid} (fluxres allocate /demo, since 20" in str(caught.value)
+    assert "--wait" in caught.value.hint
+    assert caught.value.where == str(path)
+
+
+def test_a_short_wait_is_not_worth_a_word(path: Path, other: subprocess.Popen[str]) -> None:
+    told: list[Holder] = []
+    with pytest.raises(StoreBusy), held(path, 0.1, notify=told.append):
+        pass
+    assert told == []
+
+
+def test_a_killed_writer_holds_nothing(path: Path, other: subprocess.Popen[str]) -> None:
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    assert "fluxres allocate /demo" in path.read_text()
+    with held(path):
+        assert "command: test" in path.read_text()
+
+
+def test_the_lock_passes_on_when_it_is_released(path: Path, other: subprocess.Popen[str]) -> None:
+    threading.Timer(0.2, other.kill).start()
+    with held(path, 30):
+        text = path.read_text()
+    assert text.splitlines() == [f"pid: {os.getpid()}", "command: test", "since: 1700000000.0", f"host: {socket.gethostname()}"]
+
+
+def test_threads_of_one_process_exclude_each_other(path: Path) -> None:
+    inside, most, lock = 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(10):
+            with held(path, 30):
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                with lock:
+                    inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+def test_the_lock_within_itself_is_refused_and_not_waited_for_ever(path: Path) -> None:
+    with held(path), pytest.raises(StoreBusy, match=f"process {os.getpid()}"), held(path, 0.05):
+        pass
+
+
+def test_a_removed_lock_file_does_not_let_two_in(path: Path) -> None:
+    with held(path):
+        path.unlink()
+        path.touch()
+        with held(path):
+            assert path.exists()
+    with held(path):
+        assert "test" in path.read_text()
+
+
+def test_an_unreadable_text_is_another_process(path: Path) -> None:
+    assert str(Holder()) == "another process"
+    with held(path):
+        path.write_bytes(b"\xff pid: x")
+        with pytest.raises(StoreBusy, match="another process"), held(path):
+            pass
+
+
+def test_a_command_of_any_text_can_be_signed(path: Path) -> None:
+    with writer_lock(path, command="a\nb\udcff" + "x" * 5000, wait_s=0, clock=fixed(0)):
+        lines = path.read_text().splitlines()
+    assert len(lines) == 4
+    assert lines[1].startswith("command: a b\\udcffxxx")
+
+
+@pytest.mark.parametrize(("where", "message"), [("/proc/x.lock", "cannot open the lock file"), ("{tmp}", "Is a directory")])
+def test_a_lock_file_that_cannot_be_is_a_store_error(tmp_path: Path, where: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message) as caught, held(Path(where.format(tmp=tmp_path))):
+        pass
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("wait_s", [-1, float("nan")])
+def test_a_wait_that_is_none_is_refused(path: Path, wait_s: float) -> None:
+    with pytest.raises(UsageError, match="wait"), held(path, wait_s):
+        pass

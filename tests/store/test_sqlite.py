@@ -1,0 +1,496 @@
+"""A store on disc: what was written is there, what failed is not, and nobody sees half of it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres import limits
+from fluxres.clock import fixed
+from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.store import SqliteStore, open_store, rows
+from tests.store.graphs import change, facts, machine
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    return open_store(str(tmp_path / "site.db"), clock=fixed(1.7e9))
+
+
+def sql(store: SqliteStore, statement: str, *values: object) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(store.path)) as db, db:
+        return db.execute(statement, values).fetchall()
+
+
+def test_a_graph_comes_back(store: SqliteStore) -> None:
+    graph = machine()
+    graph.allocate("/demo/rack0", job="j1", start=0, end=100)
+    store.put("demo", graph)
+    back = store.load("demo")
+    assert facts(back) == facts(graph)
+    assert back.name == "demo"
+    assert back.check() == []
+
+
+def test_changes_are_there_when_the_block_was_left(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    with store.writing("demo", command="fluxres allocate") as tx:
+        tx.graph.allocate("/demo/rack0", job="j1")
+        tx.graph.tag("/demo/rack1", "owner", "x")
+    back = store.load()
+    assert back.jobs() == ["j1"]
+    assert facts(back) == facts(tx.graph)
+    assert tx.position.seq == store.graphs()[0].seq == 3
+
+
+def test_an_exception_takes_everything_back(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    before = store.path.read_bytes()
+    with pytest.raises(InsufficientResources), store.writing() as tx:
+        tx.graph.allocate("/demo/rack0", job="j1")
+        tx.graph.allocate("/demo/rack0", job="j2")
+    assert store.load().jobs() == []
+    assert store.path.read_bytes() == before
+    with store.writing() as tx:
+        tx.graph.allocate("/demo/rack0", job="j2")
+    assert store.load().jobs() == ["j2"]
+
+
+def test_an_exception_of_the_caller_stays_what_it_is(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    with pytest.raises(OSError, match="mine"), store.writing():
+        raise OSError("mine")
+    with pytest.raises(sqlite3.OperationalError, match="mine"), store.writing():
+        raise sqlite3.OperationalError("mine")
+
+
+def test_a_block_without_changes_writes_nothing(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    before = store.path.read_bytes()
+    with store.writing() as tx:
+        assert tx.graph.jobs() == []
+    assert store.path.read_bytes() == before
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), weight_max=st.sampled_from([0, 3, 512]))
+def test_rule_s1_snapshot_and_replay_give_the_graph_that_was_written(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, weight_max: int
+) -> None:
+    store, random = open_store(str(tmp_path_factory.mktemp("s") / "x.db")), Random(seed)
+    store.put("demo", machine())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "WEIGHT_MAX", weight_max)
+        for _ in range(6):
+            with store.writing() as tx:
+                for _ in range(random.randrange(5)):
+                    change(tx.graph, random)
+            back = store.load()
+            assert facts(back) == facts(tx.graph)
+            assert back.check() == []
+
+
+def test_merge_and_unlink_write_a_new_shape(store: SqliteStore) -> None:
+    graph = machine()
+    store.put("demo", graph)
+    with store.writing() as tx:
+        tx.graph.allocate("/demo/rack0", job="j1")
+        tx.graph.unlink("/demo/rack1/node4")
+        tx.graph.tag("/demo/rack1", "small")
+    assert facts(store.load()) == facts(tx.graph)
+    with store.writing() as tx:
+        tx.graph.merge(machine(3, 1, origin=7).copy("/demo/rack2"))
+        tx.graph.allocate("/demo/rack2", job="j2")
+    back = store.load()
+    assert facts(back) == facts(tx.graph)
+    assert back.check() == []
+    assert [row.generation for row in store.graphs()] == [2]
+    assert [entry.event["event"] for entry in store.log()] == ["load", "allocate", "unlink", "tag", "merge", "allocate"]
+
+
+def test_many_events_become_a_snapshot(store: SqliteStore) -> None:
+    store.put("demo", machine(2, 60))
+    for i in range(3):
+        with store.writing() as tx:
+            for v in range(1, 300):
+                tx.graph.tag(v, "round", str(i))
+    (row,) = store.graphs()
+    assert row.seq == 898
+    assert row.seq - row.snapshot_seq == row.weight <= rows.WEIGHT_MAX
+    assert len(store.log()) == 898
+    assert store.load().pool(5).tags == {"round": "2"}
+
+
+def test_the_log_is_bounded_by_log_events_max(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_EVENTS_MAX", 10)
+    monkeypatch.setattr(rows, "WEIGHT_MAX", 20)
+    store.put("demo", machine())
+    for i in range(50):
+        with store.writing() as tx:
+            tx.graph.tag(1, "round", str(i))
+    seqs = [entry.seq for entry in store.log()]
+    assert seqs == list(range(seqs[0], 52))
+    assert 10 <= len(seqs) <= 31
+    assert store.load().pool(1).tags == {"round": "49"}
+
+
+def test_the_log_is_bounded_by_log_bytes_max(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_BYTES_MAX", 500)
+    monkeypatch.setattr(rows, "WEIGHT_MAX", 0)
+    store.put("demo", machine())
+    for i in range(20):
+        with store.writing() as tx:
+            tx.graph.tag(1, "round", "x" * 50 + str(i))
+    assert 2 <= len(store.log()) <= 6
+    assert store.load().pool(1).tags == {"round": "x" * 50 + "19"}
+
+
+def test_the_log_is_asked_by_number_job_and_path(store: SqliteStore) -> None:
+    store.put("demo", machine(), command="fluxres load demo.yaml")
+    with store.writing(command="fluxres  allocate\n/demo/rack0") as tx:
+        tx.graph.allocate("/demo/rack0/node1", job="j1", start=0, end=5)
+        tx.graph.allocate("/demo/rack1", job="j2")
+        tx.graph.tag("/demo/rack0/node1/core2", "k")
+    entries = store.log()
+    assert [(e.seq, e.time, e.command) for e in entries[:2]] == [
+        (1, 1.7e9, "fluxres load demo.yaml"),
+        (2, 1.7e9, "fluxres allocate /demo/rack0"),
+    ]
+    assert entries[1].event == {
+        "event": "allocate",
+        "job": "j1",
+        "pools": [["/demo/rack0/node1", 1]],
+        "start": 0,
+        "end": 5_000_000,
+    }
+    assert [e.seq for e in store.log(after=2)] == [3, 4]
+    assert [e.seq for e in store.log(job="j2")] == [3]
+    assert [e.seq for e in store.log(path="/demo/rack0")] == [2, 4]
+    assert [e.seq for e in store.log(path="/demo/rack0/node1")] == [2, 4]
+    assert [e.seq for e in store.log(path="/demo/rack")] == []
+    assert [e.seq for e in store.log(limit=2)] == [3, 4]
+    assert store.log(limit=0) == []
+    with pytest.raises(UsageError, match="limit"):
+        store.log(limit=-1)
+
+
+def test_a_large_event_is_kept_whole(store: SqliteStore) -> None:
+    store.put("demo", machine(2, 100))
+    with store.writing() as tx:
+        tx.graph.allocate(tx.graph.find("type=core"), job="j1")
+    assert len(store.log()[-1].event["pools"]) == 800
+    assert facts(store.load()) == facts(tx.graph)
+
+
+# -- several graphs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_keeps_several_graphs(store: SqliteStore) -> None:
+    assert (store.names(), store.default) == ([], None)
+    store.put("a", machine(1, 1))
+    store.put("b", machine(2, 2))
+    assert (store.names(), store.default) == (["a", "b"], "a")
+    store.use("b")
+    assert len(store.load()) == len(machine(2, 2))
+    assert open_store(f"sqlite://{store.path}?graph=a").load().name == "a"
+    store.drop("b")
+    assert (store.names(), store.default) == (["a"], "a")
+    assert sql(store, "SELECT DISTINCT graph FROM events") == [(1,)]
+    store.put("c", machine(1, 1), use=True)
+    assert store.default == "c"
+    store.drop("c")
+    store.drop("a")
+    with pytest.raises(UnknownGraph, match="holds no graph yet.*fluxres load"):
+        store.load()
+
+
+@pytest.mark.parametrize("call", ["load", "use", "drop", "log"])
+def test_an_unknown_graph_is_named_with_those_there_are(store: SqliteStore, call: str) -> None:
+    with pytest.raises(UnknownGraph, match="no graph yet"):
+        getattr(store, call)("x")
+    assert not store.path.exists()
+    store.put("a", machine(1, 1))
+    with pytest.raises(UnknownGraph, match=r"no graph 'x' \(there is a\)"):
+        getattr(store, call)("x")
+    with pytest.raises(UnknownGraph), store.writing("x"):
+        pass
+
+
+def test_no_graph_is_guessed_among_several(store: SqliteStore) -> None:
+    store.put("a", machine(1, 1))
+    store.put("b", machine(1, 1))
+    store.drop("a")
+    store.put("c", machine(1, 1))
+    store.drop("c")
+    assert store.default == "b"
+    store.put("d", machine(1, 1))
+    assert store.default == "b"
+    sql(store, "DELETE FROM meta")
+    with pytest.raises(UnknownGraph, match=r"no graph is chosen \(name one of b, d\)"):
+        store.load()
+
+
+def test_loading_over_a_name_says_what_would_be_lost(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    with store.writing() as tx:
+        tx.graph.allocate(["/demo/rack0", "/demo/rack1/node3"], job="j1")
+        tx.graph.allocate("/demo/rack1/node4", job="j2")
+    before = facts(store.load())
+    with pytest.raises(UsageError, match=r"39 pools and 3 spans of 2 jobs would be lost.*--replace"):
+        store.put("demo", machine(1, 1))
+    assert facts(store.load()) == before
+    store.put("demo", machine(1, 1), replace=True)
+    assert len(store.load()) == len(machine(1, 1))
+    assert store.log()[-1].event["replaced"] == "39 pools and 3 spans of 2 jobs"
+    assert len(store.log()) == 4
+
+
+def test_a_damaged_graph_can_be_replaced(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    sql(store, "UPDATE shapes SET blob = zeroblob(40)")
+    with pytest.raises(UsageError, match="39 pools, whose records cannot be read, would be lost"):
+        store.put("demo", machine())
+    store.put("demo", machine(), replace=True)
+    assert facts(store.load()) == facts(machine())
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 256])
+def test_a_name_that_is_none_is_refused(store: SqliteStore, name: str) -> None:
+    with pytest.raises(UsageError, match="name"):
+        store.put(name, machine(1, 1))
+    assert not store.path.exists()
+
+
+# -- saving only what changed ----------------------------------------------------------------------------------------------
+
+
+def test_events_are_appended_to_the_state_they_follow(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    graph, base = store.open("demo")
+    events: list[dict[str, object]] = []
+    graph.sink = events.append
+    graph.allocate("/demo/rack0", job="j1")
+    moved = store.append("demo", graph, events, base, command="save")
+    assert facts(store.load()) == facts(graph)
+    assert moved.seq == base.seq + 1
+    with pytest.raises(StoreConflict, match="1 events were written since.*load it again"):
+        store.append("demo", graph, events, base)
+    assert len(store.log()) == 2
+    store.drop("demo")
+    store.put("demo", machine())
+    with pytest.raises(StoreConflict, match="dropped and made again"):
+        store.append("demo", graph, events, moved)
+
+
+# -- readers and writers ---------------------------------------------------------------------------------------------------
+
+
+def test_readers_see_one_state_and_wait_for_nobody(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    with store.writing() as tx:
+        tx.graph.allocate("/demo/rack0", job="j1")
+        assert store.load().jobs() == []
+        assert store.names() == ["demo"]
+        assert len(store.log()) == 1
+    assert store.load().jobs() == ["j1"]
+
+
+def test_a_second_writer_waits_and_then_sees_what_the_first_did(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    entered, found = threading.Event(), []
+
+    def second() -> None:
+        entered.wait()
+        with store.writing(command="second", wait_s=30) as tx:
+            found.append(tx.graph.jobs())
+            tx.graph.allocate("/demo/rack1", job="j2")
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with store.writing(command="first") as tx:
+        entered.set()
+        tx.graph.allocate("/demo/rack0", job="j1")
+        with pytest.raises(StoreBusy, match=r"process \d+ \(first"), store.writing(wait_s=0.1):
+            pass
+    thread.join()
+    assert found == [["j1"]]
+    assert store.load().jobs() == ["j1", "j2"]
+
+
+def test_another_program_that_locks_the_database_is_waited_for_and_named(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("demo", machine())
+    monkeypatch.setattr("fluxres.store.schema._BUSY_S", 0.1)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="another program"), store.writing():
+            pass
+        assert store.load().jobs() == []
+
+
+# -- the file --------------------------------------------------------------------------------------------------------------
+
+
+def test_commits_wait_for_the_disc(store: SqliteStore) -> None:
+    from fluxres.store import schema
+
+    store.put("demo", machine())
+    db = schema.begin(store.path)
+    try:
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    finally:
+        schema.end(db)
+
+
+def test_the_default_store_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLUXRES_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    store = open_store()
+    store.put("demo", machine())
+    assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in store.path.parent.iterdir()} == {0o600}
+    assert store.names() == ["demo"]
+
+
+def damaged(store: SqliteStore, statement: str, *values: object) -> StoreError:
+    store.put("demo", machine())
+    with store.writing() as tx:
+        tx.graph.allocate("/demo/rack0", job="j1")
+        tx.graph.allocate("/demo/rack1", job="j2")
+    sql(store, statement, *values)
+    with pytest.raises(StoreError, match="graph 'demo' cannot be read") as caught:
+        store.load()
+    assert caught.value.where == store.url
+    with pytest.raises(StoreError), store.writing():
+        pass
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE events SET body = replace(body, 'j1', 'j9') WHERE seq = 2", "checksum of event 2"),
+        ("UPDATE events SET body = 'text' WHERE seq = 2", "checksum of event 2"),
+        ("DELETE FROM events WHERE seq = 2", "event 2 is missing"),
+        ("DELETE FROM events WHERE seq = 3", "event 3 is missing"),
+        ("UPDATE graphs SET seq = 9", "event 4 is missing"),
+        ("UPDATE snapshots SET blob = x'00'", "snapshot: 1 bytes are too few"),
+        ("UPDATE shapes SET blob = zeroblob(99)", "snapshot: the marks lie on another shape"),
+        ("DELETE FROM snapshots", "no row in snapshots"),
+        ("DELETE FROM shapes", "no row in shapes"),
+        ("UPDATE shapes SET blob = 'text'", "no row in shapes"),
+    ],
+)
+def test_a_damaged_row_is_named(store: SqliteStore, statement: str, message: str) -> None:
+    assert message in str(damaged(store, statement))
+
+
+def test_any_damaged_page_is_an_error_or_the_same_graph(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    whole, before, random = store.path.read_bytes(), facts(store.load()), Random(5)
+    outcomes = set()
+    for _ in range(150):
+        at = random.randrange(len(whole))
+        store.path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << random.randrange(8))]) + whole[at + 1 :])
+        try:
+            graph = store.load("demo")
+        except (StoreError, UnknownGraph):
+            outcomes.add("error")
+        else:
+            assert facts(graph) == before
+            outcomes.add("same")
+    assert "error" in outcomes
+
+
+@pytest.mark.parametrize("content", [b"cluster: demo\n" * 100, b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"x"])
+def test_what_is_no_database_is_said_to_be_none(store: SqliteStore, content: bytes) -> None:
+    store.path.write_bytes(content)
+    for call in (store.names, store.load, lambda: store.put("demo", machine())):
+        with pytest.raises(StoreError) as caught:
+            call()
+        assert caught.value.where == str(store.path)
+        assert caught.value.hint
+    assert store.path.read_bytes() == content
+
+
+def test_an_empty_file_is_a_store_nobody_wrote_to(store: SqliteStore) -> None:
+    store.path.touch()
+    assert store.names() == []
+    store.put("demo", machine())
+    assert store.names() == ["demo"]
+
+
+def test_another_programs_database_is_left_alone(store: SqliteStore) -> None:
+    sql(store, "CREATE TABLE songs (title)")
+    for call in (store.names, lambda: store.put("demo", machine())):
+        with pytest.raises(StoreError, match="another program"):
+            call()
+    assert sql(store, "SELECT name FROM sqlite_master") == [("songs",)]
+
+
+def test_a_store_of_a_newer_version_is_left_alone(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    sql(store, "PRAGMA user_version = 2")
+    for call in (store.names, store.load, lambda: store.put("x", machine()), lambda: store.drop("demo")):
+        with pytest.raises(StoreError, match=r"is of version 2, this fluxres knows up to 1 \(use a newer fluxres\)"):
+            call()
+
+
+def test_a_folder_or_device_is_no_store(tmp_path: Path) -> None:
+    for path, message in ((str(tmp_path), "is a folder"), ("/dev/null", "not a regular file")):
+        for call in (open_store(path).names, lambda path=path: open_store(path).put("demo", machine())):
+            with pytest.raises(StoreError, match=message):
+                call()
+
+
+@pytest.mark.parametrize("path", ["/proc/fluxres.db", "{tmp}/missing/site.db", "{tmp}/file/site.db"])
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").touch()
+    where = path.format(tmp=tmp_path)
+    with pytest.raises(StoreError) as caught:
+        open_store(where).put("demo", machine())
+    assert os.path.dirname(where) in caught.value.where
+    assert caught.value.hint
+    assert open_store(where).names() == []
+
+
+def test_a_full_disc_changes_nothing(store: SqliteStore) -> None:
+    import resource
+
+    store.put("demo", machine())
+    before = facts(store.load())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        with pytest.raises(StoreError, match="nothing was changed"), store.writing() as tx:
+            for v in range(1, 39):
+                tx.graph.tag(v, "k", "x" * 4000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert facts(store.load()) == before
+    with store.writing() as tx:
+        tx.graph.tag(1, "k")
+    assert store.load().pool(1).tags == {"k": None}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_in_a_read_only_folder_can_be_read(store: SqliteStore) -> None:
+    store.put("demo", machine())
+    store.path.parent.chmod(0o500)
+    try:
+        assert store.load().name == "demo"
+        with pytest.raises(StoreError), store.writing():
+            pass
+    finally:
+        store.path.parent.chmod(0o700)

@@ -1,0 +1,70 @@
+"""What names a store, and where the default one is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fluxres.errors import StoreError
+from fluxres.store import open_store, url
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("sqlite:///srv/flux/site.db", "/srv/flux/site.db"),
+        ("sqlite:////srv/site.db", "/srv/site.db"),
+        ("sqlite:////site.db", "/site.db"),
+        ("sqlite:///site.db", "{cwd}/site.db"),
+        ("sqlite:site.db", "{cwd}/site.db"),
+        ("sqlite://data/site.db", "{cwd}/data/site.db"),
+        ("site.db", "{cwd}/site.db"),
+        ("data/site.sqlite3", "{cwd}/data/site.sqlite3"),
+        ("/srv/../srv/site.db", "/srv/site.db"),
+        ("sqlite:///srv/my%20site.db", "/srv/my site.db"),
+    ],
+)
+def test_an_address_names_a_file(text: str, path: str) -> None:
+    assert url.parse(text).path == Path(path.format(cwd=Path.cwd()))
+
+
+def test_an_address_may_name_a_graph() -> None:
+    assert url.parse("sqlite:///srv/site.db?graph=a%20b").graph == "a b"
+    assert url.parse("sqlite:///srv/site.db").graph is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("etcd://host:2379/site", "no store of scheme 'etcd'.*known: sqlite.*etcd and postgresql follow"),
+        ("postgresql://host/db", "no store of scheme 'postgresql'"),
+        ("oracle:x", "no store of scheme 'oracle'"),
+        ("sqlite:", "names no file"),
+        ("sqlite:///", "names no file"),
+        ("", "names no file"),
+        ("sqlite:///srv/a.db?name=x", "'name=x' is no option.*graph=NAME"),
+        ("sqlite:///srv/a.db?graph=", "'graph=' is no option"),
+        ("a\0.db", "NUL"),
+    ],
+)
+def test_what_names_no_store_says_what_would(text: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message):
+        url.parse(text)
+
+
+def test_a_file_whose_name_has_a_colon_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("odd:name.db").touch()
+    assert url.parse("odd:name.db").path == tmp_path / "odd:name.db"
+
+
+def test_the_default_store_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLUXRES_STORE", "sqlite:///srv/flux/site.db?graph=g")
+    assert open_store().address == url.StoreUrl(Path("/srv/flux/site.db"), "g")
+    monkeypatch.delenv("FLUXRES_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert open_store().address == url.StoreUrl(tmp_path / "fluxres" / "fluxres.db", private=True)
+    monkeypatch.setenv("XDG_DATA_HOME", "not/absolute")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert open_store().path == tmp_path / ".local" / "share" / "fluxres" / "fluxres.db"
