@@ -36,7 +36,7 @@ _CHUNK: Final = 1 << 20
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _BASED = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_WORDS: Final[dict[str, bool | float | None]] = {
+WORDS: Final[dict[str, bool | float | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -45,6 +45,15 @@ _WORDS: Final[dict[str, bool | float | None]] = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def looks_like_a_number(text: str) -> bool:
+    """Whether the YAML 1.2 core schema reads this plain text as a number.
+
+    >>> looks_like_a_number("1e3"), looks_like_a_number("0-3"), looks_like_a_number("1_000")
+    (True, False, False)
+    """
+    return bool(_INT.match(text) or _BASED.match(text) or _FLOAT.match(text))
 
 
 def path_text(path: Iterable[Key]) -> str:
@@ -352,8 +361,8 @@ class _Composer:
             self._fail(f"tags such as {event.tag} are not read", event, hint="write the value without it")
         if not event.implicit[0]:
             return text
-        if text in _WORDS:
-            return _WORDS[text]
+        if text in WORDS:
+            return WORDS[text]
         if text[0] in "-+.0123456789":
             if _INT.match(text) or _BASED.match(text):
                 if len(text) > 300:

@@ -102,7 +102,7 @@ def expand(root: Recipe, *, more: Sequence[Recipe] = (), origin: int, where: Whe
     filling = _Filling(sum(check.measures[id(tree)].total for tree in roots), check.measures)
     at = 0
     for tree in roots:
-        filling.fill(tree, at, [], is_root=True)
+        filling.fill(tree, at, [], is_root=tree is root)
         at += check.measures[id(tree)].total
     structure = filling.structure(check.measures[id(root)].total, origin)
     check.names_in(structure, filling.starts)
@@ -156,7 +156,7 @@ class _Filling:
             # Brothers are copies of the first but for one thing: each stands further from their parent.
             apart = np.arange(recipe.count, dtype=np.int32) * np.int32(measure.length)
             up = self.columns["parent"][at : at + measure.total : measure.length]
-            up += 0 if is_root else apart
+            up += apart if len(chain) > 1 else 0
         self._lists(recipe, measure, chain, is_root=is_root)
         for column_name, values, start, steps in frame.running:
             shape = tuple(count for count, _ in steps)
@@ -165,7 +165,7 @@ class _Filling:
             as_strided(column[start:], shape, strides)[...] = values.reshape(shape)
         self._sparse(recipe, measure, chain)
         chain.pop()
-        if is_root:
+        if not chain:
             self.roots.extend(range(at, at + measure.total, measure.length))
 
     def _row(self, recipe: Recipe, measure: Measure, at: int, up: int) -> None:

@@ -84,6 +84,7 @@ class Check:
         self._where = where
         self._above: dict[int, Recipe] = {}
         self._known: dict[int, Recipe] = {}
+        self._uuids: set[str] = set()
         self.measures: dict[int, Measure] = {}
         for root in roots:
             self._measure(root, 1)
@@ -98,8 +99,7 @@ class Check:
         for root in roots:
             if self.measures[id(root)].depth > limits.DEPTH_MAX:
                 self._fail(root, f"{self.measures[id(root)].depth} levels, at most {limits.DEPTH_MAX}", limit=True)
-            self._walk_chain(root, [], {}, set(), is_root=True)
-        self._siblings(roots[1:], None)
+            self._walk_chain(root, [], {}, is_root=root is roots[0])
 
     def where(self, recipe: Recipe) -> str:
         """The place of a recipe: what the caller says, or the types on the way to it."""
@@ -152,11 +152,11 @@ class Check:
             ids,
             names,
             form,
-            chained=running or bool(form.above) or form.has_id or recipe.uuid is not None or any(m.chained for m in below),
+            chained=running or bool(form.above) or recipe.uuid is not None or any(m.chained for m in below),
         )
         self.measures[id(recipe)] = measure
         self._known[id(recipe)] = recipe
-        measure.look = self._siblings(recipe.children, recipe)
+        measure.look = self._siblings(recipe.children)
         return measure
 
     # -- one entry ---------------------------------------------------------------------------------------------------
@@ -255,17 +255,17 @@ class Check:
     # -- what depends on the ancestors -------------------------------------------------------------------------------
 
     def _walk_chain(
-        self, recipe: Recipe, counts: list[int], above: dict[str, bool], uuids: set[str], *, is_root: bool = False
+        self, recipe: Recipe, counts: list[int], above: dict[str, bool], *, is_root: bool = False
     ) -> None:
         measure = self.measures[id(recipe)]
+        if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
+            self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", hint="give it an id")
         if not measure.chained:
             return
         counts = [*counts, recipe.count]
         for what, values in (("id", measure.ids), ("name", measure.names), ("rank", recipe.rank)):
             if values is not None and not isinstance(values, int):
                 self._length(recipe, what, len(values), counts)
-        if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
-            self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", hint="give it an id")
         for key in measure.form.above:
             if key not in above:
                 known = [*_OWN, "id", "rank", *recipe.properties, *above]
@@ -281,13 +281,13 @@ class Check:
                 self._fail(recipe, f"uuid: expected a UUID, got {recipe.uuid!r}")
             if int(np.prod([float(count) for count in counts])) != 1:
                 self._fail(recipe, "one uuid for several pools", hint="give it to an entry that makes one pool")
-            if recipe.uuid in uuids:
+            if recipe.uuid in self._uuids:
                 self._fail(recipe, f"uuid {recipe.uuid} stands twice", hint="remove one")
-            uuids.add(recipe.uuid)
+            self._uuids.add(recipe.uuid)
         has_id = measure.ids is not None and not (is_root and isinstance(measure.ids, int))
         above = {**above, recipe.type: has_id}
         for child in recipe.children:
-            self._walk_chain(child, counts, above, uuids)
+            self._walk_chain(child, counts, above)
 
     def _length(self, recipe: Recipe, what: str, length: int, counts: list[int]) -> None:
         product, fitting = 1, []
@@ -303,7 +303,7 @@ class Check:
 
     # -- names of brothers -------------------------------------------------------------------------------------------
 
-    def _siblings(self, recipes: Sequence[Recipe], parent: Recipe | None) -> bool:
+    def _siblings(self, recipes: Sequence[Recipe]) -> bool:
         """Refuse brothers of one name; whether their names must be looked at after expansion."""
         groups: dict[tuple[str, int, str], list[Recipe]] = {}
         constants: dict[str, Recipe] = {}
@@ -327,10 +327,10 @@ class Check:
                 constants[name] = recipe
         for members in groups.values():
             self._distinct_ids(members)
-        return look or self._may_meet(groups, constants, parent)
+        return look or self._may_meet(groups, constants)
 
-    def _may_meet(self, groups: Mapping[tuple[str, int, str], list[Recipe]], constants: Mapping[str, Recipe], parent: Recipe | None) -> bool:
-        if len(groups) + len(constants) < 2 or parent is None:
+    def _may_meet(self, groups: Mapping[tuple[str, int, str], list[Recipe]], constants: Mapping[str, Recipe]) -> bool:
+        if len(groups) + len(constants) < 2:
             return False
         forms = [self.measures[id(members[0])].form for members in groups.values()]
         if all(form.is_plain for form in forms):
@@ -357,6 +357,8 @@ class Check:
             assert ids is not None
             if len(ids) % recipe.count == 0:
                 rows.append(ids.reshape(-1, recipe.count))
+        if not rows:
+            return
         tall = max((len(row) for row in rows), default=1)
         table = np.sort(np.concatenate([np.tile(row, (max(1, tall // len(row)), 1))[:tall] for row in rows], axis=1), axis=1)
         twice = np.flatnonzero((table[:, 1:] == table[:, :-1]).ravel())

@@ -1,0 +1,235 @@
+"""``cluster.yaml``: the format of fluxres for people, read (:mod:`fluxres.formats.cluster_write` writes it).
+
+The steps are those of the file: parts and includes, entries to recipes, recipes to columns, then what names
+pools of the finished tree: uuids, edges, allocations.  ``specs/cluster-yaml.md`` describes the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import UNSET
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import typed, yaml_document
+from fluxres.formats.cluster_edges import Edges
+from fluxres.formats.cluster_entries import Entries
+from fluxres.formats.cluster_parts import Parts
+from fluxres.formats.cluster_schema import Cluster, Graph, Held, Resource
+from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.formats.yaml_document import Document, Key
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.structure import Structure
+
+#: types that a single top entry may have to be the root itself
+ROOT_TYPES = ("cluster", "center")
+
+
+class Hold(NamedTuple):
+    """What a job holds over ``[start_s, end_s)``: units by vertex; no end is None."""
+
+    job: str
+    start_s: float
+    end_s: float | None
+    pools: dict[int, int]
+
+
+class Loaded(NamedTuple):
+    """A machine as a file describes it."""
+
+    structure: Structure
+    allocations: list[Hold]
+    name: str
+
+
+def read_cluster(source: str | Path | bytes, *, file: str | None = None, origin: int | None = None) -> Loaded:
+    """Read a cluster file.
+
+    Args:
+        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it
+            contains a line break.
+        file: name for messages.
+        origin: base of the uuids that the file does not give; random by default.
+
+    Errors: InputError ``FILE:line:col: path: …`` with the way out, LimitExceeded.
+    Cost: O(entries) Python and O(pools) array writes.
+
+    >>> loaded = read_cluster(b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2, with: [{type: core, count: 4}]}]}")
+    >>> loaded.structure.n, loaded.structure.path(10), loaded.name
+    (11, '/tiny/node1/core3', 'tiny')
+    """
+    return build(yaml_document.load(source, file=file), origin=origin)
+
+
+def build(document: Document, *, origin: int | None = None) -> Loaded:
+    """The machine of a document that was read already; see :func:`read_cluster`."""
+    cluster = _typed(document)
+    entries = Entries(Parts(document, cluster))
+    root = _root(document, cluster, entries)
+    outside, roots = _outside(document, cluster, entries)
+    base = uuids.new_origin() if origin is None else origin
+    structure = expand(root, more=outside, origin=base, where=entries.where)
+    if cluster.uuids is not UNSET:
+        _set_uuids(document, structure, cluster.uuids)
+    homes = _homes(structure, roots)
+    selectors = Selectors(structure, homes)
+    edges = Edges(document, structure, selectors)
+    for name, graph in (cluster.graphs or {}).items():
+        _check_graph_name(document, structure, name)
+        structure.subsystems[name] = edges.subsystem(name, graph, homes.get(name, ()))
+    allocations = [_hold(document, selectors, held, i) for i, held in enumerate(cluster.allocations or ())]
+    name = cluster.name if cluster.name is not UNSET else structure.name(0)
+    return Loaded(structure, allocations, name)
+
+
+def _typed(document: Document) -> Cluster:
+    if not isinstance(document.values, dict):
+        message = f"expected a mapping, got {typed.short(document.values)}"
+        raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
+    version = document.values.get("fluxres")
+    if version is None:
+        message = "the key 'fluxres' is missing"
+        raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
+    if type(version) is not int or version != 1:
+        message = f"expected 1, got {typed.short(version)}"
+        raise InputError(message, where=document.where(["fluxres"]), hint="1 is the only version of this format so far")
+    return typed.convert(document, Cluster)
+
+
+# -- the trees -------------------------------------------------------------------------------------------------------
+
+
+def _root(document: Document, cluster: Cluster, entries: Entries) -> Recipe:
+    resources = cluster.resources
+    name = None if cluster.name is UNSET else cluster.name
+    if cluster.root is not UNSET:
+        if resources is not UNSET:
+            hint = "what is in the root stands in its 'with'"
+            raise InputError("both 'root' and 'resources'", where=document.where(["resources"], key=True), hint=hint)
+        return entries.root(cluster.root, document, ("root",), name)
+    if resources is UNSET:
+        hint = "it has only parts: include it from a file with resources" if cluster.parts else "list what the machine has"
+        raise InputError("the key 'resources' is missing", where=document.where(()), hint=hint)
+    tops = [i for i, resource in enumerate(resources) if resource.type in ROOT_TYPES]
+    if tops and len(resources) > 1:
+        where = document.where(["resources", tops[1] if len(tops) > 1 else tops[0]])
+        hint = "put them into one entry of type center" if len(tops) > 1 else "put the others into its 'with'"
+        raise InputError(f"two roots: a {resources[tops[-1]].type} beside other entries", where=where, hint=hint)
+    if tops:
+        return entries.root(resources[0], document, ("resources", 0), name)
+    inside = entries.recipes(resources, document, ("resources",), chain=(("cluster", 1),))
+    return Recipe("cluster", name=None if name is None else name.replace("$", "$$"), ids=None, children=inside)
+
+
+def _outside(document: Document, cluster: Cluster, entries: Entries) -> tuple[list[Recipe], dict[str, int]]:
+    """Recipes of the pools outside the has-a tree, and how many root pools each graph declares."""
+    recipes: list[Recipe] = []
+    roots: dict[str, int] = {}
+    declared: list[tuple[str, list[Resource], tuple[Key, ...]]] = []
+    if cluster.pools is not UNSET:
+        declared.append((OUTSIDE, cluster.pools, ("pools",)))
+    graphs: dict[str, Graph] = cluster.graphs or {}
+    if len(graphs) > limits.SUBSYSTEMS_MAX:
+        raise LimitExceeded(f"{len(graphs)} graphs, at most {limits.SUBSYSTEMS_MAX}", where=document.where(["graphs"]))
+    declared.extend((name, graph.pools, ("graphs", name, "pools")) for name, graph in graphs.items() if graph.pools is not UNSET)
+    for name, pools, path in declared:
+        made = entries.recipes(pools, document, path)
+        recipes.extend(made)
+        roots[name] = sum(recipe.count for recipe in made)
+    return recipes, roots
+
+
+def _homes(structure: Structure, roots: dict[str, int]) -> dict[str, list[int]]:
+    found = (np.flatnonzero(structure.parent[structure.tree_end :] < 0) + structure.tree_end).tolist()
+    homes: dict[str, list[int]] = {}
+    for name, count in roots.items():
+        homes[name], found = found[:count], found[count:]
+    return homes
+
+
+def _check_graph_name(document: Document, structure: Structure, name: str) -> None:
+    where = document.where(["graphs", name], key=True)
+    if not name or not name.isprintable() or "/" in name or ":" in name or len(name) > limits.NAME_LENGTH_MAX:
+        raise InputError(f"{name!r} is no name for a graph", where=where, hint="no '/', no ':', no control characters")
+    if name in (structure.hierarchy, OUTSIDE):
+        what = "the machine itself" if name == structure.hierarchy else "pools of no particular graph"
+        raise InputError(f"'{name}:/' stands for {what}", where=where, hint="rename the graph")
+
+
+# -- what names pools of the tree ------------------------------------------------------------------------------------
+
+
+def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[str | list[Any]]) -> None:
+    origins: dict[int, int] = {}
+    at = 0
+    listed = [[runs, structure.n]] if isinstance(runs, str) else [[run, 1] if isinstance(run, str) else run for run in runs]
+    explicit = set(structure.uuid_texts.values())
+    for i, run in enumerate(listed):
+        path: tuple[Key, ...] = ("uuids",) if isinstance(runs, str) else ("uuids", i)
+        if len(run) != 2 or not isinstance(run[0], str) or not isinstance(run[1], int) or run[1] < 1:
+            raise InputError("expected a UUID, or [UUID, count]", where=document.where(path))
+        text, count = run
+        if at + count > structure.n:
+            raise InputError(f"more uuids than the {structure.n} pools there are", where=document.where(path))
+        parts = uuids.split(text)
+        if parts is not None and uuids.text(*parts) == text and (parts[0] in origins or len(origins) < 65_535):
+            if parts[1] + count - 1 > uuids.SERIAL_MAX:
+                raise InputError(f"a run of {count} from {text} leaves its last 48 bits", where=document.where(path))
+            structure.origin[at : at + count] = origins.setdefault(parts[0], len(origins))
+            structure.serial[at : at + count] = np.arange(parts[1], parts[1] + count)
+        elif count == 1 and 0 < len(text) <= limits.NAME_LENGTH_MAX:
+            if text in explicit:
+                raise InputError(f"the uuid {text!r} stands twice", where=document.where(path))
+            explicit.add(text)
+            structure.uuid_texts[at] = text
+        else:
+            raise InputError(f"expected a UUID, got {typed.short(text)}", where=document.where(path))
+        at += count
+    if at < structure.n:
+        message = f"{at} uuids for {structure.n} pools"
+        raise InputError(message, where=document.where(["uuids"]), hint="remove 'uuids' to have new ones made")
+    structure.origins[:] = list(origins) or structure.origins
+    _require_unique_uuids(document, structure)
+
+
+def _require_unique_uuids(document: Document, structure: Structure) -> None:
+    counted = np.ones(structure.n, np.bool_)
+    counted[list(structure.uuid_texts)] = False
+    vertices = np.flatnonzero(counted)
+    order = vertices[np.lexsort((structure.serial[vertices], structure.origin[vertices]))]
+    same = (np.diff(structure.serial[order]) == 0) & (np.diff(structure.origin[order].astype(np.int32)) == 0)
+    twice = np.flatnonzero(same)
+    if len(twice):
+        text = structure.uuid(int(order[twice[0]]))
+        raise InputError(f"the uuid {text} stands for two pools", where=document.where(["uuids"]), hint="runs must not overlap")
+
+
+def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
+    path: tuple[Key, ...] = ("allocations", i)
+    if held.end is not None and held.end <= held.start:
+        message = f"the window ends at {held.end:g}, before it begins at {held.start:g}"
+        raise InputError(message, where=document.where((*path, "end")), hint="end is after start")
+    if not held.job.isprintable():
+        raise InputError(f"{held.job!r} is no id of a job", where=document.where((*path, "job")))
+    pools: dict[int, int] = {}
+    structure = selectors.structure
+    for text, amount in held.pools.items():
+        where: tuple[Key, ...] = (*path, "pools", text)
+        try:
+            vertices = selectors.vertices(text)
+        except InputError as error:
+            raise type(error)(error.message, where=document.where(where, key=True), hint=error.hint) from None
+        over = vertices[structure.size[vertices] < amount]
+        if len(over):
+            v = int(over[0])
+            raise InputError(f"{amount} units of {structure.where(v)}, which has {structure.size.item(v)}", where=document.where(where))
+        for v in vertices.tolist():
+            if v in pools:
+                raise InputError(f"{structure.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up")
+            pools[v] = amount
+    return Hold(held.job, held.start, held.end, pools)

@@ -1,0 +1,209 @@
+"""Edges of ``cluster.yaml`` → auxiliary graphs: which pools of the two sides belong together, and what the edges carry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.cluster_schema import Edge, Graph
+from fluxres.formats.selector import Selectors
+from fluxres.formats.yaml_document import Document, Key
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.structure import Structure
+
+#: the relation of edges, when none is given, and of has-a among the pools that a hierarchy declares
+LINK, CONTAINS = "link", "contains"
+_RESERVED = ("subsystem", "type", "capacity")
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _Block:
+    """The rows of one entry."""
+
+    src: Int64
+    dst: Int64
+    relation: str
+    attributes: dict[str, Any]
+    path: tuple[Key, ...]
+
+
+def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
+    """Sources and targets of the edges between two selections.
+
+    Args:
+        pairing: `each`, `cross`, `share`, or None for what the numbers of pools say.
+
+    Errors: InputError when the numbers do not allow it, LimitExceeded past EDGES_MAX.
+
+    >>> [x.tolist() for x in pair(np.array([1]), np.array([2, 3]), None)]
+    [[1, 1], [2, 3]]
+    >>> [x.tolist() for x in pair(np.array([1, 2]), np.array([5, 6, 7, 8]), "share")]
+    [[1, 1, 2, 2], [5, 6, 7, 8]]
+    """
+    one = len(a) == 1 or len(b) == 1
+    if pairing == "cross" or (one and pairing != "each"):
+        if len(a) * len(b) > limits.EDGES_MAX:
+            raise LimitExceeded(f"{len(a) * len(b)} edges, at most {limits.EDGES_MAX} fit")
+        return np.repeat(a, len(b)), np.tile(b, len(a))
+    if pairing == "share":
+        short, long = sorted((len(a), len(b)))
+        if long % short:
+            raise InputError(f"{long} pools cannot be shared out to {short} in equal runs")
+        return (np.repeat(a, long // short), b) if len(a) == short else (a, np.repeat(b, long // short))
+    if len(a) != len(b):
+        hint = "'pairing: share' deals the longer side out to the shorter, 'pairing: cross' joins all with all"
+        raise InputError(f"{len(a)} pools on one side and {len(b)} on the other", hint=hint)
+    return a, b
+
+
+class Edges:
+    """Makes the auxiliary graphs of one document."""
+
+    def __init__(self, document: Document, structure: Structure, selectors: Selectors) -> None:
+        self._document = document
+        self._structure = structure
+        self._selectors = selectors
+
+    def subsystem(self, name: str, graph: Graph, roots: Sequence[int]) -> Subsystem:
+        """One auxiliary graph.
+
+        Args:
+            roots: of the pools that it declares; in a hierarchy, has-a among them becomes edges.
+
+        Errors: InputError for selections of nothing, pairs that do not come out, and hierarchies that are no forest.
+        """
+        path: tuple[Key, ...] = ("graphs", name)
+        hierarchy = graph.hierarchy is True
+        blocks = [self._inside(root, path) for root in roots] if hierarchy else []
+        for i, edge in enumerate(graph.edges or ()):
+            blocks.append(self._block(edge, (*path, "edges", i)))
+        blocks = [block for block in blocks if len(block.src)]
+        rows = sum(len(block.src) for block in blocks)
+        if rows > limits.EDGES_MAX:
+            raise LimitExceeded(f"{rows} edges, at most {limits.EDGES_MAX} fit", where=self._document.where(path))
+        relations = list(dict.fromkeys(block.relation for block in blocks)) or [LINK]
+        if len(relations) > 65_535:
+            raise LimitExceeded(f"{len(relations)} relations, at most 65535 fit", where=self._document.where(path))
+        numbers = {relation: i for i, relation in enumerate(relations)}
+        lengths = [len(block.src) for block in blocks]
+        subsystem = Subsystem(
+            name,
+            hierarchy,
+            _joined([block.src for block in blocks]).astype(np.int32),
+            _joined([block.dst for block in blocks]).astype(np.int32),
+            np.repeat(np.array([numbers[block.relation] for block in blocks], np.uint16), lengths),
+            relations,
+            _columns(blocks, lengths),
+        )
+        if hierarchy:
+            self._require_forest(subsystem, blocks, lengths, path)
+        return subsystem
+
+    def _inside(self, root: int, path: tuple[Key, ...]) -> _Block:
+        below = np.arange(root + 1, self._structure.end.item(root), dtype=np.int64)
+        return _Block(self._structure.parent[below].astype(np.int64), below, CONTAINS, {}, (*path, "pools"))
+
+    def _block(self, edge: Edge, path: tuple[Key, ...]) -> _Block:
+        src = self._selected(edge.from_, (*path, "from"))
+        dst = self._selected(edge.to, (*path, "to"))
+        try:
+            src, dst = pair(src, dst, None if edge.pairing is UNSET else edge.pairing)
+        except InputError as error:
+            raise type(error)(error.message, where=self._document.where(path), hint=error.hint) from None
+        loops = np.flatnonzero(src == dst)
+        if len(loops):
+            name = self._structure.where(int(src[loops[0]]))
+            raise InputError(f"an edge from {name} to itself", where=self._document.where(path))
+        if edge.direction == "in":
+            src, dst = dst, src
+        elif edge.direction == "both":
+            src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+        return _Block(src, dst, LINK if edge.relation is UNSET else edge.relation, self._attributes(edge, path), path)
+
+    def _selected(self, texts: str | list[str], path: tuple[Key, ...]) -> Int64:
+        found = []
+        for i, text in enumerate([texts] if isinstance(texts, str) else texts):
+            try:
+                found.append(self._selectors.vertices(text))
+            except InputError as error:
+                where = self._document.where(path if isinstance(texts, str) else (*path, i))
+                raise type(error)(error.message, where=where, hint=error.hint) from None
+        return np.concatenate(found)
+
+    def _attributes(self, edge: Edge, path: tuple[Key, ...]) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        if edge.capacity is not UNSET:
+            if math.isnan(edge.capacity) or edge.capacity < 0:
+                message = f"expected a number >= 0, got {edge.capacity}"
+                raise InputError(message, where=self._document.where((*path, "capacity")), hint="leave it out if it is not known")
+            attributes["capacity"] = float(edge.capacity)
+        for key, value in (edge.attributes or {}).items():
+            where = (*path, "attributes", key)
+            if key in _RESERVED or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
+                raise InputError(f"{key!r} is no name for an attribute", where=self._document.where(where, key=True))
+            if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
+                message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
+                raise LimitExceeded(message, where=self._document.where(where))
+            if isinstance(value, float) and math.isnan(value):
+                raise InputError("expected a value, got .nan", where=self._document.where(where), hint="leave it out")
+            attributes[key] = value
+        return attributes
+
+    def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int], path: tuple[Key, ...]) -> None:
+        order = np.argsort(subsystem.dst, kind="stable")
+        twice = np.flatnonzero(subsystem.dst[order][1:] == subsystem.dst[order][:-1])
+        if len(twice):
+            row = int(order[twice[0] + 1])
+            entry = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
+            v, first = int(subsystem.dst[row]), int(subsystem.src[order[twice[0]]])
+            message = (
+                f"{self._structure.path(v)} would have two parents in the hierarchy '{subsystem.name}': "
+                f"{self._structure.path(first)} and {self._structure.path(int(subsystem.src[row]))}"
+            )
+            hint = "a graph with 'hierarchy: false' may have them"
+            raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint)
+        try:
+            subsystem.require_forest()
+        except InputError as error:
+            raise InputError(error.message, where=self._document.where(path), hint="remove one edge of it") from None
+        self._require_names(subsystem, path)
+
+    def _require_names(self, subsystem: Subsystem, path: tuple[Key, ...]) -> None:
+        name = self._selectors.name
+        seen: dict[tuple[int, str], int] = {}
+        tops = [(-1, root) for root in subsystem.roots().tolist()]
+        for parent, v in (*tops, *zip(subsystem.src.tolist(), subsystem.dst.tolist(), strict=True)):
+            other = seen.setdefault((parent, name(v)), v)
+            if other != v:
+                pools = f"{self._structure.path(other)} and {self._structure.path(v)}"
+                message = f"{pools} would both be '{name(v)}' in one place of the hierarchy '{subsystem.name}'"
+                raise InputError(message, where=self._document.where(path), hint="names in one place of a hierarchy differ")
+
+
+def _joined(arrays: list[Int64]) -> Int64:
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+
+
+def _columns(blocks: list[_Block], lengths: list[int]) -> dict[str, NDArray[Any]]:
+    """Attribute columns: numbers as float64 with NaN for absent, anything else as objects with None."""
+    keys = dict.fromkeys(key for block in blocks for key in block.attributes)
+    columns: dict[str, NDArray[Any]] = {}
+    for key in keys:
+        values = [block.attributes.get(key) for block in blocks]
+        if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
+            cells = np.array([math.nan if value is None else float(value) for value in values])
+        else:
+            cells = np.empty(len(values), object)
+            cells[:] = values
+        columns[key] = np.repeat(cells, lengths)
+    return columns

@@ -1,0 +1,152 @@
+"""Auxiliary graphs → edges of ``cluster.yaml``: rows in their order, folded into as few entries as say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.formats.cluster_edges import CONTAINS, LINK
+from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.structure import Structure
+
+Int64 = NDArray[np.int64]
+Values = dict[str, Any]
+
+
+def outside_homes(structure: Structure) -> dict[str, list[int]]:
+    """Which graph declares which of the pools outside the has-a tree: the first that touches them.
+
+    All of them go to the top-level `pools` where that would change their order, or give a hierarchy edges it has not.
+    """
+    roots = (np.flatnonzero(structure.parent[structure.tree_end :] < 0) + structure.tree_end).tolist()
+    if not roots:
+        return {}
+    order = list(structure.subsystems)
+    home: dict[int, int] = {}
+    for number, subsystem in enumerate(structure.subsystems.values()):
+        members = subsystem.members[subsystem.members >= structure.tree_end]
+        for tree in np.unique(np.searchsorted(roots, members, side="right") - 1).tolist():
+            home.setdefault(roots[tree], number)
+    numbers = [home.get(root, -1) for root in roots]
+    homes = {order[number]: [r for r, m in zip(roots, numbers, strict=True) if m == number] for number in sorted(set(numbers)) if number >= 0}
+    fits = all(_contained(structure, structure.subsystems[graph], found) is not None for graph, found in homes.items())
+    if -1 in numbers or numbers != sorted(numbers) or not fits:
+        return {OUTSIDE: roots}
+    return homes
+
+
+def _contained(structure: Structure, subsystem: Subsystem, roots: Sequence[int]) -> int | None:
+    """How many rows, the first ones, are the has-a of these trees that a hierarchy implies; None if they are not there."""
+    if not subsystem.hierarchy:
+        return 0
+    below = [np.arange(root + 1, structure.end.item(root)) for root in roots]
+    dst = np.concatenate(below) if below else np.zeros(0, np.int64)
+    rows = len(dst)
+    if not rows:
+        return 0
+    same = len(subsystem) >= rows and np.array_equal(subsystem.dst[:rows], dst)
+    if not same or not np.array_equal(subsystem.src[:rows], structure.parent[dst]):
+        return None
+    bare = all(_codes(column[:rows]).max() == 0 and _is_absent(column[0]) for column in subsystem.attributes.values())
+    return rows if bare and all(subsystem.relations[r] == CONTAINS for r in set(subsystem.relation[:rows].tolist())) else None
+
+
+def edge_entries(structure: Structure, subsystem: Subsystem, selectors: Selectors, roots: Sequence[int]) -> list[Values]:
+    """Entries for the rows of an auxiliary graph, in order.
+
+    Args:
+        roots: of the trees that this graph declares; their has-a is not written again.
+    """
+    skipped = _contained(structure, subsystem, roots) or 0
+    src, dst = subsystem.src[skipped:].astype(np.int64), subsystem.dst[skipped:].astype(np.int64)
+    if not len(src):
+        return []
+    # Pools of another type begin another entry: one list of racks and nodes would be short, and say nothing to a reader.
+    types = [structure.type[src], structure.type[dst]]
+    columns = [*types, subsystem.relation[skipped:], *(_codes(column[skipped:]) for column in subsystem.attributes.values())]
+    change = np.zeros(len(src) - 1, np.bool_)
+    for column in columns:
+        change |= np.diff(column.astype(np.int64)) != 0
+    starts = [0, *(np.flatnonzero(change) + 1).tolist()]
+    entries = []
+    for start, stop in zip(starts, [*starts[1:], len(src)], strict=True):
+        rest = _carried(subsystem, skipped + start)
+        for sides in _blocks(src[start:stop], dst[start:stop]):
+            a, b, how = sides
+            entries.append({"from": _one(selectors.texts(a.tolist())), "to": _one(selectors.texts(b.tolist())), **rest, **how})
+    return entries
+
+
+def _blocks(src: Int64, dst: Int64) -> Iterator[tuple[Int64, Int64, Values]]:
+    """(from, to, how they pair) of rows that carry the same, in order."""
+    half = len(src) // 2
+    if len(src) % 2 == 0 and np.array_equal(src[:half], dst[half:]) and np.array_equal(dst[:half], src[half:]):
+        folded = list(_one_way(src[:half], dst[:half]))
+        if len(folded) == 1:
+            a, b, how = folded[0]
+            yield a, b, {"direction": "both", **how}
+            return
+    yield from _one_way(src, dst)
+
+
+def _one_way(src: Int64, dst: Int64) -> Iterator[tuple[Int64, Int64, Values]]:
+    runs_a, runs_b = _run_starts(src), _run_starts(dst)
+    if len(runs_a) == 1 or len(runs_b) == 1:
+        yield (src[:1] if len(runs_a) == 1 else src), (dst[:1] if len(runs_b) == 1 and len(runs_a) > 1 else dst), {}
+        return
+    for starts, sides in ((runs_a, (src, dst)), (runs_b, (dst, src))):
+        short, long = sides
+        length = len(short) // len(starts)
+        if length > 1 and np.array_equal(starts, np.arange(len(starts)) * length):
+            pairing = "share"
+            if starts is runs_a and np.array_equal(long, np.tile(long[:length], len(starts))):
+                pairing, long = "cross", long[:length]
+            few = short[starts]
+            yield (few, long, {"pairing": pairing}) if starts is runs_a else (long, few, {"pairing": pairing})
+            return
+    fewest = min(runs_a, runs_b, key=len)
+    if len(fewest) * 2 > len(src):
+        yield src, dst, {}
+        return
+    for start, stop in zip(fewest.tolist(), [*fewest[1:].tolist(), len(src)], strict=True):
+        yield from _one_way(src[start:stop], dst[start:stop])
+
+
+def _run_starts(values: Int64) -> Int64:
+    return np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1])
+
+
+def _one(texts: list[str]) -> str | list[str]:
+    return texts[0] if len(texts) == 1 else texts
+
+
+def _is_absent(value: object) -> bool:
+    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  # NaN differs from itself
+
+
+def _codes(column: NDArray[Any]) -> Int64:
+    """A number for each value, equal where the values (and their types) are."""
+    if column.dtype.kind == "f":
+        codes: Int64 = np.unique(column, return_inverse=True)[1].reshape(-1)
+        return codes
+    known: dict[tuple[type, object], int] = {}
+    return np.array([known.setdefault((type(value), value), len(known)) for value in column.tolist()], np.int64)
+
+
+def _carried(subsystem: Subsystem, row: int) -> Values:
+    """Relation, capacity and attributes of a row."""
+    carried: Values = {}
+    relation = subsystem.relations[subsystem.relation[row]]
+    if relation != LINK:
+        carried["relation"] = relation
+    data = {key: value for key, value in subsystem.edge_data(row).items() if key not in ("subsystem", "type")}
+    data = {key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in data.items()}
+    if "capacity" in data:
+        carried["capacity"] = data.pop("capacity")
+    if data:
+        carried["attributes"] = data
+    return carried

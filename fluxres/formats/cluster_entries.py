@@ -1,0 +1,284 @@
+"""Entries of ``cluster.yaml`` → recipes: the defaults, and the short forms of ids, names and ranks.
+
+The rule for ids that nobody wrote (`DefaultIds`) is shared with the writer, which leaves out exactly what it gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats.cluster_parts import Entry, Layer, Parts
+from fluxres.formats.cluster_schema import IdStart, Resource
+from fluxres.formats.yaml_document import Document, Key
+from fluxres.graph.recipe import NO_RANK, Recipe
+from fluxres.syntax import hostlist, idset, template
+
+#: type and count of the enclosing entries, outermost first
+Chain = tuple[tuple[str, int], ...]
+
+
+class DefaultIds:
+    """Ids of entries that do not say theirs, among one list of brothers.
+
+    Pools of one type and basename count on from the highest id before them.  A single pool has an id only if it was counted
+    (``count: 1``), its name asks for one, or another entry beside it has the same type and basename and no name of its own.
+
+    >>> ids = DefaultIds([("node", "node", None), ("node", "node", None), ("gpu", "gpu", None)])
+    >>> ids.start("node", "node", None, counted=True), ids.start("gpu", "gpu", None, counted=False)
+    (0, None)
+    """
+
+    def __init__(self, brothers: Sequence[tuple[str, str, str | None]]) -> None:
+        self._unnamed: dict[tuple[str, str], int] = {}
+        for type_name, basename, name in brothers:
+            if name is None:
+                self._unnamed[type_name, basename] = self._unnamed.get((type_name, basename), 0) + 1
+        self._next: dict[tuple[str, str], int] = {}
+
+    def start(self, type_name: str, basename: str, name: str | None, *, counted: bool) -> int | None:
+        """First id of an entry without one, None for no id."""
+        among = name is None and self._unnamed.get((type_name, basename), 0) > 1
+        if not (counted or among or (name is not None and asks_for_id(name))):
+            return None
+        return self._next.get((type_name, basename), 0)
+
+    def took(self, type_name: str, basename: str, highest: int) -> None:
+        """An entry has ids up to `highest`."""
+        key = (type_name, basename)
+        self._next[key] = max(self._next.get(key, 0), highest + 1)
+
+
+def asks_for_id(name: str) -> bool:
+    """Whether a name template has ``${id}``; False for one that cannot be read.
+
+    >>> asks_for_id("node-${rack}-${id:02}"), asks_for_id("login")
+    (True, False)
+    """
+    try:
+        return any(not isinstance(part, str) and part.key == "id" for part in template.parse(name))
+    except InputError:
+        return False
+
+
+class Entries:
+    """Makes recipes of entries, and remembers where each recipe was written."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._entries: dict[int, Entry] = {}
+        self._recipes: list[Recipe] = []
+        self._children: dict[tuple[int, Chain], tuple[Recipe, ...]] = {}
+        self._made = 0
+
+    def where(self, recipe: Recipe) -> str:
+        """The place of a recipe's entry."""
+        entry = self._entries.get(id(recipe))
+        return entry.where() if entry is not None else recipe.type
+
+    def recipes(
+        self, resources: Sequence[Resource], document: Document, path: tuple[Key, ...], *, chain: Chain = (), around: tuple[str, ...] = ()
+    ) -> tuple[Recipe, ...]:
+        """Recipes of a list of brothers."""
+        if len(chain) > limits.DEPTH_MAX:
+            raise LimitExceeded(f"more than {limits.DEPTH_MAX} levels", where=document.where(path))
+        entries = [self._parts.entry(Layer(r, document, (*path, i)), around) for i, r in enumerate(resources)]
+        defaults = DefaultIds([self._identity(entry) for entry in entries])
+        return tuple(self._recipe(entry, defaults, chain) for entry in entries)
+
+    def root(self, resource: Resource, document: Document, path: tuple[Key, ...], name: str | None) -> Recipe:
+        """The recipe of the root pool; its id is only what is written."""
+        entry = self._parts.entry(Layer(resource, document, path))
+        return self._recipe(entry, DefaultIds([self._identity(entry)]), (), root_name=name, is_root=True)
+
+    def _identity(self, entry: Entry) -> tuple[str, str, str | None]:
+        type_name = entry.get("type")
+        if type_name is UNSET:
+            hint = "name the resource type, such as 'type: node', or a part, as 'use: PART'"
+            raise InputError("the key 'type' is missing", where=entry.where(), hint=hint)
+        named = next((entry.get(key) for key in ("name", "hosts", "names") if entry.get(key) is not UNSET), None)
+        return type_name, entry.get("basename") or type_name, None if named is None else named if isinstance(named, str) else ""
+
+    def _recipe(
+        self, entry: Entry, defaults: DefaultIds, chain: Chain, *, root_name: str | None = None, is_root: bool = False
+    ) -> Recipe:
+        self._made += 1
+        if self._made > limits.RECIPES_MAX:
+            raise LimitExceeded(f"more than {limits.RECIPES_MAX} entries after parts are followed", where=entry.where())
+        type_name, basename, _ = self._identity(entry)
+        name, names, ids, count = self._names_and_ids(entry, defaults, chain)
+        if is_root and isinstance(ids, int):
+            ids = np.array([ids], np.int64) if entry.get("id") is not UNSET else None
+        if root_name is not None and name is None and names is None:
+            name = root_name.replace("$", "$$")
+        fields: dict[str, Any] = {
+            key: value
+            for key in ("basename", "size", "unit", "exclusive", "uuid", "capacity", "way")
+            if (value := entry.get(key)) is not UNSET
+        }
+        if fields.get("size") == 0 and not fields.get("way"):
+            raise InputError("expected int >= 1, got 0", where=entry.where("size"), hint="only the way of a copy has pools of size 0")
+        for key in ("properties", "tags"):
+            value = entry.get(key)
+            if value is not UNSET:
+                fields[key] = dict.fromkeys(value) if isinstance(value, list) else value
+        state = entry.get("state")
+        if state is not UNSET:
+            fields["state"] = "null" if state is None else state
+        recipe = Recipe(
+            type_name,
+            count,
+            name=name,
+            names=names,
+            ids=ids,
+            rank=self._rank(entry),
+            word_for_word=entry.get("names") is not UNSET,
+            children=self._below(entry, (*chain, (type_name, count))),
+            **fields,
+        )
+        self._entries[id(recipe)] = entry
+        self._recipes.append(recipe)  # an id() stands for its object only while that lives
+        return recipe
+
+    def _below(self, entry: Entry, chain: Chain) -> tuple[Recipe, ...]:
+        resources = entry.get("with_")
+        if not resources:
+            return ()
+        # A part that a thousand entries use is made once; the chain matters to ids that run on within an enclosing pool.
+        key = (id(resources), chain)
+        known = self._children.get(key)
+        if known is None:
+            layer = entry.layer("with_")
+            known = self.recipes(resources, layer.document, (*layer.path, "with"), chain=chain, around=entry.parts)
+            self._children[key] = known
+        return known
+
+    # -- names, ids, ranks -------------------------------------------------------------------------------------------
+
+    def _names_and_ids(
+        self, entry: Entry, defaults: DefaultIds, chain: Chain
+    ) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None, int]:
+        type_name, basename, named = self._identity(entry)
+        count = entry.get("count")
+        given = [key for key in ("name", "hosts", "names") if entry.get(key) is not UNSET]
+        if len(given) > 1:
+            raise InputError(f"both {given[0]!r} and {given[1]!r}", where=entry.where(given[1]), hint="give one of them")
+        name: str | None = entry.get("name") if given == ["name"] else None
+        names: Sequence[str] | None = None
+        ids: int | NDArray[np.int64] | None
+        if given == ["hosts"] and entry.get("id") is UNSET:
+            name, names, ids = self._hosts(entry)
+            if count is UNSET:
+                count = len(names) if names is not None else len(ids) if isinstance(ids, np.ndarray) else 1
+        else:
+            if given and given != ["name"]:
+                names = self._listed(entry, given[0])
+                count = len(names) if count is UNSET else count
+            ids = self._ids(entry, 1 if count is UNSET else count, chain)
+            if entry.get("id") is UNSET:
+                ids = defaults.start(type_name, basename, named, counted=count is not UNSET)
+            if count is UNSET:
+                explicit = not isinstance(entry.get("id"), IdStart) and isinstance(ids, np.ndarray)
+                count = len(ids) if explicit and isinstance(ids, np.ndarray) else 1
+        if isinstance(ids, int):
+            defaults.took(type_name, basename, ids + count - 1)
+        elif ids is not None and len(ids):
+            defaults.took(type_name, basename, int(ids.max()))
+        return name, names, ids, count
+
+    def _hosts(self, entry: Entry) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None]:
+        """Template and ids of a plain range, without making the names; a list of names otherwise."""
+        text = entry.get("hosts")
+        plain = hostlist.regular(text)
+        if plain is None:
+            names = self._listed(entry, "hosts")
+            return None, names, 0 if len(names) > 1 else None
+        prefix, width, suffix, first, last = plain
+        field = f"${{id:0{width}}}" if width > 1 else "${id}"
+        if last > limits.ID_MAX:
+            raise LimitExceeded(f"{last} is no id, at most {limits.ID_MAX}", where=entry.where("hosts"))
+        return f"{prefix.replace('$', '$$')}{field}{suffix.replace('$', '$$')}", None, np.arange(first, last + 1)
+
+    @staticmethod
+    def _listed(entry: Entry, key: str) -> Sequence[str]:
+        value = entry.get(key)
+        if isinstance(value, str):
+            try:
+                value = hostlist.parse(value)
+            except FluxresError as error:
+                raise type(error)(f"{error.message} ({error.where})", where=entry.where(key), hint=error.hint) from None
+        if not value:
+            raise InputError("expected at least one name, got none", where=entry.where(key))
+        names: Sequence[str] = value
+        return names
+
+    def _ids(self, entry: Entry, count: int, chain: Chain) -> int | NDArray[np.int64] | None:
+        value = entry.get("id")
+        if isinstance(value, IdStart):
+            return self._running(entry, value, count, chain)
+        if isinstance(value, int):
+            if value < 0:
+                raise InputError(f"expected int >= 0, got {value}", where=entry.where("id"), hint="'id: null' is a pool without id")
+            if value > limits.ID_MAX:
+                raise LimitExceeded(f"expected int <= {limits.ID_MAX}, got {value}", where=entry.where("id"))
+            return value
+        return None if value is None or value is UNSET else self._numbers(entry, "id", value)
+
+    @staticmethod
+    def _running(entry: Entry, value: IdStart, count: int, chain: Chain) -> int | NDArray[np.int64]:
+        if value.within is UNSET:
+            return value.start
+        for enclosing, (type_name, _) in reversed(list(enumerate(chain))):
+            if type_name == value.within:
+                break
+        else:
+            around = ", ".join(type_name for type_name, _ in chain) or "nothing"
+            place = entry.layer("id").where("id", "within")
+            raise InputError(f"no {value.within!r} around this entry", where=place, hint=f"around it are {around}")
+        total = count
+        for _, times in chain[enclosing + 1 :]:
+            total *= times
+        if total > limits.POOLS_MAX:
+            raise LimitExceeded(f"{total} pools, at most {limits.POOLS_MAX} fit", where=entry.where("id"))
+        return np.arange(value.start, value.start + total)
+
+    @staticmethod
+    def _numbers(entry: Entry, key: str, value: str | list[int | str]) -> NDArray[np.int64]:
+        """Numbers of an idset, or of a list of numbers and idsets, in the order written."""
+        blocks: list[NDArray[np.int64]] = []
+        total = 0
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, int):
+                spans = [(item, item)]
+                if not 0 <= item <= limits.ID_MAX:
+                    raise InputError(f"expected int >= 0 and <= {limits.ID_MAX}, got {item}", where=entry.where(key))
+            else:
+                try:
+                    spans = idset.ranges(item)
+                except FluxresError as error:
+                    raise type(error)(error.message, where=entry.where(key), hint=error.hint) from None
+            total += sum(last - first + 1 for first, last in spans)
+            if total > limits.IDSET_COUNT_MAX:
+                raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} numbers", where=entry.where(key))
+            blocks.extend(np.arange(first, last + 1) for first, last in spans)
+        if not total:
+            raise InputError("expected at least one number, got none", where=entry.where(key))
+        return np.concatenate(blocks)
+
+    def _rank(self, entry: Entry) -> int | NDArray[np.int64] | None:
+        value = entry.get("rank")
+        if value is UNSET or value is None:
+            return None if value is UNSET else NO_RANK
+        if isinstance(value, int):
+            numbers = np.array([value])
+        else:
+            numbers = self._numbers(entry, "rank", value)
+        if int(numbers.min()) < 0 or int(numbers.max()) > limits.POOLS_MAX:
+            raise InputError(f"expected ranks >= 0 and <= {limits.POOLS_MAX}", where=entry.where("rank"), hint="null is no rank")
+        return value if isinstance(value, int) else numbers

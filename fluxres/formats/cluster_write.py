@@ -1,0 +1,346 @@
+"""A structure → ``cluster.yaml``, as short as its regularity allows.
+
+Runs of equal brothers become counts, lists that repeat in every parent are written once, contents that stand in several
+entries become parts, and what the reader would assume anyway is left out.  A pool that differs costs one entry more; the
+file says the same machine either way, pool by pool and uuid by uuid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.errors import InputError
+from fluxres.formats import yaml_text
+from fluxres.formats.cluster import ROOT_TYPES, Hold
+from fluxres.formats.cluster_edges_write import edge_entries, outside_homes
+from fluxres.formats.cluster_entries import DefaultIds
+from fluxres.formats.cluster_runs import Group, Runs
+from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
+from fluxres.graph.recipe_check import per_parent
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hostlist, template
+
+Values = dict[str, Any]
+
+#: keys that a part takes over; the others say which pools these are and how they are now
+_PART_KEYS = ("type", "basename", "name", "size", "unit", "properties", "with")
+_ORDER = (
+    ("use", "type", "count", "basename", "name", "names", "id", "size", "unit", "properties", "tags")
+    + ("state", "exclusive", "rank", "capacity", "way", "with")
+)  # fmt: skip
+
+
+def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> str:
+    """The text of a cluster file.
+
+    Args:
+        structure: what it describes.
+        allocations: who holds what.
+        name: of the machine, where it is not that of the root.
+
+    Cost: O(pools) array operations and O(entries written) Python.
+
+    >>> from fluxres.formats.cluster import read_cluster
+    >>> text = "fluxres: 1\\nname: tiny\\nresources:\\n  - type: node\\n    count: 2\\n    with:\\n      - {type: core, count: 4}\\n"
+    >>> write_cluster(read_cluster(text).structure).startswith(text)
+    True
+    """
+    writing = _Writing(structure)
+    document: Values = {"fluxres": 1}
+    groups = Runs(structure)
+    writing.runs = groups
+    root, *outside = groups.groups()
+    entry = writing.entries([root], is_root=True)[0]
+    homes = outside_homes(structure)
+    by_home = writing.by_home(outside, homes)
+    parts = _Parts([entry, *(e for entries in by_home.values() for e in entries)])
+    root_name = _plain_name(structure, entry)
+    shown = name if name is not None else root_name
+    if shown is not None:
+        document["name"] = shown
+    body = parts.apply(entry)
+    inside = body.get("with", [])
+    plain = root_name == shown and set(entry) <= {"type", "name", "with"} and entry["type"] == "cluster" and "use" not in body
+    top: Values = {}
+    if plain and not any(child.at >= 0 and writing.kind(child).type in ROOT_TYPES for child in root.children):
+        top["resources"] = inside
+    else:
+        if root_name is not None and root_name == shown:
+            body.pop("name", None)
+        top["root"] = body
+    if OUTSIDE in by_home:
+        top["pools"] = [parts.apply(e) for e in by_home[OUTSIDE]]
+    selectors = Selectors(structure, homes)
+    graphs: Values = {}
+    for graph, subsystem in structure.subsystems.items():
+        graphs[graph] = {"hierarchy": True} if subsystem.hierarchy else {}
+        if graph in by_home:
+            graphs[graph]["pools"] = [parts.apply(e) for e in by_home[graph]]
+        if edges := edge_entries(structure, subsystem, selectors, homes.get(graph, ())):
+            graphs[graph]["edges"] = edges
+    if parts.defined:
+        document["parts"] = parts.defined
+    document |= top
+    if graphs:
+        document["graphs"] = graphs
+    if held := [_held(selectors, hold) for hold in allocations]:
+        document["allocations"] = held
+    document["uuids"] = uuid_runs(structure)
+    return yaml_text.block(document)
+
+
+def _plain_name(structure: Structure, root: Values) -> str | None:
+    """The name of a root that a file's own name can stand for: literal text."""
+    kind = structure.kind_of(0)
+    if kind.name is None or "names" in root:
+        return None
+    parts = template.parse(kind.name)
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else None
+
+
+class _Writing:
+    """Entries of one structure."""
+
+    runs: Runs
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        is_node = np.array([kind.type == "node" for kind in structure.kinds])
+        nodes = np.flatnonzero(is_node[structure.kind[: structure.tree_end]])
+        inherited = np.where(structure.parent >= 0, structure.rank[structure.parent], -1).astype(np.int32)
+        inherited[nodes] = np.arange(len(nodes))
+        #: where the rank is not the one the reader would give
+        self.ranked = structure.rank != inherited
+
+    def kind(self, group: Group) -> Kind:
+        """What the pools of a group share."""
+        return self.runs.kinds[self.runs.rows["kind"].item(group.at)]
+
+    def by_home(self, outside: Sequence[Group], homes: dict[str, list[int]]) -> dict[str, list[Values]]:
+        """Entries of the trees outside, by the graph that declares them."""
+        found: dict[str, list[Values]] = {}
+        for graph, roots in homes.items():
+            wanted = set(roots)
+            found[graph] = self.entries(_cut(outside, wanted))
+        return {graph: entries for graph, entries in found.items() if entries}
+
+    def entries(self, groups: Sequence[Group], *, is_root: bool = False) -> list[Values]:
+        """Entries of brothers."""
+        named = [self._named(group) for group in groups]
+        kinds = [self.kind(group) for group in groups]
+        defaults = DefaultIds([(k.type, k.basename, name) for k, name in zip(kinds, named, strict=True)])
+        return [self._entry(group, defaults, is_root=is_root) for group in groups]
+
+    def _named(self, group: Group) -> str | None:
+        return "" if group.at in self.structure.names else self.kind(group).name
+
+    def _entry(self, group: Group, defaults: DefaultIds, *, is_root: bool) -> Values:
+        structure, kind, at = self.structure, self.kind(group), group.at
+        entry: Values = {"type": kind.type}
+        if kind.basename != kind.type:
+            entry["basename"] = kind.basename
+        if kind.name is not None:
+            entry["name"] = kind.name
+        running = False
+        if at in structure.names:
+            entry["names"], running = self._names(group)
+        self._ids(group, kind, defaults, entry, counted=group.count > 1 or running, is_root=is_root)
+        if group.count > 1 or running or self._runs_on(group, entry.get("id")):
+            entry["count"] = group.count
+        if structure.size.item(at) != 1:
+            entry["size"] = structure.size.item(at)
+        if kind.unit is not None:
+            entry["unit"] = kind.unit
+        if kind.properties:
+            entry["properties"] = _short_pairs(dict(kind.properties))
+        if tags := structure.tags.get(at):
+            entry["tags"] = _short_pairs(dict(sorted(tags.items())))
+        state = STATES[structure.state.item(at)]
+        if state != "up":
+            entry["state"] = None if state == "null" else state
+        flags = structure.flags.item(at)
+        if flags & EXCLUSIVE:
+            entry["exclusive"] = True
+        if flags & WAY:
+            entry["way"] = True
+        if at in structure.capacity:
+            entry["capacity"] = structure.capacity[at]
+        if self.ranked[group.positions].any():
+            entry["rank"] = self._rank(group)
+        if group.children:
+            entry["with"] = self.entries(group.children)
+        return {key: entry[key] for key in _ORDER if key in entry}
+
+    @staticmethod
+    def _runs_on(group: Group, ids: object) -> bool:
+        return group.count == 1 and isinstance(ids, str | list)
+
+    def _names(self, group: Group) -> tuple[str | list[str], bool]:
+        names = np.array([self.structure.names[v] for v in group.positions.tolist()], object)
+        length = per_parent(names, group.counts)
+        listed: list[str] = names[:length].tolist()
+        try:
+            return hostlist.format(listed), length > group.count
+        except InputError:
+            return listed, length > group.count
+
+    def _ids(self, group: Group, kind: Kind, defaults: DefaultIds, entry: Values, *, counted: bool, is_root: bool) -> None:
+        ids = self.structure.id[group.positions]
+        named = self._named(group)
+        default = None if is_root else defaults.start(kind.type, kind.basename, named, counted=counted)
+        if ids[0] < 0:
+            if default is not None:
+                entry["id"] = None
+            return
+        length = per_parent(ids, group.counts)
+        first = int(ids[0])
+        if length == group.count and _counts_up(ids[:length]):
+            if default != first:
+                entry["id"] = first
+        else:
+            entry["id"] = _numbers(ids[:length])
+        defaults.took(kind.type, kind.basename, int(ids[:length].max()))
+
+    def _rank(self, group: Group) -> object:
+        ranks = self.structure.rank[group.positions].astype(np.int64)
+        if ranks[0] < 0:
+            return None
+        length = per_parent(ranks, group.counts)
+        if length == group.count and _counts_up(ranks[:length]):
+            return int(ranks[0])
+        return _numbers(ranks[:length])
+
+
+def _cut(groups: Sequence[Group], wanted: set[int]) -> list[Group]:
+    """The groups of these roots; where a graph begins in the middle of a run, the run is cut."""
+    found = []
+    for group in groups:
+        inside = [v for v in group.positions.tolist() if v in wanted]
+        if not inside:
+            continue
+        found.append(group if len(inside) == group.count else _restricted(group, inside[0] - group.at, len(inside), group.count))
+    return found
+
+
+def _restricted(group: Group, shift: int, kept: int, of: int) -> Group:
+    """A group of `kept` of its `of` outermost pools, `shift` vertices further on."""
+    per = len(group.positions) // of
+    start = int(np.searchsorted(group.positions, group.positions[0] + shift))
+    counts = (*group.counts[:-1], kept)
+    positions = group.positions[start : start + per * kept]
+    children = [_restricted(child, shift, kept, of) for child in group.children]
+    count = kept if len(group.counts) == 1 else group.count
+    return Group(group.at + shift, count, group.length, positions, counts, children)
+
+
+def _counts_up(numbers: NDArray[Any]) -> bool:
+    return bool((np.diff(numbers) == 1).all())
+
+
+def _numbers(numbers: NDArray[Any]) -> str | list[int | str]:
+    """Numbers as an idset, or, where they do not ascend, as a list of idsets."""
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    starts = np.concatenate([[0], cuts])
+    lows = numbers[starts].tolist()
+    highs = numbers[np.concatenate([cuts, [len(numbers)]]) - 1].tolist()
+    spans = [low if low == high else f"{low}-{high}" for low, high in zip(lows, highs, strict=True)]
+    if bool((np.diff(numbers) > 0).all()) and not (len(spans) == 1 and isinstance(spans[0], int)):
+        return ",".join(map(str, spans))
+    return spans
+
+
+def _short_pairs(pairs: dict[str, Any]) -> dict[str, Any] | list[str]:
+    """Keys with values, or only the keys where there are no values."""
+    return list(pairs) if all(value is None for value in pairs.values()) else pairs
+
+
+class _Parts:
+    """Contents that several entries have, each written once."""
+
+    def __init__(self, entries: Iterable[Values]) -> None:
+        self.defined: Values = {}
+        self._names: dict[str, str] = {}
+        self._keys: dict[int, str] = {}
+        self._uses: dict[str, int] = {}
+        self._kept = list(entries)
+        for entry in self._kept:
+            self._count(entry)
+        self._taken: set[str] = set()
+
+    def _key(self, entry: Values) -> str:
+        key = self._keys.get(id(entry))
+        if key is None:
+            below = [self._key(child) if "with" in child else child for child in entry["with"]]
+            rest = [{k: v for k, v in child.items() if k not in _PART_KEYS} for child in entry["with"]]
+            own = {k: entry[k] for k in _PART_KEYS if k in entry and k != "with"}
+            key = self._keys[id(entry)] = json.dumps([own, below, rest])
+        return key
+
+    def _count(self, entry: Values) -> None:
+        if "with" not in entry:
+            return
+        key = self._key(entry)
+        self._uses[key] = self._uses.get(key, 0) + 1
+        if self._uses[key] == 1:
+            for child in entry["with"]:
+                self._count(child)
+
+    def apply(self, entry: Values) -> Values:
+        """The entry with parts in place of what stands elsewhere too."""
+        if "with" not in entry:
+            return entry
+        key = self._key(entry)
+        if self._uses[key] < 2:
+            return {**entry, "with": [self.apply(child) for child in entry["with"]]}
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = self._free_name(entry["type"])
+            part = {k: entry[k] for k in _PART_KEYS if k in entry}
+            part["with"] = [self.apply(child) for child in entry["with"]]
+            self.defined[name] = part
+        return {"use": name, **{k: v for k, v in entry.items() if k not in _PART_KEYS}}
+
+    def _free_name(self, type_name: str) -> str:
+        number, name = 1, type_name
+        while name in self._taken:
+            number += 1
+            name = f"{type_name}-{number}"
+        self._taken.add(name)
+        return name
+
+
+def _held(selectors: Selectors, hold: Hold) -> Values:
+    pools: dict[str, int] = {}
+    for amount in sorted(set(hold.pools.values())):
+        vertices = sorted(v for v, units in hold.pools.items() if units == amount)
+        pools.update(dict.fromkeys(selectors.texts(vertices), amount))
+    return {"job": hold.job, "start": _seconds(hold.start_s), "end": None if hold.end_s is None else _seconds(hold.end_s), "pools": pools}
+
+
+def _seconds(value: float) -> int | float:
+    return int(value) if float(value).is_integer() else value
+
+
+def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
+    """The uuids of all pools in order: the first one where they count up from it, else runs of [first, count].
+
+    >>> from fluxres.graph.recipe import Recipe, expand
+    >>> uuid_runs(expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=8 << 76 | 2 << 62))
+    '00000000-0000-8000-8000-000000000000'
+    """
+    explicit = np.zeros(structure.n, np.bool_)
+    explicit[list(structure.uuid_texts)] = True
+    breaks = (np.diff(structure.serial) != 1) | (np.diff(structure.origin.astype(np.int32)) != 0) | explicit[1:] | explicit[:-1]
+    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
+    lengths = np.diff(np.concatenate([starts, [structure.n]])).tolist()
+    if len(lengths) == 1 and not structure.uuid_texts:
+        return structure.uuid(0)
+    return [
+        structure.uuid(v) if length == 1 else [structure.uuid(v), length] for v, length in zip(starts.tolist(), lengths, strict=True)
+    ]

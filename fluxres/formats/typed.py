@@ -1,0 +1,176 @@
+"""Plain values → msgspec documents, with messages for people.
+
+msgspec converts and checks at C speed, and says ``Expected `int`, got `str` - at `$.parts[...].count```: without the
+value, the line or the key.  So when it refuses, the values are walked once more along the same type definitions for the
+first thing that is wrong.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from fluxres.errors import InputError
+from fluxres.formats.yaml_document import Document, Key
+
+T = TypeVar("T")
+
+
+class _Found(Exception):  # noqa: N818  # carries the first finding out of the walk
+    def __init__(self, path: list[Key], message: str, hint: str = "", *, key: bool = False) -> None:
+        super().__init__(message)
+        self.path, self.message, self.hint, self.key = path, message, hint, key
+
+
+def convert(document: Document, kind: type[T]) -> T:
+    """The document as `kind`.
+
+    Errors: InputError with file, line, column, path, what was expected and what stands there.
+
+    >>> from fluxres.formats import cluster_schema, yaml_document
+    >>> convert(yaml_document.load(b"{fluxres: 1, resources: [{type: core, count: four}]}"), cluster_schema.Cluster)
+    Traceback (most recent call last):
+      ...
+    fluxres.errors.InputError: <text>:1:46: resources[0].count: expected int >= 1, got 'four'
+    """
+    try:
+        return msgspec.convert(document.values, kind)
+    except msgspec.ValidationError as error:
+        try:
+            _check(document.values, inspect.type_info(kind), [])
+        except _Found as found:
+            raise InputError(found.message, where=document.where(found.path, key=found.key), hint=found.hint) from None
+        raise InputError(str(error), where=document.file) from None
+    except RecursionError:
+        raise InputError("is nested too deeply", where=document.file) from None
+
+
+def short(value: object) -> str:
+    """A value for a message, cut where it gets long.
+
+    >>> short("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'"
+    """
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return repr(value) if len(value) <= 40 else repr(value[:39] + "…")
+    return repr(value) if not isinstance(value, int) or abs(value) < 10**30 else "an integer of more than 30 digits"
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """A hint for a word that is not known.
+
+    >>> nearest("cuont", ["count", "type"])
+    "did you mean 'count'?"
+    """
+    near = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+
+
+def _bounds(kind: Any) -> str:
+    low, high = kind.ge, kind.le
+    return (f" >= {low}" if low is not None else "") + (f" and <= {high}" if high is not None and low != 0 else "")
+
+
+def _describe(kind: Any) -> str:
+    match kind:
+        case inspect.UnionType():
+            return " or ".join(dict.fromkeys(_describe(t) for t in kind.types if not isinstance(t, inspect.UnsetType)))
+        case inspect.IntType():
+            return "int" + _bounds(kind)
+        case inspect.FloatType():
+            return "number" + _bounds(kind)
+        case inspect.LiteralType():
+            return ("one of " if len(kind.values) > 1 else "") + ", ".join(map(str, kind.values))
+        case inspect.StrType():
+            return "text"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.NoneType():
+            return "null"
+        case inspect.ListType():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def _takes(kind: Any, value: object) -> bool:
+    """Whether a value is of the sort (not yet the range) that `kind` wants."""
+    match kind:
+        case inspect.IntType():
+            return isinstance(value, int) and not isinstance(value, bool)
+        case inspect.FloatType():
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case inspect.LiteralType():
+            return any(type(value) is type(literal) for literal in kind.values)
+        case inspect.StrType():
+            return isinstance(value, str)
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.NoneType():
+            return value is None
+        case inspect.ListType():
+            return isinstance(value, list)
+        case inspect.StructType() | inspect.DictType():
+            return isinstance(value, dict)
+        case _:
+            return False
+
+
+def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
+    whole = whole or kind
+    if isinstance(kind, inspect.Metadata):
+        return _check(value, kind.type, path, whole.type if whole is kind else whole)
+    if isinstance(kind, inspect.UnionType):
+        for choice in kind.types:
+            inner = choice.type if isinstance(choice, inspect.Metadata) else choice
+            if _takes(inner, value):
+                return _check(value, inner, path, kind)
+        raise _Found(path, f"expected {_describe(kind)}, got {short(value)}")
+    if not _takes(kind, value):
+        raise _Found(path, f"expected {_describe(whole)}, got {short(value)}")
+    match kind:
+        case inspect.StructType():
+            _check_struct(value, kind, path)
+        case inspect.DictType():
+            for key, item in value.items():
+                _check(item, kind.value_type, [*path, key])
+        case inspect.ListType():
+            if kind.min_length is not None and len(value) < kind.min_length:
+                raise _Found(path, "expected at least one entry, got an empty list")
+            for i, item in enumerate(value):
+                _check(item, kind.item_type, [*path, i])
+        case inspect.LiteralType():
+            if value not in kind.values:
+                words = [str(word) for word in kind.values]
+                hint = nearest(value, words) if isinstance(value, str) else ""
+                raise _Found(path, f"expected {_describe(kind)}, got {short(value)}", hint if hint.startswith("did") else "")
+        case inspect.IntType() | inspect.FloatType():
+            if (kind.ge is not None and not value >= kind.ge) or (kind.le is not None and not value <= kind.le):
+                raise _Found(path, f"expected {_describe(whole)}, got {short(value)}")
+        case inspect.StrType():
+            if kind.min_length is not None and len(value) < kind.min_length:
+                raise _Found(path, "expected text, got an empty one")
+            if kind.max_length is not None and len(value) > kind.max_length:
+                raise _Found(path, f"expected at most {kind.max_length} characters, got {len(value)}")
+    return None
+
+
+def _check_struct(value: dict[str, Any], kind: Any, path: list[Key]) -> None:
+    fields = {field.encode_name: field for field in kind.fields}
+    for key in value:
+        if key not in fields:
+            raise _Found([*path, key], f"unknown key {key!r}", nearest(key, list(fields)), key=True)
+    for name, field in fields.items():
+        if name in value:
+            _check(value[name], field.type, [*path, name])
+        elif field.required:
+            raise _Found(path, f"the key {name!r} is missing")

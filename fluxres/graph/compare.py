@@ -1,0 +1,139 @@
+"""Whether two structures are the same machine, and where they are not.
+
+Saved and loaded again, a structure may number its kinds, uuid bases and relations differently, or make by template a name
+that stood explicitly.  What is compared is what a user sees: every pool's data, and the edges as a set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import STATES
+from fluxres.graph.structure import Structure
+
+#: differences reported of each sort: the first few say what is wrong, a million say nothing more
+SHOWN_MAX = 5
+
+
+def equal(a: Structure, b: Structure, *, uuids: bool = True) -> list[str]:
+    """The differences between two structures, as sentences with the path; none when they are equal.
+
+    Args:
+        uuids: whether uuids must be equal too.
+
+    Cost: O(pools) array operations and O(differences + edges) Python.
+
+    >>> from fluxres.graph.recipe import Recipe, expand
+    >>> a, b = (expand(Recipe("cluster", children=(Recipe("core", 3, size=n),)), origin=0) for n in (1, 2))
+    >>> equal(a, a), equal(a, b)[0]
+    ([], '/cluster/core0: size 1, not 2')
+    """
+    if (a.n, a.tree_end) != (b.n, b.tree_end):
+        return [f"{a.n} pools, {a.tree_end} of them in the has-a tree, not {b.n} and {b.tree_end}"]
+    shape = [*_column(a, b, "parent"), *_column(a, b, "end")]
+    if shape:
+        return shape
+    found = [*_column(a, b, "size"), *_column(a, b, "id"), *_column(a, b, "rank"), *_column(a, b, "flags")]
+    found += _cells(a, a.state != b.state, lambda v: f"state {STATES[a.state[v]]}, not {STATES[b.state[v]]}")
+    found += _kinds(a, b)
+    found += _names(a, b)
+    found += _sparse(a, "tags", a.tags, b.tags)
+    found += _sparse(a, "capacity", a.capacity, b.capacity)
+    if uuids:
+        found += _uuids(a, b)
+    return found + _graphs(a, b)
+
+
+def _cells(a: Structure, differs: NDArray[np.bool_], message: Callable[[int], str]) -> list[str]:
+    where = np.flatnonzero(differs)
+    shown = [f"{_where(a, v)}: {message(v)}" for v in where[:SHOWN_MAX].tolist()]
+    return [*shown, f"and {len(where) - SHOWN_MAX} more pools like this"] if len(where) > SHOWN_MAX else shown
+
+
+def _where(a: Structure, v: int) -> str:
+    return a.path(v) if v < a.tree_end else f"outside the tree, {a.path(v)}"
+
+
+def _column(a: Structure, b: Structure, name: str) -> list[str]:
+    left, right = getattr(a, name), getattr(b, name)
+    return _cells(a, left != right, lambda v: f"{name} {left[v]}, not {right[v]}")
+
+
+def _kind_facts(s: Structure, number: int) -> tuple[object, ...]:
+    kind = s.kinds[number]
+    return kind.type, kind.basename, kind.unit, tuple((key, type(value), value) for key, value in kind.properties)
+
+
+def _pairs(a: Structure, b: Structure) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The pairs of kinds that stand opposite each other, and which pair each vertex is."""
+    both = a.kind.astype(np.int64) * len(b.kinds) + b.kind
+    pairs, which = np.unique(both, return_inverse=True)
+    return pairs, which.reshape(-1)
+
+
+def _kinds(a: Structure, b: Structure) -> list[str]:
+    pairs, which = _pairs(a, b)
+    facts = [(_kind_facts(a, pair // len(b.kinds)), _kind_facts(b, pair % len(b.kinds))) for pair in pairs.tolist()]
+    differs = np.array([left != right for left, right in facts])
+    return _cells(a, differs[which], lambda v: "{} (type, basename, unit, properties), not {}".format(*facts[int(which[v])]))
+
+
+def _names(a: Structure, b: Structure) -> list[str]:
+    pairs, which = _pairs(a, b)
+    doubtful = np.array([a.kinds[p // len(b.kinds)].name != b.kinds[p % len(b.kinds)].name for p in pairs.tolist()])[which]
+    doubtful[[*a.names, *b.names]] = True
+    differs = np.zeros(a.n, np.bool_)
+    for v in np.flatnonzero(doubtful).tolist():
+        differs[v] = a.name(v) != b.name(v)
+    return _cells(a, differs, lambda v: f"name {a.name(v)!r}, not {b.name(v)!r}")
+
+
+def _sparse(a: Structure, what: str, left: dict[int, Any], right: dict[int, Any]) -> list[str]:
+    differs = np.zeros(a.n, np.bool_)
+    for v in left.keys() | right.keys():
+        differs[v] = left.get(v) != right.get(v)
+    return _cells(a, differs, lambda v: f"{what} {left.get(v)!r}, not {right.get(v)!r}")
+
+
+def _uuids(a: Structure, b: Structure) -> list[str]:
+    differs = a.serial != b.serial
+    both = a.origin.astype(np.int64) * len(b.origins) + b.origin
+    for pair in np.unique(both).tolist():
+        if a.origins[pair // len(b.origins)] != b.origins[pair % len(b.origins)]:
+            differs |= both == pair
+    explicit = [*a.uuid_texts, *b.uuid_texts]
+    differs[explicit] = True
+    # Different bases and serials may still add up to one text, and explicit texts need a look.
+    for v in np.flatnonzero(differs).tolist():
+        differs[v] = a.uuid(v) != b.uuid(v)
+    return _cells(a, differs, lambda v: f"uuid {a.uuid(v)}, not {b.uuid(v)}")
+
+
+def _graphs(a: Structure, b: Structure) -> list[str]:
+    found = []
+    if a.subsystems.keys() != b.subsystems.keys():
+        found.append(f"auxiliary graphs {', '.join(a.subsystems) or 'none'}, not {', '.join(b.subsystems) or 'none'}")
+    for name in a.subsystems.keys() & b.subsystems.keys():
+        left, right = a.subsystems[name], b.subsystems[name]
+        if left.hierarchy != right.hierarchy:
+            found.append(f"graph {name}: hierarchy {left.hierarchy}, not {right.hierarchy}")
+        ours, theirs = Counter(_edges(left)), Counter(_edges(right))
+        for word, rest in (("only in the first", ours - theirs), ("only in the second", theirs - ours)):
+            found += [
+                f"graph {name}: {_where(a, src)} to {_where(a, dst)} {dict(data)} is {word}"
+                for src, dst, data in list(rest)[:SHOWN_MAX]
+            ]
+            if len(rest) > SHOWN_MAX:
+                found.append(f"graph {name}: {len(rest) - SHOWN_MAX} more edges like this")
+    return found
+
+
+def _edges(subsystem: Subsystem) -> Iterator[tuple[int, int, tuple[tuple[str, object], ...]]]:
+    for src, dst, data in subsystem.rows():
+        yield src, dst, tuple(sorted(data.items()))
