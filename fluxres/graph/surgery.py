@@ -108,7 +108,7 @@ def extract(
         outside: units of the pools ``[tree_end, n)``.
 
     Returns: the structure, and the old number of each of its pools (int32, ascending).
-    Errors: UnknownPool for a vertex outside the has-a tree; UsageError where `v` itself is not kept, or for an array of a wrong length.
+    Errors: UnknownPool for a vertex outside the has-a tree; UsageError where `v` is not kept or an array has the wrong length.
     Cost: in the slice, not in the machine.
     """
     if not 0 <= v < s.tree_end:

@@ -1,0 +1,319 @@
+"""The has-a tree and the auxiliary graphs as networkx graphs that cost nothing to make.
+
+A plain ``networkx.DiGraph`` of a million pools takes seconds and half a gigabyte.  networkx reads a graph through
+three mappings only (``_node``, ``_adj``, ``_pred``), so these classes are real DiGraphs whose mappings answer from
+the columns, and every algorithm runs on them.  They are read-only: a machine is changed through its graph, where
+records and rules are.  What is derived from a view (``copy()``, ``subgraph``, ``reverse``) is an ordinary networkx graph,
+because networkx makes it with ``G.__class__()``, and without a structure this class makes a plain DiGraph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Final, NoReturn
+
+import networkx
+import numpy as np
+
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import EXCLUSIVE, STATES
+from fluxres.graph.structure import Structure
+
+_WAY_OUT: Final = (
+    "this graph is a read-only view of the machine; change the machine with tag, state, merge or unlink of its ResourceGraph, "
+    "or take copy() for a graph of your own"
+)
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise networkx.NetworkXError(_WAY_OUT)
+
+
+class Data(dict[str, Any]):
+    """Attributes of a node or an edge, made when asked for; writing to them would be lost, so it is refused.
+
+    Copies are plain dictionaries.
+    """
+
+    __slots__ = ()
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return deepcopy(dict(self), memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+_CONTAINS: Final = Data(subsystem="containment", type="contains")
+
+
+def node_data(s: Structure, v: int) -> Data:
+    """What a pool has, as a networkx node dictionary.  Cost O(depth)."""
+    kind = s.kind_of(v)
+    number, rank = s.id.item(v), s.rank.item(v)
+    return Data(
+        type=kind.type,
+        name=s.name(v),
+        basename=kind.basename,
+        id=None if number < 0 else number,
+        size=s.size.item(v),
+        unit=kind.unit,
+        rank=None if rank < 0 else rank,
+        state=STATES[s.state[v]],
+        exclusive=bool(s.flags.item(v) & EXCLUSIVE),
+        uuid=s.uuid(v),
+        path=s.where(v),
+        properties=dict(kind.properties),
+        tags=dict(s.tags.get(v, ())),
+    )
+
+
+def _number(key: object) -> int:
+    """A node key as a vertex number, -1 for what can be none."""
+    if type(key) is int:
+        return key
+    return int(key) if isinstance(key, np.integer) else -1
+
+
+class _Lazy(Mapping[int, Any]):
+    """A mapping that answers from columns, with the one further method of a dictionary that networkx calls."""
+
+    __slots__ = ()
+
+    def copy(self) -> dict[int, Any]:
+        return dict(self)
+
+
+# -- containment ---------------------------------------------------------------------------------------------------------
+
+
+class _Tree(_Lazy):
+    """A mapping over the vertices of the has-a tree."""
+
+    __slots__ = ("_s",)
+
+    def __init__(self, s: Structure) -> None:
+        self._s = s
+
+    def __len__(self) -> int:
+        return self._s.tree_end
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._s.tree_end))
+
+    def __contains__(self, key: object) -> bool:
+        return 0 <= _number(key) < self._s.tree_end
+
+    def _vertex(self, key: object) -> int:
+        v = _number(key)
+        if not 0 <= v < self._s.tree_end:
+            raise KeyError(key)
+        return v
+
+
+class _TreeNodes(_Tree):
+    __slots__ = ()
+
+    def __getitem__(self, key: int) -> Data:
+        return node_data(self._s, self._vertex(key))
+
+
+class _TreeSuccessors(_Tree):
+    __slots__ = ()
+
+    def __getitem__(self, key: int) -> _Children:
+        return _Children(self._s, self._vertex(key))
+
+
+class _TreePredecessors(_Tree):
+    __slots__ = ()
+
+    def __getitem__(self, key: int) -> Mapping[int, Data]:
+        parent = self._s.parent.item(self._vertex(key))
+        return {parent: _CONTAINS} if parent >= 0 else {}
+
+
+class _Children(_Lazy):
+    """The children of a vertex: from one to the next is a step over its subtree."""
+
+    __slots__ = ("_s", "_v")
+
+    def __init__(self, s: Structure, v: int) -> None:
+        self._s, self._v = s, v
+
+    def __iter__(self) -> Iterator[int]:
+        end = self._s.end.item
+        child, stop = self._v + 1, end(self._v)
+        while child < stop:
+            yield child
+            child = end(child)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        child = _number(key)
+        return self._v < child < self._s.end.item(self._v) and self._s.parent.item(child) == self._v
+
+    def __getitem__(self, key: int) -> Data:
+        if key not in self:
+            raise KeyError(key)
+        return _CONTAINS
+
+
+# -- auxiliary graphs ----------------------------------------------------------------------------------------------------
+
+
+class _Members(_Lazy):
+    """A mapping over the vertices that an auxiliary graph touches."""
+
+    __slots__ = ("_graph", "_s")
+
+    def __init__(self, s: Structure, graph: Subsystem) -> None:
+        self._s, self._graph = s, graph
+
+    def __len__(self) -> int:
+        return len(self._graph.members)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._graph.members.tolist())
+
+    def __contains__(self, key: object) -> bool:
+        v = _number(key)
+        return v >= 0 and self._s.is_member(self._graph, v)
+
+    def _vertex(self, key: object) -> int:
+        if key not in self:
+            raise KeyError(key)
+        return _number(key)
+
+
+class _MemberNodes(_Members):
+    __slots__ = ()
+
+    def __getitem__(self, key: int) -> Data:
+        return node_data(self._s, self._vertex(key))
+
+
+class _MemberSuccessors(_Members):
+    __slots__ = ()
+
+    def __getitem__(self, key: int) -> _Neighbours:
+        rows = self._graph.out_rows(self._vertex(key))
+        return _Neighbours(self._graph, self._graph.dst[rows].tolist(), rows.tolist())
+
+
+class _MemberPredecessors(_Members):
+    __slots__ = ()
+
+    def __getitem__(self, key: int) -> _Neighbours:
+        rows = self._graph.in_rows(self._vertex(key))
+        return _Neighbours(self._graph, self._graph.src[rows].tolist(), rows.tolist())
+
+
+class _Neighbours(_Lazy):
+    """The pools at the other ends of some edge rows."""
+
+    __slots__ = ("_graph", "_rows")
+
+    def __init__(self, graph: Subsystem, ends: list[int], rows: list[int]) -> None:
+        self._graph = graph
+        self._rows: dict[int, list[int]] = {}
+        for end, row in zip(ends, rows, strict=True):
+            self._rows.setdefault(end, []).append(row)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __contains__(self, key: object) -> bool:
+        return _number(key) in self._rows
+
+    def __getitem__(self, key: int) -> Data:
+        rows = self._rows.get(_number(key))
+        if rows is None:
+            raise KeyError(key)
+        data = self._graph.edge_data(rows[0])
+        if len(rows) > 1:
+            # A DiGraph has one edge between two nodes: it carries what all of them can, and says what they are.
+            parallel = [self._graph.edge_data(row) for row in rows]
+            data["parallel"] = parallel
+            if all("capacity" in edge for edge in parallel):
+                data["capacity"] = sum(edge["capacity"] for edge in parallel)
+        return Data(data)
+
+
+# -- the graphs ----------------------------------------------------------------------------------------------------------
+
+
+class StructureGraph(networkx.DiGraph):
+    """What both views share: they are made over a structure, and refuse to be changed.
+
+    Node keys are vertex numbers, valid for the generation of the structure.
+    """
+
+    frozen = True
+
+    def __new__(cls, structure: Any = None, *args: Any, **attributes: Any) -> Any:
+        """A view, or a plain DiGraph when networkx asks for an empty graph of this class or for one of its own data."""
+        if isinstance(structure, Structure):
+            return object.__new__(cls)
+        return networkx.DiGraph(structure, *args, **attributes)
+
+    def _lay_over(
+        self, name: str, nodes: Mapping[int, Any], successors: Mapping[int, Any], predecessors: Mapping[int, Any]
+    ) -> None:
+        self.graph = {"name": name}
+        self._node = nodes
+        self._adj = successors
+        self._pred = predecessors
+        self.__networkx_cache__: dict[str, Any] = {}
+
+    add_node = add_nodes_from = add_edge = add_edges_from = add_weighted_edges_from = _refuse
+    remove_node = remove_nodes_from = remove_edge = remove_edges_from = _refuse
+    clear = clear_edges = update = _refuse
+
+
+class ContainmentGraph(StructureGraph):
+    """The has-a tree: an edge leads from a pool to each pool it has (RFC 4, "Composite Resource Data").
+
+    Cost: nothing to make; a step to a child or the parent is one look into a column.
+
+    >>> networkx.is_empty(ContainmentGraph())
+    True
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self._lay_over(structure.hierarchy, _TreeNodes(structure), _TreeSuccessors(structure), _TreePredecessors(structure))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ContainmentGraph, (self.structure,)
+
+
+class SubsystemGraph(StructureGraph):
+    """An auxiliary graph (RFC 4, "Resource Graph Data"): nodes are the pools its edges touch.
+
+    Where several edges join the same two pools the same way, the one edge shown has the data of the first, `parallel`
+    with the data of each, and the sum of their capacities.
+
+    Cost: nothing to make; the first look sorts the edges, a step is a binary search.
+    """
+
+    def __init__(self, structure: Structure, subsystem: Subsystem) -> None:
+        self.structure, self.subsystem = structure, subsystem
+        self._lay_over(
+            subsystem.name,
+            _MemberNodes(structure, subsystem),
+            _MemberSuccessors(structure, subsystem),
+            _MemberPredecessors(structure, subsystem),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SubsystemGraph, (self.structure, self.subsystem)
