@@ -184,7 +184,10 @@ class Records:
             at = self.structure.where(barred)
             reason = f"it is {state}" if barred == v else f"{at} is {state}"
             raise InsufficientResources(
-                f"not available: {reason}", where=self.structure.where(v), hint=f"set the state of {at} to up", reasons={at: state}
+                f"not available: {reason}",
+                where=self.structure.where(v),
+                hint=f"set the state of {at} to up",
+                reasons={at: state},
             )
 
     def _refuse(self, v: int, amount: int, start: int, end: int) -> None:
@@ -206,9 +209,7 @@ class Records:
         size = self.structure.size.item(v)
         return [owner for owner, held in self.held.get(v, {}).items() if steps.whole(held, start, end, 0, size)]
 
-    def _absorbed(
-        self, v: int, amount: int, job: str, owner: str, covers: list[tuple[int, int]]
-    ) -> list[tuple[int, int, int]]:
+    def _absorbed(self, v: int, amount: int, job: str, owner: str, covers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Own records below `v` that its whole holding makes needless (rules A3, A5): (vertex, start, end)."""
         found: list[tuple[int, int, int]] = []
         for start, end in covers:
@@ -363,7 +364,9 @@ class Records:
         if not parts:
             if lenient:
                 return []
-            raise NotHeld(f"job '{job}' holds nothing of it", where=self.structure.where(v), hint=self._implied_hint(job, v, lo, hi))
+            raise NotHeld(
+                f"job '{job}' holds nothing of it", where=self.structure.where(v), hint=self._implied_hint(job, v, lo, hi)
+            )
         if amount is None:
             left = [(v, units, s, e) for s, e, units in parts]
         else:

@@ -123,8 +123,10 @@ class Structure:
             number = self.id.item(v)
             return kind.basename if number < 0 else f"{kind.basename}{number}"
         explicit = self.names.get(v)
-        return explicit if explicit is not None else template.render(
-            template.parse(kind.name), lambda field: self.attribute(v, field)
+        return (
+            explicit
+            if explicit is not None
+            else template.render(template.parse(kind.name), lambda field: self.attribute(v, field))
         )
 
     def attribute(self, v: int, field: str) -> object:
@@ -148,7 +150,7 @@ class Structure:
             if self.kind_of(ancestor).type == field:
                 return self.id.item(ancestor)
         raise UsageError(
-            f"name template '{kind.name}' asks for '{field}', which is no attribute or property of the {kind.type} and no type above it",
+            f"name template '{kind.name}' asks for '{field}', which is no attribute, no property and no type above",
             where=self.path(self.parent.item(v)) if self.parent.item(v) >= 0 else "",
         )
 
@@ -267,7 +269,9 @@ class Structure:
         children = self.children(parent)
         kinds = self.kind[children]
         for number in np.unique(kinds).tolist():
-            for v in children[kinds == number][self._name_candidates(children[kinds == number], self.kinds[number], name)].tolist():
+            for v in children[kinds == number][
+                self._name_candidates(children[kinds == number], self.kinds[number], name)
+            ].tolist():
                 if v not in self.names and self.name(v) == name:
                     return int(v)
         return -1

@@ -36,7 +36,9 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     stop, window = structure.end.item(v), (moment, moment + 1)
     if structure.unavailable_above(v) >= 0 or planner.free(v, *window) == 0:
         where = structure.where(v)
-        raise InsufficientResources("nothing of it is available, so there is nothing to copy", where=where, hint=f"`why` it is not: show {where}")
+        raise InsufficientResources(
+            "nothing of it is available, so there is nothing to copy", where=where, hint=f"`show {where}` says who holds it"
+        )
     free = planner.free_slice(v, stop, *window)
     barred = structure.unavailable_roots()
     for u in barred[np.searchsorted(barred, v) : np.searchsorted(barred, stop)].tolist():
@@ -95,7 +97,10 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     problems = check_records(records)
     if problems:
         raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
-    _tell(graph, {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other})
+    _tell(
+        graph,
+        {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
+    )
     graph.restructure(structure, records)
 
 
@@ -133,7 +138,10 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     _require_free(graph, old_to_new, v, now)
     records = _next_records(graph, structure)
     records.take(graph.records, old_to_new)
-    _tell(graph, {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())})
+    _tell(
+        graph,
+        {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
+    )
     graph.restructure(structure, records)
 
 

@@ -7,18 +7,16 @@ sink (a journal, where there is one) is told, and only then it is applied.  What
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from fluxres import limits
-from fluxres.allocation.records import Records, Staged
+from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, events, joining, search, targets
+from fluxres.model import audit, changes, events, joining, search, targets
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
@@ -78,7 +76,7 @@ class ResourceGraph:
         """Now, in ticks.  Stages whose time is over are dropped on the way, so that no question meets one."""
         now = 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
         if self.records.stages:
-            self._expire_stages(now)
+            changes.expire_stages(self, now)
         return now
 
     def window(self, at: float | None, duration_s: float | None) -> tuple[int, int]:
@@ -272,19 +270,7 @@ class ResourceGraph:
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
-        named = targets.with_amounts(self, wanted)
-        lo, hi = self._given_window(start, end, duration_s)
-        self._allocate(targets.job_id(job), named, lo, hi)
-        spans = tuple(self.span(job, amount, lo, hi, "") for _, amount in named)
-        return Allocation(job, tuple(Pool(self, v) for v, _ in named), spans)
-
-    def _allocate(self, job: str, named: list[tuple[int, int]], start: int, end: int) -> None:
-        self.now()
-        changes = self.records.plan_allocate(named, job, start, end)
-        if self.sink is not None:
-            self.sink(events.allocate(self.structure, job, named, start, end))
-        self.records.allocate(changes, job, start, end)
-        self.revision += 1
+        return changes.allocate(self, job, wanted, self._given_window(start, end, duration_s))
 
     def free(self, job: str, wanted: Targets | None = None, start: float | None = None, end: float | None = None) -> None:
         """Take back what a job holds: everything, or pools, or units of them (RFC 4 Free, RFC 16 Release).
@@ -296,27 +282,15 @@ class ResourceGraph:
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
-        named = None if wanted is None else targets.resolve(self, wanted)
-        lo = None if start is None else ticks(start, "start")
-        hi = None if end is None else ticks(end, "end")
-        self._free(job, named, lo, hi)
-
-    def _free(self, job: str, named: list[tuple[int, int | None]] | None, start: int | None, end: int | None) -> None:
         self.now()
-        pieces = self.records.plan_free(job, named, start, end)
-        if self.sink is not None:
-            self.sink(events.free(self.structure, job, named, start, end))
-        self.records.free(pieces, job)
-        self.revision += 1
+        changes.free(self, job, wanted, start, end)
 
     def grow(self, job: str, wanted: Targets, *, start: float | None = None, end: float | None = None) -> Allocation:
         """Give more to a job that holds something, by default until it ends (RFC 16 grow).
 
         Errors: UnknownJob, and those of allocate; nothing changes then.
         """
-        have = self.allocation(job)
-        begin = max(have.start, seconds(self.now())) if start is None else start
-        return self.allocate(wanted, job=job, start=begin, end=have.end if end is None else end)
+        return changes.grow(self, job, wanted, start, end)
 
     def shrink(self, job: str, wanted: Targets, *, start: float | None = None, end: float | None = None) -> None:
         """Take part of what a job holds back (RFC 16 shrink).
@@ -330,14 +304,7 @@ class ResourceGraph:
 
         RFC 16: an allocation that expires is removed from the resources.
         """
-        moment = self.now() if before is None else ticks(before, "before")
-        ended = self.records.ended(moment)
-        if ended and self.sink is not None:
-            self.sink(events.expire(moment))
-        for job, pieces in ended:
-            self.records.free(pieces, job)
-        self.revision += bool(ended)
-        return [job for job, _ in ended]
+        return changes.expire(self, self.now() if before is None else ticks(before, "before"))
 
     # -- staging -----------------------------------------------------------------------------------------------------
 
@@ -359,24 +326,14 @@ class ResourceGraph:
 
         Errors: as for allocate.
         """
-        named = targets.with_amounts(self, wanted)
-        lo, hi = self._given_window(start, end, duration_s)
-        life = ticks(ttl_s, "ttl_s")
-        if life < 1:
-            raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
-        now = self.now()
-        while (name := f"s{self._stages_made}") in self.records.stages:
+        return changes.stage(self, job, wanted, self._given_window(start, end, duration_s), ttl_s)
+
+    def new_stage_id(self) -> str:
+        """An id no stage has."""
+        while (stage := f"s{self._stages_made}") in self.records.stages:
             self._stages_made += 1
         self._stages_made += 1
-        self._stage(Staged(name, targets.job_id(job), tuple(named), lo, hi, min(now + life, FOREVER)))
-        return Stage(self, name, job)
-
-    def _stage(self, staged: Staged) -> None:
-        changes = self.records.plan_stage(staged)
-        if self.sink is not None:
-            self.sink(events.stage(self.structure, staged))
-        self.records.stage(staged, changes)
-        self.revision += 1
+        return stage
 
     def commit(self, stage: str) -> Allocation:
         """Make a stage an allocation of its job.
@@ -384,14 +341,7 @@ class ResourceGraph:
         Errors: StaleHandle when it was committed, released or has expired.
         """
         self.now()
-        staged = self.records.require_stage(stage)
-        changes = self.records.plan_commit(stage)
-        if self.sink is not None:
-            self.sink(events.stage_end("commit", stage))
-        self.records.commit(stage, changes)
-        self.revision += 1
-        spans = tuple(self.span(staged.job, amount, staged.start, staged.end, "") for _, amount in staged.targets)
-        return Allocation(staged.job, tuple(Pool(self, v) for v, _ in staged.targets), spans)
+        return changes.commit(self, stage)
 
     def release(self, stage: str) -> None:
         """Give back what a stage locks.
@@ -399,18 +349,7 @@ class ResourceGraph:
         Errors: StaleHandle when it was committed, released or has expired.
         """
         self.now()
-        self.records.require_stage(stage)
-        if self.sink is not None:
-            self.sink(events.stage_end("release", stage))
-        self.records.release(stage)
-        self.revision += 1
-
-    def _expire_stages(self, now: int) -> None:
-        for stage in self.records.expired_stages(now):
-            if self.sink is not None:
-                self.sink(events.stage_end("release", stage))
-            self.records.release(stage)
-            self.revision += 1
+        changes.release(self, stage)
 
     # -- states and tags ---------------------------------------------------------------------------------------------
 
@@ -419,7 +358,7 @@ class ResourceGraph:
 
         Errors: UsageError for an unknown state, UnknownPool.
         """
-        self._mark("state", where, lambda vertices: self.structure.set_state(vertices, state), events.check_state(state))
+        changes.mark(self, "state", where, lambda vertices: self.structure.set_state(vertices, state), events.check_state(state))
 
     def tag(self, where: Where | Selection | Sequence[Where], key: str, value: str | None = None) -> None:
         """Tag pools (RFC 4 Tag(K, [V])).
@@ -427,24 +366,11 @@ class ResourceGraph:
         Errors: UsageError for an empty or overlong key or value, UnknownPool.
         """
         fields = events.check_tag(key, value)
-        self._mark("tag", where, lambda vertices: self.structure.set_tag(vertices, key, value), fields)
+        changes.mark(self, "tag", where, lambda vertices: self.structure.set_tag(vertices, key, value), fields)
 
     def untag(self, where: Where | Selection | Sequence[Where], key: str) -> None:
         """Take a tag from pools, where they have it."""
-        self._mark("untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
-
-    def _mark(
-        self,
-        event: str,
-        where: Where | Selection | Sequence[Where],
-        apply: Callable[[Int32], None],
-        fields: Mapping[str, Any],
-    ) -> None:
-        vertices = np.array([v for v, _ in targets.resolve(self, where)], np.int32)
-        if self.sink is not None:
-            self.sink({"event": event, "pools": [self.structure.where(v) for v in vertices.tolist()], **fields})
-        apply(vertices)
-        self.revision += 1
+        changes.mark(self, "untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
 
     # -- copying and joining -----------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from fluxres.graph.kinds import STATES, Kind
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.syntax import criteria as language
-from fluxres.syntax import hostlist
 from fluxres.syntax.criteria import All, And, Compare, Criteria, Not, Or
 
 if TYPE_CHECKING:
@@ -194,9 +193,7 @@ class _Search:
     def _job(self, node: Compare) -> Mask:
         records, (start, end) = self.graph.records, self._when(node)
         jobs = [job for job in records.jobs() if _text_matches(job, node)]
-        return self._only(
-            v for job in jobs for v in records.pools_of[job] if any(steps.within(records.held[v][job], start, end))
-        )
+        return self._only(v for job in jobs for v in records.pools_of[job] if any(steps.within(records.held[v][job], start, end)))
 
     def _exclusive(self, node: Compare) -> Mask:
         records, structure, (start, end) = self.graph.records, self.structure, self._when(node)
@@ -232,20 +229,21 @@ def _text_matches(text: str, node: Compare) -> bool:
 
 def _names(node: Compare) -> set[str] | None:
     """The names a comparison lists, hostlists unfolded; None for a glob."""
-    return None if node.op == "~" else {name for text in node.texts for name in hostlist.parse(text)}
+    return None if node.op == "~" else set(node.names())
 
 
 def _numbers(column: NDArray[Any], node: Compare) -> Mask:
     if node.op in _ORDER:
         return np.asarray(_ORDER[node.op](column, node.ranges[0][0]), np.bool_)
-    found = np.zeros(len(column), np.bool_)
-    for low, high in node.ranges:
-        found |= (column >= low) & (column <= high)
-    return found
+    lows, highs = np.array(node.ranges, np.int64).T
+    at = np.searchsorted(lows, column, side="right") - 1
+    return np.asarray((at >= 0) & (column <= highs[at]))
 
 
 def _qualified(have: Mapping[str, object], node: Compare) -> bool:
     """A property or tag: whether the key is there, or how its value compares; numbers as numbers, other values as text."""
+    if node.qualifier is None and node.flag is not None:
+        return bool(have) == node.flag
     if node.qualifier is None:
         return any(_text_matches(key, node) for key in have)
     if node.qualifier not in have:

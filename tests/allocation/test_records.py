@@ -14,7 +14,7 @@ from fluxres.model import ResourceGraph
 
 
 def machine() -> ResourceGraph:
-    """demo: a rack of two nodes with two cores and 8 GiB each; a license pool of 4 that has two features; a part only given whole."""
+    """A rack of two nodes with two cores and 8 GiB each, a license pool of 4 with two features, a part only given whole."""
     node = Recipe("node", count=2, children=(Recipe("core", count=2), Recipe("memory", size=8, unit="GiB", ids=None)))
     license_pool = Recipe("license", size=4, ids=None, children=(Recipe("feature", count=2),))
     bundle = Recipe("bundle", size=3, ids=None, exclusive=True)
@@ -40,7 +40,12 @@ def trace(g: ResourceGraph) -> Any:
 
 REFUSED: list[tuple[str, dict[str, Any], type[FluxresError], str]] = [
     ("allocate", {"wanted": [(MEMORY, 9)], "job": "b"}, InfeasibleRequest, "9 units wanted of a pool of 8"),
-    ("allocate", {"wanted": [(MEMORY, 6)], "job": "b", "start": 0, "end": 5}, InsufficientResources, "6 units wanted, 5 of 8 free (held by a)"),
+    (
+        "allocate",
+        {"wanted": [(MEMORY, 6)], "job": "b", "start": 0, "end": 5},
+        InsufficientResources,
+        "6 units wanted, 5 of 8 free (held by a)",
+    ),
     ("allocate", {"wanted": [(MEMORY, 0)], "job": "b"}, UsageError, "amount must be at least 1"),
     ("allocate", {"wanted": [(MEMORY, True)], "job": "b"}, UsageError, "whole number"),
     ("allocate", {"wanted": [], "job": "b"}, UsageError, "no pools named"),
@@ -104,7 +109,11 @@ def test_allocate_grows_and_free_shrinks_under_one_name() -> None:
     memory = g.pool(MEMORY)
     memory.allocate(2, "a", 0, 10)
     memory.allocate(3, "a", 5, 15)
-    assert [(s.amount, s.start, s.end) for s in memory.allocations() + memory.reservations()] == [(2, 0, 5), (5, 5, 10), (3, 10, 15)]
+    assert [(s.amount, s.start, s.end) for s in memory.allocations() + memory.reservations()] == [
+        (2, 0, 5),
+        (5, 5, 10),
+        (3, 10, 15),
+    ]
     memory.free("a", 2)
     assert [(s.amount, s.start, s.end) for s in memory.reservations()] == [(3, 5, 10), (1, 10, 15)]
     memory.free("a", 1, start=10, end=15)

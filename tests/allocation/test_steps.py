@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ def of_list(values: list[int]) -> steps.Steps:
 
 
 def in_order(spans: steps.Steps) -> bool:
-    apart = all(a[1] < b[0] or (a[1] == b[0] and a[2] != b[2]) for a, b in zip(spans, spans[1:], strict=False))
+    apart = all(a[1] < b[0] or (a[1] == b[0] and a[2] != b[2]) for a, b in itertools.pairwise(spans))
     return apart and all(s < e and amount > 0 for s, e, amount in spans)
 
 
@@ -60,4 +62,4 @@ def test_whole_names_exactly_the_moments_that_reach_the_size(
     found = steps.whole(of_list(values), start, end, extra, size)
     ticks = {tick for s, e in found for tick in range(s, e)}
     assert ticks == {tick for tick in range(start, end) if values[tick] + extra == size}
-    assert all(a[1] < b[0] for a, b in zip(found, found[1:], strict=False))
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(found))

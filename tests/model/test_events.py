@@ -34,7 +34,7 @@ def act(g: ResourceGraph, source: random.Random, now: list[float], stages: list[
         lambda: g.set_state(pool, source.choice(["up", "down", "drain", "degraded"])),
         lambda: g.tag(pool, source.choice(["a", "b"]), source.choice([None, "1"])),
         lambda: g.untag(pool, "a"),
-        lambda: g.expire(),
+        g.expire,
         lambda: now.__setitem__(0, now[0] + source.choice([0, 0.5, 2])),
     ]
     source.choice(operations)()
@@ -78,7 +78,10 @@ def test_a_refused_change_tells_nobody() -> None:
     assert told == []
 
 
-@pytest.mark.parametrize("event", [{}, {"event": "explode"}, {"event": "allocate", "job": "a"}, {"event": "free", "job": 3}, {"event": "state", "pools": 4}])
+@pytest.mark.parametrize(
+    "event",
+    [{}, {"event": "explode"}, {"event": "allocate", "job": "a"}, {"event": "free", "job": 3}, {"event": "state", "pools": 4}],
+)
 def test_what_is_no_event_is_refused(event: dict[str, Any]) -> None:
     with pytest.raises(FluxresError) as caught:
         machine().apply(event)

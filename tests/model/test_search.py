@@ -34,7 +34,12 @@ def machine(seed: int = 0, jobs: int = 6) -> ResourceGraph:
         pool = g.pool(source.randrange(1, len(g)))
         start = source.randrange(0, 8)
         try:
-            g.allocate([(pool, source.randint(1, pool.size))], job=f"j{source.randrange(3)}", start=start, duration_s=source.randint(1, 6))
+            g.allocate(
+                [(pool, source.randint(1, pool.size))],
+                job=f"j{source.randrange(3)}",
+                start=start,
+                duration_s=source.randint(1, 6),
+            )
         except FluxresError:
             continue
     g.pool(source.randrange(1, len(g))).state = "down"
@@ -65,6 +70,9 @@ READINGS: dict[str, Callable[[Pool], Any]] = {
     "unit=GiB": lambda p: p.unit == "GiB",
     "state=down": lambda p: p.state == "down",
     "status!=up": lambda p: p.state != "up",
+    "property": lambda p: bool(p.properties),
+    "tag": lambda p: bool(p.tags),
+    "id=0,2-5,11": lambda p: p.id in (0, 2, 3, 4, 5, 11),
     "property=ssd": lambda p: "ssd" in p.properties,
     "property:class=7": lambda p: p.properties.get("class") == 7,
     "property:class:7": lambda p: p.properties.get("class") == 7,
@@ -109,7 +117,14 @@ def test_a_comparison_finds_what_reading_each_pool_finds(text: str, seed: int) -
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.recursive(st.sampled_from(sorted(READINGS)), lambda inner: st.tuples(st.sampled_from(["and", "or", "not"]), inner, inner), max_leaves=6), st.integers(0, 20))
+@given(
+    st.recursive(
+        st.sampled_from(sorted(READINGS)),
+        lambda inner: st.tuples(st.sampled_from(["and", "or", "not"]), inner, inner),
+        max_leaves=6,
+    ),
+    st.integers(0, 20),
+)
 def test_connectives_mean_what_they_say(tree: Any, seed: int) -> None:
     g = machine(seed, jobs=8)
 
@@ -146,7 +161,18 @@ def test_find_gives_children_and_ancestors_on_request() -> None:
     found = g.find("type=node and property:class=7 and under=/demo/rack1")
     assert found.paths() == ["/demo/rack1/n1-0", "/demo/rack1/n1-1"]
     assert found.with_ancestors().paths() == ["/demo", "/demo/rack1", "/demo/rack1/n1-0", "/demo/rack1/n1-1"]
-    assert [p.name for p in found.with_children()] == ["n1-0", "core0", "core1", "core2", "memory0", "n1-1", "core0", "core1", "core2", "memory0"]
+    assert [p.name for p in found.with_children()] == [
+        "n1-0",
+        "core0",
+        "core1",
+        "core2",
+        "memory0",
+        "n1-1",
+        "core0",
+        "core1",
+        "core2",
+        "memory0",
+    ]
     assert found.with_ancestors().with_children() == g.find("all")
     assert g.pool("/demo/rack1/n1-0") in found
     assert g.pool("/demo/rack1") not in found
@@ -170,9 +196,11 @@ def test_a_walk_prunes_and_orders_and_ends_in_either_order() -> None:
     assert all(post.index(child.vertex) < post.index(p.vertex) for p in g.walk() for child in p.children)
     racks = [p.path for p in g.walk(prune=lambda p: p.type == "node")]
     assert racks == ["/demo", "/demo/rack0", "/demo/rack1"]
-    backwards = [p.path for p in g.walk(prune=lambda p: p.type == "node", sort=lambda kids: sorted(kids, key=lambda p: -(p.id or 0)))]
+    backwards = [
+        p.path for p in g.walk(prune=lambda p: p.type == "node", sort=lambda kids: sorted(kids, key=lambda kid: -(kid.id or 0)))
+    ]
     assert backwards == ["/demo", "/demo/rack1", "/demo/rack0"]
-    assert [p.path for p in g.walk("/demo/rack0/n0-0")][0] == "/demo/rack0/n0-0"
+    assert next(p.path for p in g.walk("/demo/rack0/n0-0")) == "/demo/rack0/n0-0"
     with pytest.raises(UsageError, match="expected 'pre' or 'post'"):
         g.walk(order="sideways")
 

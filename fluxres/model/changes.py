@@ -1,0 +1,127 @@
+"""The changes of who holds what, of states and of tags: check, tell the sink, apply.
+
+The order is the point: what is refused has told nobody and changed nothing, what was told is applied
+without anything in between that could fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fluxres.allocation.records import Staged
+from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.errors import UsageError
+from fluxres.graph.auxiliary import Int32
+from fluxres.model import events, targets
+from fluxres.model.pool import Pool
+from fluxres.model.stage import Stage
+from fluxres.model.targets import Targets
+from fluxres.model.values import Allocation
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+Window = tuple[int, int]
+
+
+def _tell(graph: ResourceGraph, event: Callable[[], events.Event]) -> None:
+    # An event names every pool by its path: it is made only for somebody.
+    if graph.sink is not None:
+        graph.sink(event())
+
+
+def _given(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window) -> Allocation:
+    spans = tuple(graph.span(job, amount, *window, graph.structure.where(v)) for v, amount in named)
+    return Allocation(job, tuple(Pool(graph, v) for v, _ in named), spans)
+
+
+def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:
+    """Give pools to a job; see :meth:`ResourceGraph.allocate`."""
+    targets.job_id(job)
+    named = targets.with_amounts(graph, wanted)
+    planned = graph.records.plan_allocate(named, job, *window)
+    _tell(graph, lambda: events.allocate(graph.structure, job, named, *window))
+    graph.records.allocate(planned, job, *window)
+    graph.revision += 1
+    return _given(graph, job, named, window)
+
+
+def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> None:
+    """Take back what a job holds; see :meth:`ResourceGraph.free`."""
+    named = None if wanted is None else targets.resolve(graph, wanted)
+    lo = None if start is None else ticks(start, "start")
+    hi = None if end is None else ticks(end, "end")
+    pieces = graph.records.plan_free(job, named, lo, hi)
+    _tell(graph, lambda: events.free(graph.structure, job, named, lo, hi))
+    graph.records.free(pieces, job)
+    graph.revision += 1
+
+
+def expire(graph: ResourceGraph, before: int) -> list[str]:
+    """Drop the records that ended; see :meth:`ResourceGraph.expire`."""
+    ended = graph.records.ended(before)
+    if ended:
+        _tell(graph, lambda: events.expire(before))
+        for job, pieces in ended:
+            graph.records.free(pieces, job)
+        graph.revision += 1
+    return [job for job, _ in ended]
+
+
+def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s: float) -> Stage:
+    """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
+    targets.job_id(job)
+    named = targets.with_amounts(graph, wanted)
+    life = ticks(ttl_s, "ttl_s")
+    if life < 1:
+        raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
+    expires = min(graph.now() + life, FOREVER)
+    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires)
+    planned = graph.records.plan_stage(staged)
+    _tell(graph, lambda: events.stage(graph.structure, staged))
+    graph.records.stage(staged, planned)
+    graph.revision += 1
+    return Stage(graph, staged.stage, job)
+
+
+def commit(graph: ResourceGraph, stage: str) -> Allocation:
+    """Make a stage an allocation; see :meth:`ResourceGraph.commit`."""
+    staged = graph.records.require_stage(stage)
+    planned = graph.records.plan_commit(stage)
+    _tell(graph, lambda: events.stage_end("commit", stage))
+    graph.records.commit(stage, planned)
+    graph.revision += 1
+    return _given(graph, staged.job, list(staged.targets), (staged.start, staged.end))
+
+
+def release(graph: ResourceGraph, stage: str) -> None:
+    """Give back what a stage locks; see :meth:`ResourceGraph.release`."""
+    graph.records.require_stage(stage)
+    _tell(graph, lambda: events.stage_end("release", stage))
+    graph.records.release(stage)
+    graph.revision += 1
+
+
+def expire_stages(graph: ResourceGraph, now: int) -> None:
+    """Release the stages whose time is over."""
+    for stage in graph.records.expired_stages(now):
+        release(graph, stage)
+
+
+def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:
+    """Give pools a state or a tag, or take a tag away."""
+    vertices = np.array([v for v, _ in targets.resolve(graph, where)], np.int32)
+    name_of = graph.structure.where
+    _tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields})
+    apply(vertices)
+    graph.revision += 1
+
+
+def grow(graph: ResourceGraph, job: str, wanted: Targets, start: float | None, end: float | None) -> Allocation:
+    """Give more to a job that holds something; see :meth:`ResourceGraph.grow`."""
+    have = graph.allocation(job)
+    begin = max(have.start, seconds(graph.now())) if start is None else start
+    return allocate(graph, job, wanted, graph.open_window(begin, have.end if end is None else end))
