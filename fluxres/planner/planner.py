@@ -107,6 +107,8 @@ class Planner:
         self._require(v, 1, start, end)
         if self._size[v] == 1:
             return
+        if not self._size[v]:
+            raise UsageError(f"pool {v}: has no units, so it cannot be held whole")
         if not self._cover_of(self._type[v]).change(self._ordinal[v], 1 if on else -1, 1, start, end):
             raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {_window(start, end)}")
 

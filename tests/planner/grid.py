@@ -60,7 +60,7 @@ class Grid:
         cells = {(v, t) for t in self.ticks(start, end)}
         if self.tree.size[v] == 1:
             return True
-        if cells & self.whole if on else cells - self.whole:
+        if not self.tree.size[v] or (cells & self.whole if on else cells - self.whole):
             return False
         self.whole = self.whole | cells if on else self.whole - cells
         return True

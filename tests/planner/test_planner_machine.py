@@ -35,8 +35,9 @@ def trees(draw: st.DrawFn) -> Tree:
     return Tree.of(parent, type_of, size)
 
 
-windows = st.tuples(st.integers(0, HORIZON - 1), st.one_of(st.integers(1, HORIZON - 1), st.just(FOREVER))).filter(
-    lambda window: window[0] < window[1]
+#: Every window there is within the horizon, and those without end.
+windows = st.sampled_from(
+    [(start, end) for start in range(HORIZON) for end in [*range(start + 1, HORIZON), FOREVER]],
 )
 amounts = st.integers(1, 4)
 
