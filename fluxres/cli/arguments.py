@@ -1,0 +1,145 @@
+"""Words of the command line that mean pools, moments and tags.
+
+`/demo/rack[0-1]/node[0-3]=1` names eight pools and a unit of each: brackets fold names in any part of a path.  A name
+that really has brackets in it is taken as it is when there is such a pool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres import clock, limits
+from fluxres.errors import LimitExceeded, UnknownPool, UsageError
+from fluxres.syntax import hostlist, moment
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph, Selection
+
+_AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)
+
+
+class Moment(click.ParamType):
+    """A point in time, as seconds; now is the wall clock."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds of `now`, `+30m`, `3600`, `2026-12-01T08:00` or `-`."""
+        return value if isinstance(value, float) else moment.parse(value, clock.system())
+
+
+class Window(click.ParamType):
+    """A window `A..B`, as seconds."""
+
+    name = "window"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """Start and end in seconds."""
+        return value if isinstance(value, tuple) else moment.parse_window(value, clock.system())
+
+
+def expand(where: str) -> list[str]:
+    """The paths or URIs that a text with brackets stands for.
+
+    Errors: InputError for brackets that are wrong; LimitExceeded beyond IDSET_COUNT_MAX paths.
+
+    >>> expand("power:/pdu0/node[0-1]")
+    ['power:/pdu0/node0', 'power:/pdu0/node1']
+    """
+    if "[" not in where:
+        return [where]
+    parts = _outside_brackets(where)
+    if prod(hostlist.count(part) if "[" in part else 1 for part in parts) > limits.IDSET_COUNT_MAX:
+        raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} pools in one argument", where=where)
+    return ["/".join(names) for names in product(*(hostlist.parse(part) if "[" in part else [part] for part in parts))]
+
+
+def _outside_brackets(where: str) -> list[str]:
+    parts, start, depth = [], 0, 0
+    for at, character in enumerate(where):
+        depth += (character == "[") - (character == "]")
+        if character == "/" and depth == 0:
+            parts.append(where[start:at])
+            start = at + 1
+    return [*parts, where[start:]]
+
+
+def vertices(graph: ResourceGraph, words: Iterable[str]) -> list[int]:
+    """Vertex numbers of the pools that these paths name, in the order named.
+
+    Errors: UnknownPool, InputError.
+    """
+    found: list[int] = []
+    for word in words:
+        if "[" in word:
+            try:
+                found.append(graph.vertex(word))
+                continue
+            except UnknownPool:
+                pass
+        found += [graph.vertex(where) for where in expand(word)]
+    return found
+
+
+def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = None) -> list[tuple[int, int | None]]:
+    """Vertices with amounts of `PATH[=N] …`, or those that meet the criteria; None where no amount was given.
+
+    Errors: UsageError when both or neither are given, or nothing was found.
+    """
+    if criteria is not None:
+        return [(v, None) for v in found(graph, words, criteria).vertices.tolist()]
+    if not words:
+        raise UsageError("no pools named", hint="name pools by path, such as /demo/rack0/node[0-3]=1, or --find CRITERIA")
+    named: list[tuple[int, int | None]] = []
+    for word in words:
+        where, amount = _amount(graph, word)
+        named += [(v, amount) for v in vertices(graph, [where])]
+    return named
+
+
+def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:
+    match = _AMOUNT.fullmatch(word)
+    if match is None or not match["where"]:
+        return word, None
+    if len(match["amount"]) > 20:
+        raise UsageError(f"amount: expected at most {limits.SIZE_MAX} units", where=match["where"])
+    return match["where"], int(match["amount"])
+
+
+def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> list[int]:
+    """Vertices of `PATH …`, or those that meet the criteria.
+
+    Errors: as :func:`targets`.
+    """
+    if criteria is not None:
+        selected: list[int] = found(graph, words, criteria).vertices.tolist()
+        return selected
+    if not words:
+        raise UsageError("no pools named", hint="name pools by path, such as /demo/rack0/node[0-3], or --find CRITERIA")
+    return vertices(graph, words)
+
+
+def found(graph: ResourceGraph, words: Sequence[str], criteria: str) -> Selection:
+    """Pools that meet the criteria; a change of none of them is a mistake."""
+    if words:
+        raise UsageError("both paths and --find were given", hint="give one of them")
+    selection = graph.find(criteria)
+    if not selection:
+        raise UsageError("no pool meets the criteria", where=criteria, hint="fluxres find shows what meets them")
+    return selection
+
+
+def tag(text: str) -> tuple[str, str | None]:
+    """Key and value of `K[=V]`.
+
+    >>> tag("until=May"), tag("reserved")
+    (('until', 'May'), ('reserved', None))
+    """
+    key, equals, value = text.partition("=")
+    return key, value if equals else None

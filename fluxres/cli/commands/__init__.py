@@ -1,0 +1,1 @@
+"""The commands, one module each; :mod:`fluxres.cli.program` lists them and imports only the one that runs."""

@@ -1,0 +1,70 @@
+"""How a command ends that could not do what it was asked: one line on standard error, and an exit status.
+
+The status comes from the one table in :mod:`fluxres.errors`; what is not an error of fluxres (a full disc, a closed
+pipe, Ctrl-C) is mapped here, so that nobody ever sees a traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from typing import Final
+
+import click
+
+from fluxres.errors import FluxresError, StoreError, UsageError, exit_status
+from fluxres.render.text import printable
+
+INTERRUPTED: Final = 130
+CLOSED_PIPE: Final = 141
+_REASONS_MAX: Final = 10
+
+
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Tell standard error what happened; the exit status."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        sys.stderr.write("fluxres: interrupted\n")
+        return INTERRUPTED
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        _silence()
+        return CLOSED_PIPE
+    told = _as_fluxres(error)
+    if as_json:
+        sys.stderr.write(json.dumps({**told.to_dict(), "status": exit_status(told)}) + "\n")
+        return exit_status(told)
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in _lines(told)))
+    return exit_status(told)
+
+
+def _lines(error: FluxresError) -> list[str]:
+    first, *more = str(error).splitlines() or [""]
+    lines = [f"fluxres: ERROR {first}", *(f"  {line}" for line in more)]
+    reasons = getattr(error, "reasons", None) or {}
+    if isinstance(reasons, dict) and len(reasons) > 1:
+        lines += [f"  {where}: {why}" for where, why in list(reasons.items())[:_REASONS_MAX]]
+        lines += [f"  and {len(reasons) - _REASONS_MAX} more"] * (len(reasons) > _REASONS_MAX)
+    return lines
+
+
+def _as_fluxres(error: BaseException) -> FluxresError:
+    if isinstance(error, FluxresError):
+        return error
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx is not None else "fluxres"
+        return UsageError(error.format_message().rstrip("."), hint=f"{command} --help")
+    if isinstance(error, click.ClickException):
+        return UsageError(error.format_message())
+    if isinstance(error, OSError):
+        _silence()
+        return StoreError(error.strerror or str(error), where=str(error.filename or "standard output"))
+    return StoreError("not enough memory for this", hint="free some, or take a smaller part of the machine")
+
+
+def _silence() -> None:
+    """Let what is still in the buffer of standard output go nowhere, or Python complains about it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return

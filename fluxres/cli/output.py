@@ -1,0 +1,61 @@
+"""Answers: the same facts as a table, as JSON, or as paths to type back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import orjson
+
+from fluxres.cli.settings import Settings
+from fluxres.render.style import Style
+from fluxres.render.text import printable
+
+if TYPE_CHECKING:
+    from fluxres.model import Selection
+
+
+def answer(
+    settings: Settings,
+    *,
+    document: Callable[[], object],
+    lines: Callable[[Style], Iterable[str]],
+    pools: Callable[[], Selection] | None = None,
+) -> None:
+    """Print what a command found, in the form that was asked for.
+
+    Args:
+        document: the plain values for JSON.
+        lines: the lines of text.
+        pools: the pools, for paths, one by one or folded.
+    """
+    if settings.json:
+        sys.stdout.write(orjson.dumps(document(), option=orjson.OPT_INDENT_2).decode() + "\n")
+    elif settings.output == "table":
+        _write(lines(settings.style()))
+    elif pools is not None:
+        _write(_paths(pools(), folded=settings.output == "folded"))
+
+
+def _paths(selection: Selection, *, folded: bool) -> Iterable[str]:
+    if not folded:
+        where = selection.graph.structure.where
+        return (printable(where(v)) for v in selection.vertices.tolist())
+    import numpy as np
+
+    from fluxres.render.folding import fold
+
+    looks = np.zeros(len(selection), np.uint64)
+    return (item.text for item in fold(selection.graph.structure, selection.vertices, looks))
+
+
+def _write(lines: Iterable[str]) -> None:
+    write = sys.stdout.write
+    for line in lines:
+        write(line + "\n")
+
+
+def note(text: str) -> None:
+    """Tell standard error something that is not part of the answer."""
+    sys.stderr.write(f"fluxres: {text}\n")

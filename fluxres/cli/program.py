@@ -1,0 +1,167 @@
+"""The program: its commands by name, imported when they run.
+
+`fluxres --help` and completion answer from the table below, so they cost the import of click and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+
+from fluxres import __version__
+from fluxres.cli.failures import report
+from fluxres.cli.settings import EverywhereOption, Settings, everywhere
+from fluxres.errors import FluxresError
+
+COMMANDS: Final = {
+    "load": "Read a machine into the store, and say what it is.",
+    "graphs": "List the graphs of the store, choose one, or drop one.",
+    "info": "Say what a graph is: totals, jobs, states.",
+    "show": "Draw the tree, with equal parts folded.",
+    "find": "Search for pools by criteria.",
+    "allocate": "Give pools to a job, now or later.",
+    "free": "Take back what a job holds, or a part of it.",
+    "grow": "Give more to a job that holds something.",
+    "shrink": "Take back a part of what a job holds.",
+    "stage": "Lock pools while a job is considered; commit or release them.",
+    "available": "List pools with free units.",
+    "allocated": "List who holds what.",
+    "aggregate": "Add up free units by type.",
+    "tag": "Tag pools, or take a tag away.",
+    "state": "Set the state of pools.",
+    "copy": "Copy what is free, or what a job holds, as a graph of its own.",
+    "merge": "Take another graph in.",
+    "unlink": "Take a pool and all below it out.",
+    "save": "Write the graph to a file or another store.",
+    "convert": "Translate a file from one format to another.",
+    "formats": "List the formats of files.",
+    "check": "Test the rules on a graph.",
+    "log": "Show what happened to a graph.",
+    "completion": "Print the completion script of a shell.",
+}
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"fluxres {__version__}")
+        ctx.exit()
+
+
+class Command(click.Command):
+    """A command with the options that are everywhere.
+
+    Args:
+        outputs: forms of its answer.
+    """
+
+    def __init__(self, *args: Any, outputs: Sequence[str] = ("table", "json"), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.outputs = tuple(outputs)
+        self.params = [*self.params, *everywhere()]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, unless its answer has no such form."""
+        settings = ctx.ensure_object(Settings)
+        if settings.output not in self.outputs:
+            raise click.UsageError(f"{self.name} has no output '{settings.output}', only {', '.join(self.outputs)}", ctx)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Own options first, then those that are everywhere."""
+        _write_options(self, ctx, formatter)
+
+
+def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    for title, wanted in (("Options", False), ("Options everywhere", True)):
+        records = [param.get_help_record(ctx) for param in command.get_params(ctx) if isinstance(param, EverywhereOption) == wanted]
+        shown = [record for record in records if record is not None]
+        if shown:
+            with formatter.section(title):
+                formatter.write_dl(shown)
+
+
+class Group(click.Group):
+    """A command with commands of its own, with the options that are everywhere."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, outputs: Sequence[str] = ("table", "json"), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.outputs = tuple(outputs)
+        self.params = [*self.params, *everywhere()]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Own options first, then those that are everywhere, then the commands."""
+        _write_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+class Program(Group):
+    """`fluxres` itself: looks its commands up when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"fluxres.cli.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Names and what they do, from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name for a wrong one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, 1)
+            raise click.UsageError(f"no command '{args[0]}'" + (f", perhaps {near[0]}" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what goes wrong becomes a line and an exit status."""
+        try:
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+        except _EXPECTED as error:
+            raise click.exceptions.Exit(report(error, as_json=ctx.ensure_object(Settings).wants_json())) from None
+        return value
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
+        """Run, and end the process; click's test runner comes here."""
+        sys.exit(run(sys.argv[1:] if args is None else args))
+
+
+_EXPECTED: Final = (FluxresError, click.ClickException, click.Abort, OSError, MemoryError, KeyboardInterrupt)
+
+program = Program(
+    "fluxres",
+    help="Describe a machine, ask what is free, hand out parts of it.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")],
+)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line; its exit status.
+
+    >>> run(["--version"])
+    fluxres 0.1.0
+    0
+    """
+    settings = Settings(argv=tuple(argv))
+    try:
+        status = click.Group.main(program, list(argv) or ["--help"], prog_name="fluxres", standalone_mode=False, obj=settings)
+    except _EXPECTED as error:
+        return report(error, as_json=settings.wants_json())
+    return status if isinstance(status, int) else 0

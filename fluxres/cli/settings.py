@@ -1,0 +1,129 @@
+"""The options that every command has, before or after its name.
+
+People add `--json` or `--store` where they happen to be on the line.  Each option is declared on the program and on every
+command; whatever was read last is what holds.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fluxres import limits
+
+if TYPE_CHECKING:
+    from fluxres.render.style import Style
+
+OUTPUTS: Final = ("table", "json", "paths", "folded")
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the options everywhere say.
+
+    Args:
+        argv: the words after `fluxres`.
+        store: address of the store; None is the default one.
+        graph: its graph; None is the one in use.
+        output: one of `OUTPUTS`.
+        header: whether tables have a line of headings.
+        color: auto, always or never.
+        wait_s: how long to wait for another writer.
+    """
+
+    argv: tuple[str, ...] = ()
+    store: str | None = None
+    graph: str | None = None
+    output: str = "table"
+    header: bool = True
+    color: str = "auto"
+    wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT
+
+    @property
+    def command(self) -> str:
+        """The command as typed, for the journal and for others who wait."""
+        return shlex.join(["fluxres", *self.argv])
+
+    @property
+    def json(self) -> bool:
+        """Whether the answer is JSON."""
+        return self.output == "json"
+
+    def wants_json(self) -> bool:
+        """Whether an error is to be JSON: also told from words that were not understood."""
+        words = " ".join(self.argv)
+        return self.json or "--json" in self.argv or "-o json" in words or "--output json" in words or "--output=json" in words
+
+    def style(self) -> Style:
+        """Colour for standard output (https://no-color.org is honoured)."""
+        from fluxres.render.style import Style
+
+        if self.color == "auto":
+            plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+            return Style(sys.stdout.isatty() and not plain)
+        return Style(self.color == "always")
+
+
+class EverywhereOption(click.Option):
+    """An option of every command."""
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if ctx.get_parameter_source(param.name or "") is not click.core.ParameterSource.DEFAULT:
+        setattr(ctx.ensure_object(Settings), str(param.name), value)
+
+
+def _keep_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Settings).output = "json"
+
+
+def _keep_no_header(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Settings).header = False
+
+
+class Duration(click.ParamType):
+    """A Flux standard duration, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds of `30m`."""
+        from fluxres.syntax import duration
+
+        return value if isinstance(value, float) else duration.parse(value)
+
+
+def _option(*names: str, callback: Callable[..., None] = _keep, **settings: Any) -> EverywhereOption:
+    return EverywhereOption(list(names), expose_value=False, callback=callback, **settings)
+
+
+def everywhere() -> list[click.Parameter]:
+    """New options, for one command."""
+    return [
+        _option("--store", metavar="URL", help="The store. Default: $FLUXRES_STORE, else SQLite in the XDG data folder."),
+        _option("--graph", metavar="NAME", help="The graph in the store. Default: the one in use."),
+        _option("--json", is_flag=True, callback=_keep_json, help="Answer in JSON; the same as -o json."),
+        _option(
+            "-o",
+            "--output",
+            type=click.Choice(OUTPUTS),
+            help="Form of the answer. Default: table. Commands that list pools have paths and folded as well.",
+        ),
+        _option("--no-header", is_flag=True, callback=_keep_no_header, help="Tables without headings."),
+        _option("--color", type=click.Choice(("auto", "always", "never")), help="Colour. Default: auto, on a terminal."),
+        _option(
+            "--wait",
+            "wait_s",
+            type=Duration(),
+            metavar="SECONDS",
+            help=f"How long to wait for another command that writes. Default: {limits.LOCK_WAIT_SECONDS_DEFAULT:g}.",
+        ),
+    ]

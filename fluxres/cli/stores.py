@@ -1,0 +1,40 @@
+"""The graph a command works on: read it, or change it under the store's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fluxres import clock
+from fluxres.cli.output import note
+from fluxres.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.store import Holder, SqliteStore
+
+
+def store(settings: Settings) -> SqliteStore:
+    """The store that was named, or the default one; nothing is read yet."""
+    from fluxres.store import open_store
+
+    return open_store(settings.store, notify=_tell_waiting)
+
+
+def _tell_waiting(holder: Holder) -> None:
+    note(f"waiting for {holder}, which writes to this store")
+
+
+def reading(settings: Settings) -> ResourceGraph:
+    """The graph that was named, or the one in use, by the wall clock."""
+    return store(settings).load(settings.graph, clock=clock.system)
+
+
+@contextmanager
+def changing(settings: Settings) -> Iterator[ResourceGraph]:
+    """That graph under the lock: what is done to it is on disc when the block was left, or not done at all."""
+    with store(settings).writing(
+        settings.graph, command=settings.command, wait_s=settings.wait_s, clock=clock.system
+    ) as transaction:
+        yield transaction.graph

@@ -1,0 +1,108 @@
+"""Events of a journal as one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from fluxres.clock import FOREVER, seconds
+from fluxres.render.amounts import when
+from fluxres.render.text import plural
+from fluxres.syntax import hostlist
+
+_PATHS_MAX: Final = 4
+"""Folded paths spelled out in one line; more are counted."""
+
+
+def details(event: Mapping[str, Any]) -> str:
+    """What an event did, in one line.
+
+    >>> details({"event": "allocate", "job": "j1", "pools": [["/demo/node0", 2]], "start": 0, "end": 60000000})
+    'j1: /demo/node0=2 from 0 until 60'
+    """
+    tell = _TELL.get(str(event.get("event", "")))
+    return tell(event) if tell is not None else _fields(event)
+
+
+def folded_paths(paths: Sequence[str]) -> str:
+    """Paths folded parent by parent; past a few, their number.
+
+    >>> folded_paths(["/demo/node0", "/demo/node1"]), folded_paths([])
+    ('/demo/node[0-1]', 'no pools')
+    """
+    if not paths:
+        return "no pools"
+    by_parent: dict[str, list[str]] = {}
+    for path in paths:
+        parent, slash, name = path.rpartition("/")
+        by_parent.setdefault(parent + slash, []).append(name)
+    if len(by_parent) > _PATHS_MAX:
+        return f"{plural(len(paths), 'pool')}, the first {paths[0]}"
+    return ",".join(parent + hostlist.fold(names) for parent, names in by_parent.items())
+
+
+def _held(pools: Sequence[Sequence[Any]] | None) -> str:
+    if pools is None:
+        return "everything"
+    by_amount: dict[Any, list[str]] = {}
+    for path, amount in pools:
+        by_amount.setdefault(amount, []).append(path)
+    return ", ".join(folded_paths(paths) + ("" if amount is None else f"={amount}") for amount, paths in by_amount.items())
+
+
+def _window(event: Mapping[str, Any]) -> str:
+    start, end = event.get("start"), event.get("end")
+    return ("" if start is None else f" from {when(seconds(start))}") + ("" if end is None else f" until {when(seconds(end))}")
+
+
+def _allocate(event: Mapping[str, Any]) -> str:
+    return f"{event['job']}: {_held(event['pools'])}{_window(event)}"
+
+
+def _stage(event: Mapping[str, Any]) -> str:
+    expires = seconds(FOREVER if event["expires"] is None else event["expires"])
+    return f"{event['stage']} for {_allocate(event)}, expires {when(expires)}"
+
+
+def _state(event: Mapping[str, Any]) -> str:
+    return f"{folded_paths(event['pools'])} {event['state']}"
+
+
+def _tag(event: Mapping[str, Any]) -> str:
+    value = event.get("value")
+    return f"{folded_paths(event['pools'])} {event['key']}" + ("" if value is None else f"={value}")
+
+
+def _merge(event: Mapping[str, Any]) -> str:
+    at = "" if event.get("at") is None else f" at {event['at']}"
+    return f"{event.get('root', '')}{at}: {event.get('added', 0)} pools more"
+
+
+def _unlink(event: Mapping[str, Any]) -> str:
+    out_of = "" if event.get("hierarchy") is None else f" out of {event['hierarchy']}"
+    return f"{event['pool']}{out_of}: {event.get('removed', 0)} pools less"
+
+
+def _load(event: Mapping[str, Any]) -> str:
+    replaced = f", replaced {event['replaced']}" if event.get("replaced") else ""
+    return f"{plural(event.get('pools', 0), 'pool')}, {plural(event.get('jobs', 0), 'job')}{replaced}"
+
+
+def _fields(event: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in event.items() if key != "event" and value is not None)
+
+
+_TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "allocate": _allocate,
+    "free": _allocate,
+    "stage": _stage,
+    "commit": lambda event: str(event["stage"]),
+    "release": lambda event: str(event["stage"]),
+    "expire": lambda event: f"records that ended by {when(seconds(event['before']))}",
+    "state": _state,
+    "tag": _tag,
+    "untag": _tag,
+    "merge": _merge,
+    "unlink": _unlink,
+    "load": _load,
+}

@@ -1,0 +1,140 @@
+"""The tables of commands: pools, records, totals, problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fluxres.clock import FOREVER, seconds
+from fluxres.model import Problem, ResourceGraph, Selection
+from fluxres.model.search import available_units
+from fluxres.render.amounts import units, when
+from fluxres.render.documents import Document
+from fluxres.render.folding import Fold, fold
+from fluxres.render.holders import holders, notes, tag_text
+from fluxres.render.signatures import looks, mixed
+from fluxres.render.style import PLAIN, Style, state_role
+from fluxres.render.table import Column, table
+
+
+def _job(_text: str) -> str:
+    return "job"
+
+
+def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fold]:
+    """Pools folded where table and tree would say the same of them."""
+    graph, vertices = selection.graph, selection.vertices
+    structure = graph.structure
+    own = looks(structure, 0, structure.n, notes(graph, start))[vertices]
+    return fold(structure, vertices, own if free is None else mixed(own, free[vertices]))
+
+
+def pools(
+    selection: Selection, start: int, end: int, *, limit: int | None = None, header: bool = True, style: Style = PLAIN
+) -> tuple[list[str], int]:
+    """Pools as a table, equal ones in one line, and how many pools the lines beyond `limit` would have named."""
+    graph, free = selection.graph, available_units(selection.graph, start, end)
+    structure = graph.structure
+    found = folds(selection, free, start)
+    shown = found if limit is None else found[:limit]
+    rows = [
+        [
+            item.text,
+            str(item.count),
+            structure.kind_of(item.vertex).type,
+            units(structure.size.item(item.vertex), structure.kind_of(item.vertex).unit),
+            str(int(free[item.vertex])),
+            structure.state_name(item.vertex),
+            holders(graph, item.vertex, start) if item.vertex in graph.records.held else "",
+            tag_text(structure.tags[item.vertex]) if item.vertex in structure.tags else "",
+        ]
+        for item in shown
+    ]
+    columns = [
+        Column("PATH"),
+        Column("POOLS", right=True),
+        Column("TYPE"),
+        Column("SIZE", right=True),
+        Column("FREE", right=True),
+        Column("STATE", role=state_role),
+        Column("HELD BY", role=_job),
+        Column("TAGS"),
+    ]
+    return table(columns, rows, header=header, style=style), sum(item.count for item in found[len(shown) :])
+
+
+def records(
+    graph: ResourceGraph, held: Sequence[tuple[str, int, int, int, int]], *, header: bool = True, style: Style = PLAIN
+) -> list[str]:
+    """Records as a table; pools of which a job holds as much over the same time share a line.
+
+    Args:
+        held: (job, vertex, start, end, amount) in ticks.
+    """
+    structure = graph.structure
+    groups: dict[tuple[str, int, int, int], list[int]] = {}
+    for job, v, start, end, amount in held:
+        groups.setdefault((job, start, end, amount), []).append(v)
+    rows = []
+    for (job, start, end, amount), vertices in groups.items():
+        chosen = np.unique(np.array(vertices, np.int32))
+        kinds = structure.kind[chosen]
+        for item in fold(structure, chosen, mixed(kinds)):
+            kind = structure.kind_of(item.vertex)
+            row = [job, item.text, str(item.count), units(amount, kind.unit), when(seconds(start)), when(seconds(end))]
+            rows.append((job, start, item.vertex, row))
+    columns = [
+        Column("JOB", role=_job),
+        Column("PATH"),
+        Column("POOLS", right=True),
+        Column("UNITS", right=True),
+        Column("START"),
+        Column("END"),
+    ]
+    return table(columns, [row for *_, row in sorted(rows)], header=header, style=style)
+
+
+def held_within(
+    graph: ResourceGraph, start: int, end: int = FOREVER, job: str | None = None
+) -> list[tuple[str, int, int, int, int]]:
+    """(job, vertex, start, end, amount) of the records that touch a window, stages left out; ticks.
+
+    Errors: UnknownJob.
+    """
+    records_of = graph.records
+    jobs = records_of.jobs() if job is None else [job]
+    return [
+        (name, v, s, e, amount)
+        for name in jobs
+        for v in sorted(records_of.require_job(name))
+        for s, e, amount in records_of.steps_of(v, name)
+        if s < end and start < e
+    ]
+
+
+def totals(documents: Sequence[Document], *, free: bool = True, header: bool = True, style: Style = PLAIN) -> list[str]:
+    """Totals by type as a table; the number of units only where it is not the number of pools."""
+    rows = [
+        [
+            d["type"],
+            str(d["pools"]),
+            units(d["units"], d["unit"]) if d["units"] != d["pools"] or d["unit"] else "",
+            str(d["available"]),
+        ]
+        for d in documents
+    ]
+    columns = [Column("TYPE"), Column("POOLS", right=True), Column("UNITS", right=True), Column("FREE", right=True)]
+    return table(columns if free else columns[:3], rows if free else [row[:3] for row in rows], header=header, style=style)
+
+
+def problems(found: Sequence[Problem], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+    """Findings of an audit as a table."""
+    columns = [
+        Column("SEVERITY", role=lambda text: "bad" if text == "error" else "warn"),
+        Column("WHERE"),
+        Column("MESSAGE"),
+    ]
+    return table(columns, [[p.severity, p.where, p.message] for p in found], header=header, style=style)
+
+
