@@ -44,18 +44,33 @@ class BitBlock(Block):
     def __init__(self, length: int) -> None:
         super().__init__(length, (length + 63) // 64, WORD, 64)
 
-    def _folded(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Row | None:
+    def _words(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Words | None:
+        """The words that hold [lo, hi), folded over the window; bits of neighbours included. None when all are 0."""
         if len(self.times) == 1:
             return None
-        left = lo >> 6
-        words = self._fold(fold, *self.window(start, end), left, (hi + 63) >> 6)
-        if not np.count_nonzero(words):
+        words = self._fold(fold, *self.window(start, end), lo >> 6, (hi + 63) >> 6)
+        return words if np.count_nonzero(words) else None
+
+    def _folded(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Row | None:
+        words = self._words(fold, lo, hi, start, end)
+        if words is None:
             return None
-        bits = unpack(words)[lo - 64 * left : hi - 64 * left]
+        bits = unpack(words)[lo & 63 : hi - (lo & ~63)]
         return bits if np.count_nonzero(bits) else None
 
     def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.bitwise_or, lo, hi, start, end)
+
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+        words = self._words(np.bitwise_or, lo, hi, start, end)
+        if words is None:
+            return None
+        # Most rows are nearly empty, and unpacking is what costs: only words with a bit are unpacked.
+        busy = words.nonzero()[0]
+        bits = unpack(words[busy]).view(np.bool_).nonzero()[0]
+        ordinals = (busy[bits >> 6] << 6 | bits & 63) + (lo & ~63)
+        ordinals = ordinals[slice(*ordinals.searchsorted((lo, hi)).tolist())]
+        return (ordinals, np.ones(len(ordinals), np.uint8)) if ordinals.size else None
 
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.bitwise_and, lo, hi, start, end)

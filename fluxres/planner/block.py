@@ -231,6 +231,10 @@ class Block(ABC):
         """Most units used at any moment of the window, by ordinal in [lo, hi); None when all are 0."""
 
     @abstractmethod
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+        """Ordinals in [lo, hi) used in the window, ascending, and the most units used of each; None for none."""
+
+    @abstractmethod
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         """Least units used at any moment of the window, by ordinal in [lo, hi); None when all are 0."""
 

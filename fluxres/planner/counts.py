@@ -25,6 +25,14 @@ class CountBlock(Block):
     def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.maximum, lo, hi, start, end)
 
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+        counts = self.peaks(lo, hi, start, end)
+        if counts is None:
+            return None
+        # Truth values first: NumPy looks for them much faster than for numbers that are not 0.
+        where = (counts != 0).nonzero()[0]
+        return where + lo, counts[where]
+
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.minimum, lo, hi, start, end)
 

@@ -262,21 +262,21 @@ class Planner:
 
     def busy(self, lo: int, hi: int, start: int, end: int) -> Vertices:
         """Vertices in [lo, hi) that are themselves used at some moment of the window, ascending (int32)."""
-        found = [vertices for _, vertices, _ in self._held(self._used, lo, hi, start, end)]
+        found = [vertices for vertices, _ in self._held(self._used, lo, hi, start, end)]
         if not found:
             return np.zeros(0, np.int32)
         return np.sort(np.concatenate(found)) if len(found) > 1 else found[0]
 
     def _held(
         self, lines: Sequence[Timeline | None], lo: int, hi: int, start: int, end: int
-    ) -> Iterator[tuple[int, Vertices, npt.NDArray[Any]]]:
-        """(type, vertices in [lo, hi) in use, most units of each), types with none left out."""
+    ) -> Iterator[tuple[Vertices, npt.NDArray[Any]]]:
+        """By type: vertices in [lo, hi) in use, ascending, and the most units of each; types with none are left out."""
         for kind, line in enumerate(lines):
             if line is None:
                 continue
             ordinals, units = line.held(*self.columns.ordinals(kind, lo, hi), start, end)
             if ordinals.size:
-                yield kind, self.columns.vertices(kind)[ordinals], units
+                yield self.columns.vertices(kind)[ordinals], units
 
     def _covered_above(self, v: int, start: int, end: int) -> int:
         """Up to which vertex the proper ancestors of v that are held whole in the window reach; v when there is none."""
@@ -295,25 +295,23 @@ class Planner:
         free = columns.sizes[lo:hi].copy()
         if lo >= hi:
             return free
-        for kind, line in enumerate(self._used):
-            if line is None:
-                continue
-            vertices = columns.vertices(kind)
-            for first, used in line.peaks(*columns.ordinals(kind, lo, hi), start, end):
-                free[vertices[first : first + len(used)] - lo] -= used
+        for vertices, units in self._held(self._used, lo, hi, start, end):
+            free[vertices - lo] -= units
         free[: max(self._covered_above(lo, start, end) - lo, 0)] = 0
         self._covered_below(lo, hi, start, end).clear(free, lo)
         return free
 
     def _covered_below(self, lo: int, hi: int, start: int, end: int) -> Runs:
         """What lies strictly below the vertices of [lo, hi) that are held whole at some moment of the window."""
-        ends = self.columns.ends
-        tops = [vertices for _, vertices, _ in self._held(self._cover, lo, hi, start, end)]
-        if not tops:
+        return self._below([vertices for vertices, _ in self._held(self._cover, lo, hi, start, end)])
+
+    def _below(self, pools: Sequence[Vertices]) -> Runs:
+        if not pools:
             return NO_RUNS
-        roots = np.concatenate(tops)
+        ends = self.columns.ends
+        roots = np.concatenate(pools)
         roots = roots[ends[roots] > roots + 1]
-        return Runs.of(roots + 1, ends[roots])
+        return Runs.of(roots + 1, ends[roots]) if roots.size else NO_RUNS
 
     def totals(self, v: int, start: int, end: int, unavailable: npt.ArrayLike | None = None) -> Ints:
         """Units free through the whole window in the subtree of v, v included, by type number (int64).
@@ -334,28 +332,39 @@ class Planner:
             out = out[k : int(out.searchsorted(np.int32(hi)))]
         if self.covered_by(v, start, end) >= 0:
             return total
-        gone = self._covered_below(lo, hi, start, end)
+        held: list[tuple[int, Vertices, npt.NDArray[Any]]] = []
+        whole: list[Vertices] = []
+        edges = np.array([lo, hi], np.int32)
+        for kind, line in enumerate(self._used):
+            vertices = columns.vertices(kind)
+            a, b = vertices.searchsorted(edges).tolist()
+            if a == b:
+                continue
+            sums = columns.sums(kind)
+            total[kind] = b - a if sums is None else sums[b] - sums[a]
+            if line is None:
+                continue
+            ordinals, units = line.held(a, b, start, end)
+            if ordinals.size:
+                held.append((kind, vertices[ordinals], units))
+                roof = self._cover[kind]
+                if roof is not None:
+                    whole.append(vertices[ordinals if roof is line else roof.held(a, b, start, end)[0]])
+        gone = self._below(whole)
         if out.size:
             gone = Runs.of(np.concatenate([gone.starts, out]), np.concatenate([gone.stops, columns.ends[out]]))
-        edges = np.array([lo, hi], np.int32)
-        for kind in range(columns.types):
-            total[kind] = self._units(kind, edges, gone)
-        for kind, vertices, units in self._held(self._used, lo, hi, start, end):
-            if len(gone.starts):
-                units = units[~gone.contain(vertices)]
-            total[kind] -= units.sum(dtype=np.int64)
+        for kind, which, units in held:
+            total[kind] -= (units[~gone.contain(which)] if gone.starts.size else units).sum(dtype=np.int64)
+        if gone.starts.size:
+            for kind in total.nonzero()[0].tolist():
+                total[kind] -= self._units_in(kind, gone)
         return total
 
-    def _units(self, kind: int, edges: Vertices, gone: Runs) -> int:
-        """Units of a type between two vertices, without those in `gone`."""
+    def _units_in(self, kind: int, runs: Runs) -> int:
+        """Units of a type in runs of vertices."""
         vertices, sums = self.columns.vertices(kind), self.columns.sums(kind)
-        a, b = vertices.searchsorted(edges).tolist()
-        count = b - a if sums is None else int(sums[b] - sums[a])
-        if a == b or not len(gone.starts):
-            return count
-        first, stop = vertices.searchsorted(gone.starts), vertices.searchsorted(gone.stops)
-        lost = stop - first if sums is None else sums[stop] - sums[first]
-        return count - int(lost.sum())
+        first, stop = vertices.searchsorted(runs.starts), vertices.searchsorted(runs.stops)
+        return int((stop - first if sums is None else sums[stop] - sums[first]).sum())
 
     # -- time -------------------------------------------------------------------------------------------------
 

@@ -90,25 +90,19 @@ class Timeline:
                 base = number * span
                 yield base, block, max(lo - base, 0), min(hi - base, block.length)
 
-    def peaks(self, lo: int, hi: int, start: int, end: int) -> Iterator[tuple[int, Row]]:
-        """(first ordinal, most units used by ordinal) where anything in [lo, hi) is used in the window."""
-        for base, block, first, stop in self._parts(lo, hi):
-            used = block.peaks(first, stop, start, end)
-            if used is not None:
-                yield base + first, used
-
     def any(self, lo: int, hi: int, start: int, end: int) -> bool:
         """Is any unit of the ordinals [lo, hi) used in the window?"""
-        return any(True for _ in self.peaks(lo, hi, start, end))
+        return any(block.peaks(first, stop, start, end) is not None for _, block, first, stop in self._parts(lo, hi))
 
     def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row]:
         """Ordinals in [lo, hi) used in the window, ascending, and the most units used of each."""
         ordinals: list[Ints] = []
         units: list[Row] = []
-        for first, used in self.peaks(lo, hi, start, end):
-            where = np.flatnonzero(used)
-            ordinals.append(where + first)
-            units.append(used[where])
+        for base, block, first, stop in self._parts(lo, hi):
+            found = block.held(first, stop, start, end)
+            if found is not None:
+                ordinals.append(found[0] + base)
+                units.append(found[1])
         if len(ordinals) == 1:
             return ordinals[0], units[0]
         if not ordinals:
@@ -170,10 +164,9 @@ class Timeline:
         for base, block in self.busy_blocks():
             for k in range(1, len(block.times)):
                 start, end = block.times[k], block.end_of(k)
-                used = block.peaks(0, block.length, start, end)
-                if used is not None:
-                    where = np.flatnonzero(used)
-                    yield start, end, where + base, used[where]
+                held = block.held(0, block.length, start, end)
+                if held is not None:
+                    yield start, end, held[0] + base, held[1]
 
     def moments(self, start: int, end: int) -> set[int]:
         """Breakpoints in [start, end)."""
