@@ -18,10 +18,10 @@ from fluxres.errors import StoreError
 
 Event = dict[str, Any]
 
-STRUCTURAL: Final = frozenset({"merge", "unlink"})
+STRUCTURAL: Final = frozenset({"load", "merge", "unlink"})
 """Events that change the shape: they are stored with a new snapshot, and never replayed."""
 _ZIP_FROM_BYTES: Final = 4096
-_PLAIN, _ZIPPED = b"{", b"z"
+_ZIPPED: Final = b"z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,25 @@ def body(event: Event) -> bytes:
     return raw if len(raw) < _ZIP_FROM_BYTES else _ZIPPED + zlib.compress(raw, 1)
 
 
+def text_of(stored: bytes) -> bytes:
+    """A stored event as JSON.
+
+    Errors: StoreError.
+    """
+    try:
+        return zlib.decompress(stored[1:]) if stored[:1] == _ZIPPED else stored
+    except zlib.error as error:
+        raise StoreError(f"unreadable event: {error}") from None
+
+
 def event_of(stored: bytes) -> Event:
     """The event again.
 
     Errors: StoreError.
     """
     try:
-        raw = zlib.decompress(stored[1:]) if stored[:1] == _ZIPPED else stored
-        event: Event = msgspec.json.decode(raw, type=dict[str, Any])
-    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        event: Event = msgspec.json.decode(text_of(stored), type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(f"unreadable event: {error}") from None
     return event
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from fluxres.allocation.records import Records
 from fluxres.clock import Clock
-from fluxres.errors import FluxresError, StoreError
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
@@ -36,18 +35,15 @@ def capture(records: Records) -> RecordColumns:
 def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
     """A graph that holds what the columns say.
 
-    Errors: StoreError when they break a rule.
+    Errors: those of the operations, when the records break a rule.
     """
     # A pool that went down keeps what it holds (rule A7), but would not be given anew: states come last.
     states = structure.state.copy()
     structure.state[:] = 0
     graph = ResourceGraph(structure, name=name, clock=clock)
-    try:
-        _allocate(graph.records, stored)
-        for staged in stored.stages:
-            graph.records.stage(staged, graph.records.plan_stage(staged))
-    except FluxresError as error:
-        raise StoreError(f"the stored records break a rule: {error}") from None
+    _allocate(graph.records, stored)
+    for staged in stored.stages:
+        graph.records.stage(staged, graph.records.plan_stage(staged))
     for code in np.unique(states).tolist():
         structure.set_state(np.flatnonzero(states == code).astype(np.int32), STATES[code])
     return graph

@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import quote
 
 from fluxres.errors import StoreBusy, StoreError
+from fluxres.store.disc import sync_folder
 
 APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 1
@@ -190,33 +191,6 @@ def create(path: Path, *, private: bool) -> None:
             db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
         sync_folder(path.parent)
-
-
-def make_folder(folder: Path, *, private: bool) -> None:
-    """Make the folder of the default store; that of a named one has to be there.
-
-    Errors: StoreError.
-    """
-    if folder.is_dir():
-        return
-    if not private:
-        raise StoreError("no such folder", where=str(folder), hint=f"make it first: mkdir -p {folder}")
-    with translated(folder):
-        above = next(parent for parent in folder.parents if parent.is_dir())
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for made in (folder, *folder.parents):
-            if made == above:
-                break
-            sync_folder(made.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disc: a file is not safe before its name is."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

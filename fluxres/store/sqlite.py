@@ -20,6 +20,7 @@ from fluxres.clock import Clock
 from fluxres.errors import StoreConflict, UsageError
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, schema
+from fluxres.store.disc import make_folder
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify, writer_lock
 from fluxres.store.rows import GraphRow, Rows, unknown
@@ -177,12 +178,15 @@ class SqliteStore:
                 with schema.translated(self.path):
                     row = rows.graph(name)
                     transaction = Transaction(rows.read(row, clock), Position(row.uid, row.seq))
-                transaction.graph.sink = transaction.events.append
+                graph, revision = transaction.graph, transaction.graph.revision
+                graph.sink = transaction.events.append
                 yield transaction
-                transaction.graph.sink = None
+                graph.sink = None
+                if graph.revision - revision != len(transaction.events):
+                    raise UsageError("the graph was changed by more than its operations", hint="replay events outside of a store")
                 if transaction.events:
                     with schema.translated(self.path):
-                        seq = rows.append(row, transaction.graph, transaction.events, self.clock(), command)
+                        seq = rows.append(row, graph, transaction.events, self.clock(), command)
                         db.execute("COMMIT")
                     transaction.position = Position(row.uid, seq)
             finally:
@@ -207,12 +211,7 @@ class SqliteStore:
         """
         with self._changing(name, command, wait_s) as rows:
             row = rows.graph(name)
-            if Position(row.uid, row.seq) != base:
-                raise StoreConflict(
-                    f"graph '{name}' moved on: {_moved(row, base)}",
-                    where=self.url,
-                    hint="load it again and repeat the changes, or save all of it under another name",
-                )
+            self._require(row, base)
             seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
         return Position(row.uid, seq)
 
@@ -222,6 +221,7 @@ class SqliteStore:
         graph: ResourceGraph,
         *,
         replace: bool = False,
+        base: Position | None = None,
         use: bool = False,
         command: str = "",
         wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT,
@@ -230,13 +230,14 @@ class SqliteStore:
 
         Args:
             replace: over the graph that has the name now; its journal goes on.
+            base: as `replace`, but only over this state; StoreConflict over another.
             use: make it the default one; the first one becomes that in any case.
 
         Errors: UsageError over an existing name without `replace`, saying what would be lost.
         """
         _check_name(name)
         shape = encoding.encode_shape(graph.structure)
-        schema.make_folder(self.path.parent, private=self.address.private)
+        make_folder(self.path.parent, private=self.address.private)
         with self._locked(command, wait_s):
             schema.create(self.path, private=self.address.private)
             with schema.writing(self.path) as db:
@@ -246,8 +247,10 @@ class SqliteStore:
                 if row is None:
                     row = rows.make(name, self.clock())
                 else:
+                    if base is not None:
+                        self._require(row, base)
                     event["replaced"] = loss = rows.loss(row)
-                    if not replace:
+                    if not replace and base is None:
                         raise UsageError(
                             f"there is a graph '{name}' already: {loss} would be lost",
                             where=self.url,
@@ -298,6 +301,14 @@ class SqliteStore:
         mode = 0o600 if self.address.private else 0o666
         with writer_lock(path, command=command, wait_s=wait_s, clock=self.clock, notify=self.notify, mode=mode):
             yield
+
+    def _require(self, row: GraphRow, base: Position) -> None:
+        if Position(row.uid, row.seq) != base:
+            raise StoreConflict(
+                f"graph '{row.name}' moved on: {_moved(row, base)}",
+                where=self.url,
+                hint="load it again and repeat the changes, or save all of it under another name",
+            )
 
     def _rows(self, db: sqlite3.Connection) -> Rows:
         return Rows(db, self.url, self.address.graph)

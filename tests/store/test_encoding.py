@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres import limits
-from fluxres.errors import StoreError
+from fluxres.errors import InsufficientResources, StoreError
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
@@ -121,7 +121,7 @@ def test_records_that_break_a_rule_are_refused() -> None:
     graph = machine(1, 1)
     s, stored = encoding.decode(*encoded(graph))
     twice = encoding.RecordColumns.of(["j1", "j2"], [(0, 3, 0, 10, 1), (1, 3, 5, 15, 1)], [])
-    with pytest.raises(StoreError, match="break a rule"):
+    with pytest.raises(InsufficientResources, match="held by j1"):
         records.restore(s, twice, name="demo", clock=None)
     assert len(stored) == 0
 

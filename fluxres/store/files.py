@@ -1,0 +1,199 @@
+"""`fluxres.load` and `fluxres.save`: any file or store, recognised by what it is.
+
+Whatever a format cannot say is in the report of a save and never dropped silently (rule S1).  Both leave a
+list of pending changes at the graph, so that the next save may write only those.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fluxres.clock import FOREVER, Clock, ticks
+from fluxres.errors import FluxresError, InputError, UsageError
+from fluxres.formats import registry
+from fluxres.formats.cluster import Hold
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.store import changes as documents
+from fluxres.store import journal, open_store, records
+from fluxres.store.encoding import RecordColumns
+from fluxres.store.pending import Pending
+from fluxres.store.sqlite import SqliteStore
+from fluxres.store.url import is_store_url
+
+Source = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveReport:
+    """What a save did.
+
+    Args:
+        dest: where it went.
+        format: of the file, ``changes`` or ``store``.
+        pools: of the graph.
+        events: written, where only changes were; None for a whole graph.
+        left_out: what the format cannot say, in words.
+        note: why the whole graph was written although only changes were asked for.
+    """
+
+    dest: str
+    format: str
+    pools: int
+    events: int | None = None
+    left_out: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+# -- loading -------------------------------------------------------------------------------------------------------------
+
+
+def load(
+    source: Source, *, name: str | None = None, clock: Clock | None = None, changes: Source | Sequence[Source] = ()
+) -> ResourceGraph:
+    """The graph in a file or store.
+
+    Args:
+        source: a path, of any format it knows by content, or the URL of a store, with ``?graph=NAME`` or without.
+        name: of the graph; that which the source gives by default.
+        clock: "now" of the graph in seconds; stands still at 0 by default.
+        changes: documents that ``save(…, changed_only=True)`` wrote after it, in order.
+
+    Errors: InputError with file, line and column; StoreError, UnknownGraph; StoreConflict for changes of another state.
+
+    >>> load("site.yaml")
+    Traceback (most recent call last):
+    fluxres.errors.InputError: site.yaml: cannot be read: No such file or directory
+    """
+    text = os.fspath(source)
+    if is_store_url(text):
+        store = open_store(text)
+        graph, position = store.open(clock=clock)
+        place = _place(store, graph.name)
+    else:
+        graph, position, place = _load_file(text, clock), None, "file"
+    for document in [changes] if isinstance(changes, str | os.PathLike) else changes:
+        graph = documents.read(Path(document)).apply(graph, clock)
+        position, place = None, "file"
+    graph.name = name if name is not None else graph.name
+    _listen(graph).mark(place, position)
+    return graph
+
+
+def _load_file(text: str, clock: Clock | None) -> ResourceGraph:
+    path = Path(text)
+    if documents.is_changes(_head(path)):
+        return documents.read(path).apply(None, clock)
+    loaded = registry.read(path)
+    try:
+        return records.restore(loaded.structure, _held(loaded.allocations), name=loaded.name, clock=clock)
+    except FluxresError as error:
+        raise InputError(f"the allocations break a rule: {error}", where=text) from error
+
+
+def _held(allocations: Sequence[Hold]) -> RecordColumns:
+    number: dict[str, int] = {}
+    spans = []
+    for hold in allocations:
+        job = number.setdefault(hold.job, len(number))
+        start, end = ticks(hold.start_s, "start"), FOREVER if hold.end_s is None else ticks(hold.end_s, "end")
+        spans += [(job, v, start, end, amount) for v, amount in hold.pools.items()]
+    return RecordColumns.of(list(number), spans, [])
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(documents.HEAD))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+
+
+# -- saving --------------------------------------------------------------------------------------------------------------
+
+
+def save(
+    g: ResourceGraph, dest: Source, *, format: str | None = None, changed_only: bool = False, replace: bool = False
+) -> SaveReport:
+    """Write a graph to a file or store.
+
+    Args:
+        dest: a path, or the URL of a store, where it gets its own name or that of ``?graph=NAME``.
+        format: of the file; by its ending by default.
+        changed_only: only what happened since the graph was last loaded or saved.  To a store: since it was loaded from or saved
+            to that store.  To a file: a document of changes, which ``load(base, changes=…)`` applies; a document that ends where
+            these changes begin is continued.
+        replace: in a store, over another graph of this name.
+
+    Returns: what was written, what the format could not say, and whether all was written after all.
+    Errors: StoreConflict when the store moved on since; UsageError for what would be lost; StoreError.
+    """
+    text = os.fspath(dest)
+    if is_store_url(text):
+        if format is not None:
+            raise UsageError(f"format '{format}' for a store, which has its own", where=text)
+        return _save_to_store(g, open_store(text), changed_only, replace)
+    if changed_only:
+        if format is not None:
+            raise UsageError(f"format '{format}' for changes, which have their own", where=text)
+        return _save_changes(g, Path(text))
+    return _save_file(g, Path(text), format)
+
+
+def _save_to_store(g: ResourceGraph, store: SqliteStore, changed_only: bool, replace: bool) -> SaveReport:
+    name = store.address.graph or g.name
+    place, pending = _place(store, name), Pending.of(g)
+    mark = None if pending is None else pending.marks.get(place)
+    base = None if mark is None else mark.position
+    if changed_only and pending is not None and mark is not None and base is not None:
+        events = [journal.event_of(stored) for stored in pending.since(mark)]
+        position = store.append(name, g, events, base, command="save --changed-only")
+        pending.mark(place, position)
+        return SaveReport(store.url, "store", len(g), events=len(events))
+    position = store.put(name, g, replace=replace, base=None if replace else base, command="save")
+    note = _why_whole(pending, "this store") if changed_only else ""
+    _listen(g).mark(place, position)
+    return SaveReport(store.url, "store", len(g), note=note)
+
+
+def _save_changes(g: ResourceGraph, path: Path) -> SaveReport:
+    pending = Pending.of(g)
+    mark = None if pending is None else pending.last()
+    if pending is None or mark is None:
+        documents.write(path, None, [documents.state_line(g)], g)
+        note = _why_whole(pending, "a place to follow")
+        _listen(g).mark("file")
+        return SaveReport(str(path), "changes", len(g), note=note)
+    events = pending.since(mark)
+    base = mark.digest if mark.digest is not None else documents.digest(g)
+    documents.write(path, base, documents.lines_of(events, g), g)
+    pending.mark("file")
+    return SaveReport(str(path), "changes", len(g), events=len(events))
+
+
+def _save_file(g: ResourceGraph, path: Path, format: str | None) -> SaveReport:
+    written = registry.write(g, path, format)
+    if not written.left_out:
+        _listen(g).mark("file")
+    return SaveReport(str(path), written.format, len(g), left_out=list(written.left_out))
+
+
+def _why_whole(pending: Pending | None, place: str) -> str:
+    if pending is None:
+        return "everything was written: nobody noted what changed since the last save"
+    return f"everything was written: it was not saved to {place} before, or too much changed since"
+
+
+def _place(store: SqliteStore, name: str) -> str:
+    return f"{store.url}?graph={name}"
+
+
+def _listen(g: ResourceGraph) -> Pending:
+    pending = Pending.of(g)
+    if pending is None:
+        pending = Pending(g)
+        if g.sink is None or isinstance(g.sink, Pending):
+            g.sink = pending
+    return pending

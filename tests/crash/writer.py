@@ -1,0 +1,117 @@
+"""A process that changes a store at random and says so: what the kill campaign kills.
+
+Before a change is committed it prints what the store will hold (`try`), after it was committed that it does (`done`).
+A state is the fingerprints of all graphs of the store, by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from random import Random
+
+from fluxres.errors import FluxresError
+from fluxres.model import ResourceGraph
+from fluxres.store import SqliteStore, files, open_store, rows
+from tests.store.graphs import change, fingerprint, machine
+
+MAIN, OTHER = "main", "other"
+State = dict[str, str]
+
+
+class Writer:
+    """Random operations on one store.
+
+    Args:
+        store: with a graph `main`.
+        state: what it holds.
+        first: number of the first operation.
+        fd: where the lines go.
+    """
+
+    def __init__(self, store: SqliteStore, state: State, random: Random, first: int, fd: int) -> None:
+        self.store, self.state, self.random, self.number, self.fd = store, dict(state), random, first, fd
+        self.graph: ResourceGraph | None = None
+
+    def run(self) -> None:
+        """One operation after the other, until somebody ends it."""
+        operations = [self.transaction] * 12 + [self.reshape] * 3 + [self.save_changes] * 4 + [self.replace, self.put, self.drop]
+        while True:
+            self.random.choice(operations)()
+
+    def say(self, word: str) -> None:
+        line = json.dumps({"word": word, "number": self.number, "state": self.state}) + "\n"
+        os.write(self.fd, line.encode())
+
+    def expect(self, **graphs: ResourceGraph | None) -> None:
+        """Say what the store will hold when the operation is done."""
+        for name, graph in graphs.items():
+            if graph is None:
+                self.state.pop(name, None)
+            else:
+                self.state[name] = fingerprint(graph)
+        self.say("try")
+
+    def done(self) -> None:
+        self.say("done")
+        self.number += 1
+
+    @property
+    def command(self) -> str:
+        return f"operation {self.number}"
+
+    def transaction(self) -> None:
+        with self.store.writing(MAIN, command=self.command) as tx:
+            tx.graph.tag(0, "operation", str(self.number))
+            for _ in range(self.random.randint(0, 5)):
+                change(tx.graph, self.random)
+            self.expect(main=tx.graph)
+        self.done()
+
+    def reshape(self) -> None:
+        with self.store.writing(MAIN, command=self.command) as tx:
+            tx.graph.tag(0, "operation", str(self.number))
+            try:
+                if self.random.random() < 0.5 and len(tx.graph) > 200:
+                    tx.graph.unlink(int(self.random.randrange(1, len(tx.graph))))
+                else:
+                    tx.graph.merge(machine(self.random.randint(3, 8), self.random.randint(1, 20), origin=self.number + 2))
+            except FluxresError:
+                tx.graph.tag(0, "refused")
+            self.expect(main=tx.graph)
+        self.done()
+
+    def save_changes(self) -> None:
+        """`save --changed-only` of a graph that was loaded before, and of one that was saved before."""
+        where = f"{self.store.url}?graph={MAIN}"
+        graph = files.load(where)
+        for _ in range(2):
+            graph.tag(0, "operation", str(self.number))
+            change(graph, self.random)
+            self.expect(main=graph)
+            files.save(graph, where, changed_only=True)
+            self.done()
+
+    def replace(self) -> None:
+        graph = machine(2, self.random.randint(3, 40), origin=self.number + 2)
+        self.expect(main=graph)
+        self.store.put(MAIN, graph, replace=True, command=self.command)
+        self.done()
+
+    def put(self) -> None:
+        graph = machine(1, self.random.randint(1, 9), origin=self.number + 2)
+        self.expect(other=graph)
+        self.store.put(OTHER, graph, replace=True, command=self.command)
+        self.done()
+
+    def drop(self) -> None:
+        if OTHER in self.state:
+            self.expect(other=None)
+            self.store.drop(OTHER, command=self.command)
+            self.done()
+
+
+def main(path: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
+    """Write to the store until killed; snapshots after every `weight_max` pools."""
+    rows.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
+    Writer(open_store(path), state, Random(seed), first, fd).run()
