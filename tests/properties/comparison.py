@@ -7,7 +7,9 @@ one is, so that the same histories run on whole seconds, on fractions that no fl
 
 from __future__ import annotations
 
+import copy
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +17,16 @@ import numpy as np
 
 import fluxres
 from fluxres import FluxresError, ResourceGraph, clock
+from fluxres.graph import uuids
+from fluxres.graph.kinds import WAY
+from tests import oracle_shape
 from tests.oracle import Oracle, PoolData, Refused
-from tests.strategies import Integer, Machine, chance, pick
+from tests.oracle_shape import Graph, Graphs
+from tests.strategies import JOBS, Integer, Machine, chance, machine, pick
 
 Operation = list[Any]
+POOLS_MAX = 40
+"""Above so many pools no more are merged in."""
 UNITS_S = (1.0, 0.1, 1e-6, 3600.0)
 
 
@@ -37,9 +45,24 @@ def pools_of(machine: Machine) -> dict[str, PoolData]:
             "tags": dict(spec.tags),
             "properties": dict(spec.properties),
             "exclusive": spec.exclusive,
+            "name": spec.name,
+            "id": spec.id,
+            "unit": spec.unit,
+            "full": spec.size,
+            "way": False,
         }
         for key, (spec, parent) in machine.flat().items()
     }
+
+
+def edges_of(graph: ResourceGraph) -> dict[str, list[tuple[object, ...]]]:
+    """The edges of all auxiliary graphs that have any, between uuids, sorted."""
+    uuid = graph.structure.uuid
+    found = {
+        name: sorted((uuid(a), uuid(b), str(data["type"]), str(data.get("capacity"))) for a, b, data in subsystem.rows())
+        for name, subsystem in graph.structure.subsystems.items()
+    }
+    return {name: edges for name, edges in found.items() if edges}  # type: ignore[return-value]  # a list is invariant
 
 
 class Pair:
@@ -49,14 +72,26 @@ class Pair:
         machine: what both are made of.
         horizon: ticks of the oracle; the last stands for all later ones.
         unit_s: seconds a tick.
+        origin: what the uuids are made of; random by default.
     """
 
-    def __init__(self, machine: Machine, horizon: int = 10, unit_s: float = 1.0) -> None:
+    def __init__(self, machine: Machine, horizon: int = 10, unit_s: float = 1.0, origin: int | None = None) -> None:
         self.unit_s = unit_s
-        self.oracle = Oracle(pools_of(machine), horizon)
         self.stages: dict[int, fluxres.Stage] = {}
         self.stages_made = 0
-        self.adopt(ResourceGraph(machine.structure(), clock=self.clock))
+        self.oracle = Oracle(pools_of(machine), horizon)
+        graph = ResourceGraph(machine.structure(origin), clock=self.clock)
+        for key, pool in self.oracle.pools.items():
+            pool["uuid"] = graph.pool(key).uuid
+        uuid = {key: str(pool["uuid"]) for key, pool in self.oracle.pools.items()}
+        self.graphs: Graphs = {
+            name: Graph(hierarchy, [(uuid[edge.src], uuid[edge.dst], edge.relation, edge.capacity) for edge in edges])
+            for name, hierarchy, edges in (("power", True, machine.feeds), ("network", False, machine.links))
+            if edges
+        }
+        #: what the operation under way should lead to, where it leads to another machine
+        self.next: tuple[Oracle, Graphs] | None = (self.oracle, self.graphs)
+        self.adopt(graph)
 
     def clock(self) -> float:
         return self.seconds(self.oracle.now)
@@ -67,17 +102,26 @@ class Pair:
     def end(self, tick: int | None) -> float | None:
         return None if tick is None else self.seconds(tick)
 
-    def adopt(self, graph: ResourceGraph) -> None:
-        """Go on with this graph, whose structure is compared first."""
-        self.graph = graph
-        self.graph.clock = self.clock
-        self.compare_structure(graph, self.oracle.pools)
-        self.vertex = {key: graph.vertex(key) for key in self.oracle.pools}
-
     def told(self, start: int, end: int | None) -> tuple[float, float]:
         """A span in the seconds that the graph speaks: whole clock ticks."""
         last = math.inf if end is None else clock.seconds(clock.ticks(self.seconds(end)))
         return clock.seconds(clock.ticks(self.seconds(start))), last
+
+    def adopt(self, graph: ResourceGraph, *, ordered: bool = True) -> None:
+        """Go on with this graph and the oracle in `next`, whose structures are compared first."""
+        if self.next is None:
+            return  # it should have been refused, which `do` reports
+        self.compare_structure(graph, self.next, ordered=ordered)
+        self.graph = graph
+        self.graph.clock = self.clock
+        self.oracle, self.graphs = self.next
+        if not ordered:
+            where = [pool.where for pool in graph.select(np.arange(len(graph), dtype=np.int32))]
+            self.oracle.pools = {key: self.oracle.pools[key] for key in where}
+        self.stages = {
+            number: fluxres.Stage(graph, self.stages[number].stage, self.stages[number].job) for number in self.oracle.stages
+        }
+        self.vertex = {key: graph.vertex(key) for key in self.oracle.pools}
 
     # -- doing ------------------------------------------------------------------------------------------------------
 
@@ -90,6 +134,7 @@ class Pair:
         before = self.trace()
         known_stages = set(self.oracle.stages)
         refused: Refused | None = None
+        self.next = None
         try:
             getattr(self, f"_expect_{name}")(*values)
         except Refused as expected:
@@ -104,8 +149,8 @@ class Pair:
             if self.trace() != before and set(self.oracle.stages) == known_stages:
                 raise Difference(f"{operation}: refused, and yet something changed") from error
             return False
-        except Difference:
-            raise
+        except Difference as difference:
+            raise Difference(f"{operation}: {difference}") from difference
         except Exception as error:
             raise Difference(f"{operation}: {type(error).__name__}: {error}") from error
         if refused is not None:
@@ -219,6 +264,101 @@ class Pair:
     def _do_untag(self, key: str, tag: str) -> None:
         self.graph.untag(key, tag)
 
+    # -- other machines ---------------------------------------------------------------------------------------------
+
+    def _expect_copy(self, key: str, tick: int, adopt: bool) -> None:
+        self.next = oracle_shape.copied(self.oracle, self.graphs, key, tick)
+
+    def _do_copy(self, key: str, tick: int, adopt: bool) -> None:
+        self.look_at(self.graph.copy(key, at=self.seconds(tick)), adopt)
+
+    def _expect_copy_job(self, job: str, tick: int, adopt: bool) -> None:
+        self.next = oracle_shape.copied_job(self.oracle, self.graphs, job, tick)
+
+    def _do_copy_job(self, job: str, tick: int, adopt: bool) -> None:
+        self.look_at(self.graph.copy(job=job, at=self.seconds(tick)), adopt)
+
+    def _expect_duplicate(self, adopt: bool) -> None:
+        self.next = copy.deepcopy((self.oracle, self.graphs))
+
+    def _do_duplicate(self, adopt: bool) -> None:
+        self.look_at(self.graph.duplicate(), adopt)
+
+    def look_at(self, made: ResourceGraph, adopt: bool) -> None:
+        """Compare a graph that was made of this one, and see that neither shows a change of the other (C1)."""
+        if self.next is None:
+            return
+        self.same("clock", made.clock(), self.graph.clock())
+        self.compare_structure(made, self.next)
+        self.same("check() of what was made", made.check(), [])
+        left, before = (self.graph, self.trace()) if adopt else (made, self.trace())
+        if adopt:
+            self.adopt(made)
+            before = self.trace()
+        left.set_state("/", "drain")
+        left.tag(range(len(left)), "seen")
+        for job in left.jobs():
+            left.free(job)
+        self.same("the other graph", self.trace(), before)
+
+    def _expect_unlink(self, key: str) -> None:
+        self.next = oracle_shape.unlinked(self.oracle, self.graphs, key)
+
+    def _do_unlink(self, key: str) -> None:
+        self.graph.unlink(key)
+        self.adopt(self.graph)
+
+    def _expect_relink(self, key: str, tick: int) -> None:
+        part, edges = oracle_shape.copied(self.oracle, self.graphs, key, tick)
+        self.next = oracle_shape.unlinked(self.oracle, self.graphs, key)
+        self.next = oracle_shape.merged(*self.next, part, edges)
+
+    def _do_relink(self, key: str, tick: int) -> None:
+        """Copy a part, unlink it, and merge the copy."""
+        part = self.graph.copy(key, at=self.seconds(tick))
+        trial = self.graph.duplicate()
+        trial.unlink(key)
+        trial.merge(part)
+        self.adopt(trial, ordered=False)
+
+    def _expect_merge_jobs(self, one: str, two: str, tick: int) -> None:
+        first = oracle_shape.copied_job(self.oracle, self.graphs, one, tick)
+        self.next = oracle_shape.merged(*first, *oracle_shape.copied_job(self.oracle, self.graphs, two, tick))
+
+    def _do_merge_jobs(self, one: str, two: str, tick: int) -> None:
+        """What two jobs hold, as one machine: sizes of what both hold a part of add up."""
+        at = self.seconds(tick)
+        grown = self.graph.copy(job=one, at=at)
+        grown.merge(self.graph.copy(job=two, at=at))
+        self.adopt(grown, ordered=False)
+
+    def _expect_merge(self, seed: int, at: str | None) -> None:
+        other = self.stranger(seed, at)
+        self.next = oracle_shape.merged(self.oracle, self.graphs, other.oracle, other.graphs, at)
+
+    def _do_merge(self, seed: int, at: str | None) -> None:
+        other = self.stranger(seed, at)
+        before = other.trace()
+        self.graph.merge(other.graph, at)
+        self.same("the merged graph", other.trace(), before)
+        self.adopt(self.graph, ordered=False)
+
+    def stranger(self, seed: int, at: str | None) -> Pair:
+        """A small machine of its own with records of its own, the same for the same seed.
+
+        Merged from the root on, it is what is left of this machine without some of its pools, so that names meet.
+        """
+        rng = random.Random(seed)
+        made = machine(rng.randint, 8)
+        if at is not None:
+            made.root.type = made.root.name = rng.choice(("rack", "node"))
+            made.feeds, made.power, made.links = [], [], []
+        other = Pair(made, self.oracle.horizon, self.unit_s, uuids.new_origin(rng.randbytes(16)))
+        other.oracle.now = self.oracle.now
+        for _ in range(rng.randint(0, 2)):
+            other.do(_allocate(rng.randint, other.oracle, rng.choice(("j1", "j2"))))
+        return other
+
     @staticmethod
     def keys_in(operation: Operation) -> list[str]:
         """The pools that an operation names."""
@@ -236,15 +376,21 @@ class Pair:
         if got != expected:
             raise Difference(f"{what}: the graph says {got!r}, the oracle {expected!r}")
 
-    def compare_structure(self, graph: ResourceGraph, pools: dict[str, PoolData]) -> None:
-        """Paths, types, sizes, parents, states, tags, properties and flags of all pools."""
-        self.same("pools", [pool.where for pool in graph.select(np.arange(len(graph), dtype=np.int32))], list(pools))
-        for key, expected in pools.items():
-            self.compare_data(graph, key, expected)
+    def compare_structure(self, graph: ResourceGraph, expected: tuple[Oracle, Graphs], *, ordered: bool = True) -> None:
+        """All pools with all their data, and the edges of the auxiliary graphs."""
+        pools, graphs = expected[0].pools, expected[1]
+        where, wanted = [pool.where for pool in graph.select(np.arange(len(graph), dtype=np.int32))], list(pools)
+        self.same("pools", *((where, wanted) if ordered else (sorted(where), sorted(wanted))))
+        for key, pool in pools.items():
+            self.compare_data(graph, key, pool)
+        edges = {
+            name: sorted((a, b, kind, str(capacity)) for a, b, kind, capacity in made.edges) for name, made in graphs.items()
+        }
+        self.same("edges", edges_of(graph), {name: rows for name, rows in edges.items() if rows})
 
     def compare_data(self, graph: ResourceGraph, key: str, expected: PoolData) -> None:
         pool = graph.pool(key)
-        parent = pool.parent
+        parent, flags = pool.parent, graph.structure.flags[pool.vertex]
         self.same(
             f"data of {key}",
             {
@@ -255,8 +401,14 @@ class Pair:
                 "tags": dict(pool.tags),
                 "properties": dict(pool.properties),
                 "exclusive": pool.exclusive_required,
+                "name": pool.name,
+                "id": pool.id,
+                "unit": pool.unit,
+                "full": graph.structure.capacity.get(pool.vertex, pool.size),
+                "way": bool(flags & WAY),
+                "uuid": pool.uuid,
             },
-            {name: expected[name] for name in ("type", "size", "parent", "state", "tags", "properties", "exclusive")},
+            expected,
         )
 
     def compare_pool(self, key: str, start: int, end: int | None) -> None:
@@ -298,7 +450,7 @@ class Pair:
     def compare_all(self) -> None:
         """Everything, at every moment."""
         oracle, graph = self.oracle, self.graph
-        self.compare_structure(graph, oracle.pools)
+        self.compare_structure(graph, (oracle, self.graphs))
         for tick in range(oracle.horizon + 1):
             self.compare_free(tick, tick + 1)
             for key in oracle.pools:
@@ -340,7 +492,15 @@ WEIGHTS = {
     "state": 6,
     "tag": 2,
     "untag": 1,
+    "copy": 2,
+    "copy_job": 1,
+    "duplicate": 1,
+    "unlink": 1,
+    "relink": 1,
+    "merge_jobs": 1,
+    "merge": 1,
 }
+"""How often each operation is chosen; those that make another machine cost as much as a hundred others."""
 
 
 def some_key(integer: Integer, oracle: Oracle) -> str:
@@ -415,6 +575,24 @@ def _state(integer: Integer, oracle: Oracle, job: str) -> Operation:
     return ["state", keys, pick(integer, states)]
 
 
+def _merge(integer: Integer, oracle: Oracle, job: str) -> Operation:
+    if len(oracle.pools) > POOLS_MAX:
+        return ["unlink", some_key(integer, oracle)]
+    at = None if chance(integer, 2) else pick(integer, [key for key in oracle.pools if key.startswith("/")])
+    if at is not None and chance(integer, 2):
+        at += f"/{pick(integer, ('rack7', 'rack8', 'extra', 'node0'))}"
+    return ["merge", integer(0, 999), at]
+
+
+def _unlink(integer: Integer, oracle: Oracle, job: str) -> Operation:
+    key = some_key(integer, oracle)
+    pdus = [k for k in oracle.pools if k.startswith("power:/")]
+    if pdus and key.startswith("/") and chance(integer, 3):
+        # Some pools of the tree stand in this hierarchy too.
+        key = f"{pick(integer, pdus)}/{key.rpartition('/')[2]}"
+    return ["unlink", key]
+
+
 _CHOICES: dict[str, Callable[[Integer, Oracle, str], Operation]] = {
     "allocate": _allocate,
     "free": _free,
@@ -426,5 +604,12 @@ _CHOICES: dict[str, Callable[[Integer, Oracle, str], Operation]] = {
     "expire": lambda integer, oracle, job: ["expire"],
     "state": _state,
     "tag": lambda integer, oracle, job: ["tag", some_key(integer, oracle), pick(integer, "ab"), pick(integer, (None, "x", "ü"))],
+    "copy": lambda integer, oracle, job: ["copy", some_key(integer, oracle), integer(0, oracle.horizon), chance(integer, 5)],
+    "copy_job": lambda integer, oracle, job: ["copy_job", job, integer(0, oracle.horizon), chance(integer, 8)],
+    "duplicate": lambda integer, oracle, job: ["duplicate", chance(integer, 2)],
+    "unlink": _unlink,
+    "relink": lambda integer, oracle, job: ["relink", some_key(integer, oracle), integer(0, oracle.horizon)],
+    "merge_jobs": lambda integer, oracle, job: ["merge_jobs", job, pick(integer, JOBS), integer(0, oracle.horizon)],
+    "merge": _merge,
     "untag": lambda integer, oracle, job: ["untag", some_key(integer, oracle), pick(integer, ("a", "b"))],
 }

@@ -1,0 +1,374 @@
+"""The oracle of the operations that change what machine there is: copy, merge, unlink (rules C1 and M1).
+
+Here a machine is a list of pools in pre-order, each with the uuid of the pool it is part of, and the edges of its
+auxiliary graphs between uuids.  Paths follow from that, and are worked out anew for each result.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tests.oracle import Oracle, PoolData, Refused
+
+Edge = tuple[str, str, str, float | None]
+"""uuid, uuid, relation, capacity."""
+
+
+@dataclass
+class Graph:
+    hierarchy: bool
+    edges: list[Edge]
+
+    def above(self, uuid: str) -> str | None:
+        return next((src for src, dst, _, _ in self.edges if dst == uuid), None) if self.hierarchy else None
+
+    def below(self, uuid: str) -> list[str]:
+        return [uuid, *(u for src, dst, _, _ in self.edges if src == uuid for u in self.below(dst))]
+
+    def touches(self, uuid: str) -> bool:
+        return any(uuid in edge[:2] for edge in self.edges)
+
+
+Graphs = dict[str, Graph]
+
+
+@dataclass
+class Shape:
+    """Pools by uuid in pre-order, with `parent` the uuid of another, and auxiliary graphs over them."""
+
+    pools: dict[str, PoolData]
+    graphs: Graphs
+
+    def ancestors(self, uuid: str) -> Iterator[str]:
+        parent = self.pools[uuid]["parent"]
+        while parent is not None:
+            yield parent
+            parent = self.pools[parent]["parent"]
+
+    def subtree(self, uuid: str) -> list[str]:
+        return [u for u in self.pools if u == uuid or uuid in self.ancestors(u)]
+
+    @property
+    def root(self) -> str:
+        return next(iter(self.pools))
+
+    @property
+    def tree(self) -> list[str]:
+        return self.subtree(self.root)
+
+    def in_hierarchy(self, uuid: str) -> bool:
+        return any(graph.hierarchy and graph.touches(uuid) for graph in self.graphs.values())
+
+    def key(self, uuid: str) -> str:
+        """The path of a pool, the URI of one outside the tree, its uuid where it has neither."""
+        if uuid in self.tree:
+            return "".join(f"/{self.pools[u]['name']}" for u in [*reversed(list(self.ancestors(uuid))), uuid])
+        return next(
+            (self.uri(name, uuid) for name, graph in self.graphs.items() if graph.hierarchy and graph.touches(uuid)), uuid
+        )
+
+    def uri(self, name: str, uuid: str) -> str:
+        chain = [uuid]
+        while (above := self.graphs[name].above(chain[-1])) is not None:
+            chain.append(above)
+        return f"{name}:/" + "/".join(self.pools[u]["name"] for u in reversed(chain))
+
+    def restricted(self, pools: dict[str, PoolData]) -> Shape:
+        """These pools only, with the edges that keep both their ends."""
+        graphs = {
+            name: Graph(graph.hierarchy, [edge for edge in graph.edges if edge[0] in pools and edge[1] in pools])
+            for name, graph in self.graphs.items()
+        }
+        return Shape(pools, graphs)
+
+
+def shape_of(oracle: Oracle, graphs: Graphs) -> Shape:
+    uuid = {key: pool["uuid"] for key, pool in oracle.pools.items()}
+    pools = {uuid[key]: {**copy.deepcopy(pool), "parent": uuid.get(pool["parent"])} for key, pool in oracle.pools.items()}
+    return Shape(pools, copy.deepcopy(graphs))
+
+
+def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]]) -> Oracle:
+    """An oracle of this shape, with the records that these oracles have on its pools, some of which are others now."""
+    key = {uuid: shape.key(uuid) for uuid in shape.pools}
+    made = Oracle({key[u]: {**pool, "parent": key.get(pool["parent"])} for u, pool in shape.pools.items()}, like.horizon)
+    made.now = like.now
+    for source, same in sources:
+        for k, rows in source.held.items():
+            uuid = source.pools[k]["uuid"]
+            uuid = same.get(uuid, uuid)
+            for t, row in enumerate(rows) if uuid in key else ():
+                for holder, n in row.items():
+                    mine = made.held[key[uuid]][t]
+                    mine[holder] = mine.get(holder, 0) + n
+        for number, (job, targets, ticks, expires) in source.stages.items():
+            moved = [(key[uuid], n) for k, n in targets if (uuid := source.pools[k]["uuid"]) in key]
+            made.stages[number] = (job, moved, ticks, expires)
+    return made
+
+
+def free_units(oracle: Oracle, tick: int) -> dict[str, int]:
+    return {pool["uuid"]: oracle.available(key, [tick]) for key, pool in oracle.pools.items()}
+
+
+def beside(shape: Shape, taken: Iterable[str]) -> set[str]:
+    """Pools outside the tree on the way from a taken one to the root of a hierarchy, and what those are part of."""
+    found: set[str] = set()
+    pending = list(taken)
+    while pending:
+        uuid = pending.pop()
+        above = {graph.above(uuid) for graph in shape.graphs.values()}
+        above |= set() if uuid in shape.tree else set(shape.ancestors(uuid))
+        fresh = {u for u in above if u is not None and u not in found and u not in shape.tree}
+        found |= fresh
+        pending += fresh
+    return found
+
+
+def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle, Graphs]:
+    """What is available at and below a pool, the way up to the root, and what stands beside them (C1)."""
+    if key not in oracle.pools:
+        raise Refused(["UnknownPool"])
+    shape, free = shape_of(oracle, graphs), free_units(oracle, tick)
+    top = oracle.pools[key]["uuid"]
+    faults = {"InsufficientResources"} if not free[top] else set()
+    if faults := faults if top in shape.tree else faults | {"UnknownPool"}:
+        raise Refused(faults)
+    kept: list[str] = []
+    for u in shape.subtree(top):
+        if free[u] and (u == top or shape.pools[u]["parent"] in kept):
+            kept.append(u)
+    way = list(shape.ancestors(top))
+    outside = [u for u in shape.pools if u not in shape.tree]
+    own = {u for u in outside if free[u]} if top == shape.root else set()
+    own |= beside(shape, [*way, *kept, *own])
+    pools = {}
+    for u, pool in shape.pools.items():
+        if u in kept or u in way or u in own:
+            pools[u] = {**pool, "size": free[u] or pool["size"]}
+            if u in way or not free[u]:
+                pools[u]["way"] = True
+    made = shape.restricted(pools)
+    return oracle_of(made, oracle), made.graphs
+
+
+def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int) -> tuple[Oracle, Graphs]:
+    """What a job holds at a moment, with what stands above it."""
+    if job not in oracle.jobs():
+        raise Refused(["UnknownJob"])
+    shape = shape_of(oracle, graphs)
+    units: dict[str, int] = {}
+    for key, pool in oracle.pools.items():
+        n = oracle.held[key][tick].get(job, 0)
+        if n == pool["size"]:
+            units.update({u: shape.pools[u]["size"] for u in shape.subtree(pool["uuid"])})
+        elif n:
+            units[pool["uuid"]] = n
+    if not units:
+        raise Refused(["InsufficientResources"])
+    taken = {shape.root} | set(units) | {above for u in units for above in shape.ancestors(u)}
+    taken |= beside(shape, taken)
+    pools = {
+        u: {**pool, "size": units.get(u, pool["size"]), "way": pool["way"] or u not in units}
+        for u, pool in shape.pools.items()
+        if u in taken
+    }
+    made = shape.restricted(pools)
+    return oracle_of(made, oracle), made.graphs
+
+
+def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
+    """Without a pool and what is below it, in the hierarchy that the key names (M1).
+
+    What stands in another hierarchy stays there; a pool in none any more is gone, and may not be anybody's.
+    """
+    shape = shape_of(oracle, graphs)
+    name = key.partition(":/")[0] if ":/" in key else None
+    if name is None:
+        if key not in oracle.pools:
+            raise Refused(["UnknownPool"])
+        top = oracle.pools[key]["uuid"]
+        if top == shape.root or top not in shape.tree:
+            raise Refused(["UsageError"])
+        left = shape.subtree(top)
+    else:
+        top = next((u for u in shape.pools if shape.graphs[name].touches(u) and shape.uri(name, u) == key), None)
+        if top is None:
+            raise Refused(["UnknownPool"])
+        below = shape.graphs[name].below(top)
+        shape.graphs[name].edges = [edge for edge in shape.graphs[name].edges if edge[1] not in below]
+        left = [u for v in below if v not in shape.tree for u in shape.subtree(v)]
+    loose = [u for u in shape.pools if u in left and shape.in_hierarchy(u)]
+    gone = [u for u in left if u not in loose]
+    later = range(oracle.now, oracle.horizon + 1)
+    where = {pool["uuid"]: k for k, pool in oracle.pools.items()}
+    for u in left:
+        if any((oracle.held[where[u]][t] and u in gone) or oracle.implied(where[u], t) for t in later):
+            raise Refused(["StillHeld"])
+    pools = {u: pool for u, pool in shape.pools.items() if u not in left}
+    pools.update({u: {**shape.pools[u], "parent": None} for u in loose})
+    made = shape.restricted(pools)
+    return oracle_of(made, oracle, (oracle, {})), made.graphs
+
+
+def merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | None = None) -> tuple[Oracle, Graphs]:
+    """`a` with `b` joined to it: equal paths are one pool, what only `b` has hangs where `b` has it (M1).
+
+    Args:
+        at: where the root of `b` comes to stand: below this pool, as this pool where it has the same name, or under this
+            name. None: both have one root.
+    """
+    mine, theirs = shape_of(a, a_graphs), shape_of(b, b_graphs)
+    if b.stages:
+        raise Refused(["MergeConflict"])
+    parent = root_place(a, mine, theirs, at)
+    same = joined(mine, theirs, parent)
+    moved = displaced(mine, theirs, same)
+    pools = {u: dict(pool) for u, pool in mine.pools.items()}
+    for u, v in same.items():
+        join_data(pools[v], theirs.pools[u], leaf=len(mine.subtree(v)) == len(theirs.subtree(u)) == 1 and u not in moved)
+    for u, pool in theirs.pools.items():
+        above = parent if u == theirs.root else pool["parent"]
+        if u in moved:
+            pools[u] = {**pools.pop(u), "parent": same.get(above, above)}
+        elif u not in same:
+            pools[u] = {**pool, "parent": same.get(above, above)}
+    made = Shape(in_order(pools), joint_graphs(mine, theirs, same))
+    for shape, oracle in ((mine, a), (theirs, b)):
+        require_whole(oracle, shape, made, same)
+    result = oracle_of(made, a, (a, {}), (b, same))
+    if is_broken(result):
+        raise Refused(["MergeConflict"])
+    return result, made.graphs
+
+
+def root_place(a: Oracle, mine: Shape, theirs: Shape, at: str | None) -> str | None:
+    """The pool of mine that the root of theirs hangs below, None for where it is my root; it may get another name."""
+    root = theirs.pools[theirs.root]
+    if at is None:
+        if [root["name"], root["type"]] != [mine.pools[mine.root]["name"], mine.pools[mine.root]["type"]]:
+            raise Refused(["MergeConflict"])
+        return None
+    if at not in a.pools:
+        above, _, root["name"] = at.rpartition("/")
+        number = root["name"].removeprefix(root["type"])
+        root["id"] = int(number) if number.isdigit() else root["id"]
+        if above not in a.pools:
+            raise Refused(["UnknownPool"])
+        return str(a.pools[above]["uuid"])
+    v = a.pools[at]["uuid"]
+    if [root["name"], root["type"]] == [mine.pools[v]["name"], mine.pools[v]["type"]]:
+        return mine.pools[v]["parent"]
+    if v == mine.root and root["type"] == mine.pools[v]["type"]:
+        raise Refused(["MergeConflict"])
+    return str(v)
+
+
+def joined(mine: Shape, theirs: Shape, parent: str | None) -> dict[str, str]:
+    """Which pool of theirs is which of mine: equal names below one pool; outside the tree equal uuids or URIs."""
+    same: dict[str, str] = {}
+    in_tree, my_outside = theirs.tree, {mine.key(v): v for v in mine.pools if v not in mine.tree}
+    for u, pool in theirs.pools.items():
+        if u not in in_tree:
+            if u in mine.pools and (pool["parent"] is None or pool["parent"] in same):
+                same[u] = u
+            elif u not in mine.pools and pool["parent"] is None and theirs.key(u) in my_outside:
+                same[u] = my_outside[theirs.key(u)]
+            continue
+        if u == theirs.root and parent is None:
+            same[u] = mine.root
+            continue
+        above = parent if u == theirs.root else same.get(pool["parent"])
+        for v, other in mine.pools.items():
+            if above is not None and other["parent"] == above and other["name"] == pool["name"]:
+                same[u] = v
+    for u, v in same.items():
+        if theirs.pools[u]["type"] != mine.pools[v]["type"]:
+            raise Refused(["MergeConflict"])
+    return same
+
+
+def displaced(mine: Shape, theirs: Shape, same: dict[str, str]) -> set[str]:
+    """Pools that stand outside my tree and alone, and get their place in it from theirs; any other double uuid is a conflict."""
+    moved = {u for u in theirs.pools if u not in same and u in mine.pools}
+    for u in moved:
+        alone = u not in mine.tree and mine.pools[u]["parent"] is None and len(mine.subtree(u)) == 1
+        if not alone or u not in theirs.tree or mine.pools[u]["type"] != theirs.pools[u]["type"]:
+            raise Refused(["MergeConflict"])
+    same.update({u: u for u in moved})
+    return moved
+
+
+def join_data(mine: PoolData, theirs: PoolData, leaf: bool) -> None:
+    """Sizes add up, as far as a pool that both took from one origin ever had units; a mere way adds nothing."""
+    one = mine["uuid"] == theirs["uuid"]
+    a, b, full_a, full_b = mine["size"], theirs["size"], mine["full"], theirs["full"]
+    if mine["way"] or theirs["way"]:
+        mine["size"] = a if theirs["way"] else b
+        mine["full"] = max(full_a, full_b) if one else full_a if theirs["way"] else full_b
+    elif leaf:
+        mine["size"], mine["full"] = a + b, max(full_a, full_b) if one else full_a + full_b
+    elif one:
+        mine["full"] = max(full_a, full_b)
+        mine["size"] = min(a + b, mine["full"])
+    if mine["size"] > mine["full"]:
+        raise Refused(["MergeConflict"])
+    mine["way"] = mine["way"] and theirs["way"]
+    mine["tags"] = {**theirs["tags"], **mine["tags"]}
+
+
+def in_order(pools: dict[str, PoolData]) -> dict[str, PoolData]:
+    """Pre-order, children and trees in the order in which they stand here."""
+    found: dict[str, PoolData] = {}
+
+    def visit(parent: str | None) -> None:
+        for u, pool in pools.items():
+            if pool["parent"] == parent:
+                found[u] = pool
+                visit(u)
+
+    visit(None)
+    return found
+
+
+def joint_graphs(mine: Shape, theirs: Shape, same: dict[str, str]) -> Graphs:
+    """The edges of both, an equal one once; a hierarchy stays a forest."""
+    made = copy.deepcopy(mine.graphs)
+    for name, graph in theirs.graphs.items():
+        into = made.setdefault(name, Graph(graph.hierarchy, []))
+        if into.hierarchy != graph.hierarchy:
+            raise Refused(["MergeConflict"])
+        for src, dst, relation, capacity in graph.edges:
+            edge = (same.get(src, src), same.get(dst, dst), relation, capacity)
+            if edge[:3] not in [known[:3] for known in into.edges]:
+                into.edges.append(edge)
+        targets = [edge[1] for edge in into.edges]
+        if into.hierarchy and len(targets) != len(set(targets)):
+            raise Refused(["MergeConflict"])
+    return made
+
+
+def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str]) -> None:
+    """What somebody held whole, and with it all below, is not held whole any more when it grows."""
+    for key, pool in oracle.pools.items():
+        whole = any(oracle.owner(key, t) is not None for t in range(oracle.horizon + 1))
+        u = pool["uuid"]
+        grows = made.pools[u if u in made.pools else same[u]]["size"] != pool["size"]
+        if whole and grows and len(shape.subtree(u)) > 1:
+            raise Refused(["MergeConflict"])
+
+
+def is_broken(oracle: Oracle) -> bool:
+    """Whether more is held than there is (A1), or anything below what is held whole (A3, A5)."""
+    for key, pool in oracle.pools.items():
+        for t in range(oracle.horizon + 1):
+            holder = oracle.owner(key, t)
+            if sum(oracle.held[key][t].values()) > pool["size"]:
+                return True
+            allowed = () if holder is None or isinstance(holder, str) else holder[:1]
+            for k in oracle.below(key) if holder is not None else ():
+                if any(h not in allowed for h in oracle.held[k][t]):
+                    return True
+    return False
