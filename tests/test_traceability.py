@@ -119,10 +119,9 @@ def test_a_whole_run_fails_when_a_requirement_has_no_passing_test(suite: pytest.
     result.stdout.fnmatch_lines(["*requirements without a passing test*", "RFC4-02"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
-def test_a_whole_run_passes_when_one_test_of_each_passed(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
+def test_a_whole_run_passes_when_one_test_of_each_passed(suite: pytest.Pytester) -> None:
     (suite.path / "inner" / "test_inner.py").write_text(INNER_TESTS.format(works="False, True"), encoding="utf-8")
-    result = run(suite, *workers)
+    result = run(suite)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*without a passing test*")
 
