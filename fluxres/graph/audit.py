@@ -92,10 +92,8 @@ def _check_shape(s: Structure) -> Iterator[Problem]:
     root = s.parent < 0
     inside = ~root & (s.end <= s.end[s.parent])
     bad = ~inside & ~root
-    # The pool before v either is its parent or ends where v begins, below the same parent further up.
-    previous = np.concatenate([[-1], v[:-1]])
-    follows = (s.parent == previous) | (_ends_at(s) == s.parent)
-    bad |= ~root & ~follows
+    # Before v stands its parent, or the last pool of the subtree of its elder sibling (of the root before it).
+    bad |= (s.parent != v - 1) & (_ends_at(s) != s.parent)
     bad |= root & (v != 0) & (v < s.tree_end)
     if bad.any():
         yield from _numbered(bad, s, "does not stand in the slice of its parent")
@@ -122,8 +120,11 @@ def _numbered(bad: NDArray[np.bool_], s: Structure, what: str) -> Iterator[Probl
 
 
 def _check_values(s: Structure) -> Iterator[Problem]:
-    yield from _findings(s, (s.kind < 0) | (s.kind >= len(s.kinds)), lambda v: f"kind {s.kind.item(v)} of {len(s.kinds)}")
-    if ((s.kind < 0) | (s.kind >= len(s.kinds))).any():
+    strange = np.flatnonzero((s.kind < 0) | (s.kind >= len(s.kinds)))
+    if len(strange):
+        yield _error(
+            f"vertex {int(strange[0])}", f"kind {s.kind.item(strange[0])} of {len(s.kinds)}; {len(strange)} pools in all"
+        )
         return
     yield from _findings(
         s, (s.size < 1) | (s.size > limits.SIZE_MAX), lambda v: f"size {s.size.item(v)}, expected 1 to {limits.SIZE_MAX}"

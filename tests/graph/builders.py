@@ -40,10 +40,13 @@ class Node:
     capacity: int | None = None
 
     def label(self) -> str:
-        """Explicit or default name (templates are not known here)."""
+        """Explicit name, default name, or what the one template of `nodes` gives."""
+        if self.name is None and self.template == PADDED:
+            return f"p{self.id:02}"
         return self.name or (self.basename or self.type) + (str(self.id) if self.id >= 0 else "")
 
 
+PADDED = "p${id:02}"
 ORIGIN = uuids.new_origin(bytes(range(16)))
 
 
@@ -146,19 +149,26 @@ def nodes(draw: st.DrawFn, depth: int = 3) -> Node:
         child.id = draw(st.integers(-1, 3))
         if draw(st.integers(0, 4)) == 0:
             child.name = draw(st.sampled_from(["a", "b", "node1", "core"]))
+        elif child.id >= 0 and draw(st.integers(0, 3)) == 0:
+            child.template = PADDED
         if child.label() not in {other.label() for other in node.children}:
             node.children.append(child)
     return node
 
 
-def machines() -> st.SearchStrategy[Structure]:
-    """Structures of random trees under one root named 'm'."""
+def trees() -> st.SearchStrategy[Node]:
+    """Random trees under one root named 'm'."""
 
-    def rooted(node: Node) -> Structure:
-        node.type, node.id, node.name = "cluster", -1, "m"
-        return build(node)
+    def rooted(node: Node) -> Node:
+        node.type, node.id, node.name, node.template = "cluster", -1, "m", None
+        return node
 
     return nodes().map(rooted)
+
+
+def machines() -> st.SearchStrategy[Structure]:
+    """Structures of random trees."""
+    return trees().map(build)
 
 
 def rows(s: Structure) -> dict[str, tuple[Any, ...]]:
