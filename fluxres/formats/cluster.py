@@ -167,6 +167,7 @@ def _check_graph_name(document: Document, structure: Structure, name: str) -> No
 def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[str | list[Any]]) -> None:
     origins: dict[int, int] = {}
     at = 0
+    listed: list[list[Any]]
     listed = [[runs, structure.n]] if isinstance(runs, str) else [[run, 1] if isinstance(run, str) else run for run in runs]
     explicit = set(structure.uuid_texts.values())
     for i, run in enumerate(listed):
@@ -227,9 +228,13 @@ def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
         over = vertices[structure.size[vertices] < amount]
         if len(over):
             v = int(over[0])
-            raise InputError(f"{amount} units of {structure.where(v)}, which has {structure.size.item(v)}", where=document.where(where))
+            raise InputError(
+                f"{amount} units of {structure.where(v)}, which has {structure.size.item(v)}", where=document.where(where)
+            )
         for v in vertices.tolist():
             if v in pools:
-                raise InputError(f"{structure.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up")
+                raise InputError(
+                    f"{structure.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up"
+                )
             pools[v] = amount
     return Hold(held.job, held.start, held.end, pools)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,11 @@ def outside_homes(structure: Structure) -> dict[str, list[int]]:
         for tree in np.unique(np.searchsorted(roots, members, side="right") - 1).tolist():
             home.setdefault(roots[tree], number)
     numbers = [home.get(root, -1) for root in roots]
-    homes = {order[number]: [r for r, m in zip(roots, numbers, strict=True) if m == number] for number in sorted(set(numbers)) if number >= 0}
+    homes = {
+        order[number]: [r for r, m in zip(roots, numbers, strict=True) if m == number]
+        for number in sorted(set(numbers))
+        if number >= 0
+    }
     fits = all(_contained(structure, structure.subsystems[graph], found) is not None for graph, found in homes.items())
     if -1 in numbers or numbers != sorted(numbers) or not fits:
         return {OUTSIDE: roots}
@@ -66,54 +71,84 @@ def edge_entries(structure: Structure, subsystem: Subsystem, selectors: Selector
     if not len(src):
         return []
     # Pools of another type begin another entry: one list of racks and nodes would be short, and say nothing to a reader.
-    types = [structure.type[src], structure.type[dst]]
-    columns = [*types, subsystem.relation[skipped:], *(_codes(column[skipped:]) for column in subsystem.attributes.values())]
+    columns: list[NDArray[Any]] = [structure.type[src], structure.type[dst], subsystem.relation[skipped:]]
+    columns.extend(_codes(column[skipped:]) for column in subsystem.attributes.values())
     change = np.zeros(len(src) - 1, np.bool_)
     for column in columns:
         change |= np.diff(column.astype(np.int64)) != 0
     starts = [0, *(np.flatnonzero(change) + 1).tolist()]
-    entries = []
+    blocks: list[_Block] = []
     for start, stop in zip(starts, [*starts[1:], len(src)], strict=True):
-        rest = _carried(subsystem, skipped + start)
-        for sides in _blocks(src[start:stop], dst[start:stop]):
-            a, b, how = sides
-            entries.append({"from": _one(selectors.texts(a.tolist())), "to": _one(selectors.texts(b.tolist())), **rest, **how})
-    return entries
+        blocks.extend(_blocks(src[start:stop], dst[start:stop], _carried(subsystem, skipped + start)))
+    return [
+        {"from": _one(selectors.texts(block.a.tolist())), "to": _one(selectors.texts(block.b.tolist())), **block.rest}
+        for block in _both_ways(blocks)
+    ]
 
 
-def _blocks(src: Int64, dst: Int64) -> Iterator[tuple[Int64, Int64, Values]]:
-    """(from, to, how they pair) of rows that carry the same, in order."""
+@dataclass(slots=True)
+class _Block:
+    """Rows that one entry says: the two sides, what else it says, and the rows themselves."""
+
+    a: Int64
+    b: Int64
+    rest: Values
+    src: Int64
+    dst: Int64
+
+
+def _both_ways(blocks: list[_Block]) -> Iterator[_Block]:
+    """The blocks, with one in place of two neighbours that are each other's way back."""
+    at = 0
+    while at < len(blocks):
+        block = blocks[at]
+        back = blocks[at + 1] if at + 1 < len(blocks) else None
+        plain = back is not None and "direction" not in block.rest and "direction" not in back.rest
+        carried = [{k: v for k, v in b.rest.items() if k != "pairing"} for b in (block, back) if b is not None]
+        if back is not None and plain and carried[0] == carried[1] and _is_back(block, back):
+            yield replace(block, rest={**block.rest, "direction": "both"})
+            at += 2
+        else:
+            yield block
+            at += 1
+
+
+def _is_back(block: _Block, back: _Block) -> bool:
+    return np.array_equal(block.src, back.dst) and np.array_equal(block.dst, back.src)
+
+
+def _blocks(src: Int64, dst: Int64, carried: Values) -> Iterator[_Block]:
+    """Blocks of rows that carry the same, in order."""
     half = len(src) // 2
     if len(src) % 2 == 0 and np.array_equal(src[:half], dst[half:]) and np.array_equal(dst[:half], src[half:]):
-        folded = list(_one_way(src[:half], dst[:half]))
+        folded = list(_one_way(src[:half], dst[:half], carried))
         if len(folded) == 1:
-            a, b, how = folded[0]
-            yield a, b, {"direction": "both", **how}
+            yield replace(folded[0], rest={**folded[0].rest, "direction": "both"}, src=src, dst=dst)
             return
-    yield from _one_way(src, dst)
+    yield from _one_way(src, dst, carried)
 
 
-def _one_way(src: Int64, dst: Int64) -> Iterator[tuple[Int64, Int64, Values]]:
+def _one_way(src: Int64, dst: Int64, carried: Values) -> Iterator[_Block]:
     runs_a, runs_b = _run_starts(src), _run_starts(dst)
     if len(runs_a) == 1 or len(runs_b) == 1:
-        yield (src[:1] if len(runs_a) == 1 else src), (dst[:1] if len(runs_b) == 1 and len(runs_a) > 1 else dst), {}
+        a = src[:1] if len(runs_a) == 1 else src
+        yield _Block(a, dst[:1] if len(runs_a) > 1 else dst, carried, src, dst)
         return
-    for starts, sides in ((runs_a, (src, dst)), (runs_b, (dst, src))):
-        short, long = sides
-        length = len(short) // len(starts)
+    for starts, few, long in ((runs_a, src, dst), (runs_b, dst, src)):
+        length = len(few) // len(starts)
         if length > 1 and np.array_equal(starts, np.arange(len(starts)) * length):
             pairing = "share"
             if starts is runs_a and np.array_equal(long, np.tile(long[:length], len(starts))):
                 pairing, long = "cross", long[:length]
-            few = short[starts]
-            yield (few, long, {"pairing": pairing}) if starts is runs_a else (long, few, {"pairing": pairing})
+            a, b = (few[starts], long) if starts is runs_a else (long, few[starts])
+            yield _Block(a, b, {**carried, "pairing": pairing}, src, dst)
             return
     fewest = min(runs_a, runs_b, key=len)
     if len(fewest) * 2 > len(src):
-        yield src, dst, {}
+        yield _Block(src, dst, carried, src, dst)
         return
     for start, stop in zip(fewest.tolist(), [*fewest[1:].tolist(), len(src)], strict=True):
-        yield from _one_way(src[start:stop], dst[start:stop])
+        yield from _one_way(src[start:stop], dst[start:stop], carried)
 
 
 def _run_starts(values: Int64) -> Int64:

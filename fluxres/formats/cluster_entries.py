@@ -5,6 +5,7 @@ The rule for ids that nobody wrote (`DefaultIds`) is shared with the writer, whi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,7 +84,13 @@ class Entries:
         return entry.where() if entry is not None else recipe.type
 
     def recipes(
-        self, resources: Sequence[Resource], document: Document, path: tuple[Key, ...], *, chain: Chain = (), around: tuple[str, ...] = ()
+        self,
+        resources: Sequence[Resource],
+        document: Document,
+        path: tuple[Key, ...],
+        *,
+        chain: Chain = (),
+        around: tuple[str, ...] = (),
     ) -> tuple[Recipe, ...]:
         """Recipes of a list of brothers."""
         if len(chain) > limits.DEPTH_MAX:
@@ -111,7 +118,7 @@ class Entries:
         self._made += 1
         if self._made > limits.RECIPES_MAX:
             raise LimitExceeded(f"more than {limits.RECIPES_MAX} entries after parts are followed", where=entry.where())
-        type_name, basename, _ = self._identity(entry)
+        type_name = self._identity(entry)[0]
         name, names, ids, count = self._names_and_ids(entry, defaults, chain)
         if is_root and isinstance(ids, int):
             ids = np.array([ids], np.int64) if entry.get("id") is not UNSET else None
@@ -123,7 +130,9 @@ class Entries:
             if (value := entry.get(key)) is not UNSET
         }
         if fields.get("size") == 0 and not fields.get("way"):
-            raise InputError("expected int >= 1, got 0", where=entry.where("size"), hint="only the way of a copy has pools of size 0")
+            raise InputError(
+                "expected int >= 1, got 0", where=entry.where("size"), hint="only the way of a copy has pools of size 0"
+            )
         for key in ("properties", "tags"):
             value = entry.get(key)
             if value is not UNSET:
@@ -182,7 +191,8 @@ class Entries:
                 count = len(names) if count is UNSET else count
             ids = self._ids(entry, 1 if count is UNSET else count, chain)
             if entry.get("id") is UNSET:
-                ids = defaults.start(type_name, basename, named, counted=count is not UNSET)
+                counted = entry.get("count") is not UNSET or (names is not None and len(names) > 1)
+                ids = defaults.start(type_name, basename, named, counted=counted)
             if count is UNSET:
                 explicit = not isinstance(entry.get("id"), IdStart) and isinstance(ids, np.ndarray)
                 count = len(ids) if explicit and isinstance(ids, np.ndarray) else 1
@@ -224,7 +234,9 @@ class Entries:
             return self._running(entry, value, count, chain)
         if isinstance(value, int):
             if value < 0:
-                raise InputError(f"expected int >= 0, got {value}", where=entry.where("id"), hint="'id: null' is a pool without id")
+                raise InputError(
+                    f"expected int >= 0, got {value}", where=entry.where("id"), hint="'id: null' is a pool without id"
+                )
             if value > limits.ID_MAX:
                 raise LimitExceeded(f"expected int <= {limits.ID_MAX}, got {value}", where=entry.where("id"))
             return value
@@ -234,16 +246,13 @@ class Entries:
     def _running(entry: Entry, value: IdStart, count: int, chain: Chain) -> int | NDArray[np.int64]:
         if value.within is UNSET:
             return value.start
-        for enclosing, (type_name, _) in reversed(list(enumerate(chain))):
-            if type_name == value.within:
-                break
-        else:
-            around = ", ".join(type_name for type_name, _ in chain) or "nothing"
+        types = [type_name for type_name, _ in chain]
+        if value.within not in types:
+            around = ", ".join(types) or "nothing"
             place = entry.layer("id").where("id", "within")
             raise InputError(f"no {value.within!r} around this entry", where=place, hint=f"around it are {around}")
-        total = count
-        for _, times in chain[enclosing + 1 :]:
-            total *= times
+        nearest = len(types) - 1 - types[::-1].index(value.within)
+        total = count * math.prod(times for _, times in chain[nearest + 1 :])
         if total > limits.POOLS_MAX:
             raise LimitExceeded(f"{total} pools, at most {limits.POOLS_MAX} fit", where=entry.where("id"))
         return np.arange(value.start, value.start + total)
@@ -275,10 +284,7 @@ class Entries:
         value = entry.get("rank")
         if value is UNSET or value is None:
             return None if value is UNSET else NO_RANK
-        if isinstance(value, int):
-            numbers = np.array([value])
-        else:
-            numbers = self._numbers(entry, "rank", value)
+        numbers = np.array([value]) if isinstance(value, int) else self._numbers(entry, "rank", value)
         if int(numbers.min()) < 0 or int(numbers.max()) > limits.POOLS_MAX:
             raise InputError(f"expected ranks >= 0 and <= {limits.POOLS_MAX}", where=entry.where("rank"), hint="null is no rank")
         return value if isinstance(value, int) else numbers

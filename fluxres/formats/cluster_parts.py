@@ -101,7 +101,9 @@ class Parts:
         except (OSError, ValueError, RuntimeError) as error:
             raise InputError(f"cannot include {name!r}: {error}", where=where) from None
         if path in chain:
-            raise InputError(f"{name!r} includes itself, directly or through others", where=where, hint="remove one of the includes")
+            raise InputError(
+                f"{name!r} includes itself, directly or through others", where=where, hint="remove one of the includes"
+            )
         if len(chain) >= limits.INCLUDE_DEPTH_MAX:
             raise LimitExceeded(f"includes are more than {limits.INCLUDE_DEPTH_MAX} files deep", where=where)
         if not path.exists():
@@ -121,7 +123,9 @@ class Parts:
                 hint = typed.nearest(name, list(self._parts)) if self._parts else "there are no parts"
                 raise InputError(f"no part {name!r}", where=layers[-1].where("use"), hint=hint)
             if name in around:
-                raise InputError(f"the part {name!r} contains itself", where=layers[-1].where("use"), hint="parts cannot repeat without end")
+                raise InputError(
+                    f"the part {name!r} contains itself", where=layers[-1].where("use"), hint="parts cannot repeat without end"
+                )
             around = (*around, name)
             layers.append(part)
         return Entry(layers, around)

@@ -30,7 +30,9 @@ class IdStart(Struct, forbid_unknown_fields=True):
     start: Annotated[int, Meta(ge=0, le=limits.ID_MAX, description="The first id. Default: 0.")] = 0
     within: Annotated[
         Word | UnsetType,
-        Meta(description="Type of the enclosing pool in which the ids run on; the parent by default.", examples=["node", "cluster"]),
+        Meta(
+            description="Type of the enclosing pool in which the ids run on; the parent by default.", examples=["node", "cluster"]
+        ),
     ] = UNSET
 
 
@@ -56,7 +58,7 @@ class Resource(Struct, forbid_unknown_fields=True):
         str | list[Word] | UnsetType, Meta(description="Names word for word, as a hostlist or a list; ids stay what they are.")
     ] = UNSET
     id: Annotated[
-        int | str | IdList | IdStart | None | UnsetType,
+        int | str | IdList | IdStart | UnsetType | None,
         Meta(
             description="First id, an idset such as 0-7, a list of ids and idsets, or where to start and within what to run on; "
             "null for no id. Default: 0, 1, ...; no id for a single pool without brothers of its name.",
@@ -67,13 +69,15 @@ class Resource(Struct, forbid_unknown_fields=True):
     unit: Annotated[Word | UnsetType, Meta(description="Unit of the size.", examples=["GiB", "W"])] = UNSET
     properties: Annotated[
         Properties | UnsetType,
-        Meta(description="Static properties: names with a value or null, or a list of names.", examples=[{"ssd": None, "class": 3}]),
+        Meta(
+            description="Static properties: names with a value or null, or a list of names.", examples=[{"ssd": None, "class": 3}]
+        ),
     ] = UNSET
     tags: Annotated[Tags | UnsetType, Meta(description="Tags: keys with a text or null, or a list of keys.")] = UNSET
-    state: Annotated[State | None | UnsetType, Meta(description="State of each pool. Default: up.")] = UNSET
+    state: Annotated[State | UnsetType | None, Meta(description="State of each pool. Default: up.")] = UNSET
     exclusive: Annotated[bool | UnsetType, Meta(description="May only be allocated whole. Default: false.")] = UNSET
     rank: Annotated[
-        int | str | IdList | None | UnsetType,
+        int | str | IdList | UnsetType | None,
         Meta(
             description="Execution target (RFC 20): the first rank, or the ranks as an idset or a list; null for none. "
             "Default: nodes are numbered from 0, other pools have the rank of their parent."
@@ -106,7 +110,8 @@ class Edge(Struct, forbid_unknown_fields=True):
     pairing: Annotated[
         Literal["each", "cross", "share"] | UnsetType,
         Meta(
-            description="each: first with first, second with second (default where both sides are equally many). cross: all with all. "
+            description="each: first with first, second with second; the default where both sides are equally many. "
+            "cross: all with all. "
             "share: the longer side is dealt out to the shorter in equal runs. One pool on a side goes with all of the other."
         ),
     ] = UNSET
@@ -137,9 +142,9 @@ class Held(Struct, forbid_unknown_fields=True):
         Meta(description="Units by path; a path may select several pools, as in edges.", examples=[{"/demo/rack0/node[0-1]": 1}]),
     ]
     start: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="First second. Default: 0.")] = 0.0
-    end: (
-        Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="The second after the last; null for no end.")] | None
-    ) = None
+    end: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="The second after the last; null for no end.")] | None = (
+        None
+    )
 
 
 class Cluster(Struct, forbid_unknown_fields=True):
@@ -154,12 +159,17 @@ class Cluster(Struct, forbid_unknown_fields=True):
         Meta(description="What is in the root, a pool of type cluster; or one entry of type cluster or center that is the root."),
     ] = UNSET
     root: Annotated[Resource | UnsetType, Meta(description="Instead of resources: the root, of any type.")] = UNSET
-    pools: Annotated[list[Resource] | UnsetType, Meta(description="Pools outside the has-a tree, of no particular graph.")] = UNSET
+    pools: Annotated[list[Resource] | UnsetType, Meta(description="Pools outside the has-a tree, of no particular graph.")] = (
+        UNSET
+    )
     graphs: Annotated[dict[str, Graph] | UnsetType, Meta(description="Auxiliary graphs by name.")] = UNSET
     allocations: Annotated[list[Held] | UnsetType, Meta(description="Who holds what; written by save.")] = UNSET
     uuids: Annotated[
         str | list[str | list[str | int]] | UnsetType,
-        Meta(description="UUIDs of all pools in order: the first, from which they count up, or runs [first, count]. Written by save."),
+        Meta(
+            description="UUIDs of all pools in order: the first, from which they count up, or runs [first, count]. "
+            "Written by save."
+        ),
     ] = UNSET
 
 

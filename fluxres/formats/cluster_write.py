@@ -31,9 +31,9 @@ Values = dict[str, Any]
 #: keys that a part takes over; the others say which pools these are and how they are now
 _PART_KEYS = ("type", "basename", "name", "size", "unit", "properties", "with")
 _ORDER = (
-    ("use", "type", "count", "basename", "name", "names", "id", "size", "unit", "properties", "tags")
-    + ("state", "exclusive", "rank", "capacity", "way", "with")
-)  # fmt: skip
+    *("use", "type", "count", "basename", "name", "names", "id", "size", "unit", "properties", "tags"),
+    *("state", "exclusive", "rank", "capacity", "way", "with"),
+)
 
 
 def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> str:
@@ -47,7 +47,7 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
     Cost: O(pools) array operations and O(entries written) Python.
 
     >>> from fluxres.formats.cluster import read_cluster
-    >>> text = "fluxres: 1\\nname: tiny\\nresources:\\n  - type: node\\n    count: 2\\n    with:\\n      - {type: core, count: 4}\\n"
+    >>> text = "fluxres: 1\\nname: tiny\\nresources:\\n  - {type: node, count: 2}\\n"
     >>> write_cluster(read_cluster(text).structure).startswith(text)
     True
     """
@@ -320,7 +320,12 @@ def _held(selectors: Selectors, hold: Hold) -> Values:
     for amount in sorted(set(hold.pools.values())):
         vertices = sorted(v for v, units in hold.pools.items() if units == amount)
         pools.update(dict.fromkeys(selectors.texts(vertices), amount))
-    return {"job": hold.job, "start": _seconds(hold.start_s), "end": None if hold.end_s is None else _seconds(hold.end_s), "pools": pools}
+    return {
+        "job": hold.job,
+        "start": _seconds(hold.start_s),
+        "end": None if hold.end_s is None else _seconds(hold.end_s),
+        "pools": pools,
+    }
 
 
 def _seconds(value: float) -> int | float:
@@ -342,5 +347,6 @@ def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
     if len(lengths) == 1 and not structure.uuid_texts:
         return structure.uuid(0)
     return [
-        structure.uuid(v) if length == 1 else [structure.uuid(v), length] for v, length in zip(starts.tolist(), lengths, strict=True)
+        structure.uuid(v) if length == 1 else [structure.uuid(v), length]
+        for v, length in zip(starts.tolist(), lengths, strict=True)
     ]

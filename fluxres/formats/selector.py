@@ -32,9 +32,9 @@ class Names:
 
     @staticmethod
     def _is_simple(name: str | None) -> bool:
-        return name is None or template.invert(name, "") is None and all(
-            isinstance(part, str) or part.key in ("id", "type", "basename", "unit") for part in template.parse(name)
-        )
+        if name is None:
+            return True
+        return all(isinstance(part, str) or part.key in ("id", "type", "basename", "unit") for part in template.parse(name))
 
     def __call__(self, v: int) -> str:
         structure = self.structure
@@ -87,37 +87,34 @@ class Selectors:
 
     def _walk(self, text: str, level: NDArray[np.int64], roots: list[int] | None, steps: Sequence[str]) -> NDArray[np.int64]:
         for i, step in enumerate(steps):
-            if i == 0 and roots is not None:
-                families = [roots]
-            else:
-                families = [self.structure.children(v).tolist() for v in level.tolist()]
+            first = [roots] if i == 0 and roots is not None else None
+            families = first or [self.structure.children(v).tolist() for v in level.tolist()]
             level = self._step(text, step, families)
         return level
 
     def _step(self, text: str, step: str, families: list[list[int]]) -> NDArray[np.int64]:
         if step == "*":
-            found = [v for family in families for v in family]
-            if not found:
+            every = [v for family in families for v in family]
+            if not every:
                 raise InputError(f"'*' in {text!r} selects nothing: there is nothing below")
+            return np.array(every, np.int64)
+        found: list[int] = []
+        # A pool may be called 'a[1]': a name that stands there as it is wins over what brackets mean.
+        named = [by_name for by_name in map(self._by_name, families) if step in by_name]
+        for by_name in named:
+            found.append(self._single(by_name, step, text))
+        if named:
             return np.array(found, np.int64)
-        patterns = [step] if not _SPECIAL.search(step) else _patterns(step)
-        found, missing = [], set(patterns)
-        for family in families:
-            by_name = {self.name(v): v for v in family}
-            if len(by_name) < len(family) and any(pattern in by_name for pattern in patterns):
-                hint = "rename one, or name them by uuid"
-                raise InputError(f"several pools beside each other have the name {step!r} stands for in {text!r}", hint=hint)
-            if step in by_name:
-                found.append(by_name[step])
-                missing.clear()
-                continue
+        patterns = _patterns(step) if _SPECIAL.search(step) else [step]
+        missing = set(patterns)
+        for by_name in map(self._by_name, families):
             for pattern in patterns:
                 if pattern in by_name:
-                    found.append(by_name[pattern])
+                    found.append(self._single(by_name, pattern, text))
                     missing.discard(pattern)
                 elif "*" in pattern:
                     matching = _glob(pattern)
-                    hits = [v for name, v in by_name.items() if matching(name)]
+                    hits = [v for name, pools in by_name.items() if matching(name) for v in pools]
                     found.extend(hits)
                     if hits:
                         missing.discard(pattern)
@@ -127,6 +124,19 @@ class Selectors:
             hint = f"there is {hostlist.fold(known[:50])}" if known else "there is nothing below"
             raise InputError(f"no pool {name!r} for {text!r}", hint=hint)
         return np.array(found, np.int64)
+
+    def _by_name(self, family: list[int]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for v in family:
+            found.setdefault(self.name(v), []).append(v)
+        return found
+
+    @staticmethod
+    def _single(by_name: Mapping[str, list[int]], name: str, text: str) -> int:
+        pools = by_name[name]
+        if len(pools) > 1:
+            raise InputError(f"{len(pools)} pools beside each other are named {name!r} in {text!r}", hint="name them by uuid")
+        return pools[0]
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -186,7 +196,12 @@ class Selectors:
         at = 0
         while at < len(parents):
             stop = at + 1
-            while stop < len(parents) and len(folded[at]) == 1 and folded[stop] == folded[at] and min(parents[at], parents[stop]) >= 0:
+            while (
+                stop < len(parents)
+                and len(folded[at]) == 1
+                and folded[stop] == folded[at]
+                and min(parents[at], parents[stop]) >= 0
+            ):
                 stop += 1
             above = self._paths(parents[at:stop]) if parents[at] >= 0 else [""]
             out.extend(f"{path}/{text}" for path in above for text in folded[at])

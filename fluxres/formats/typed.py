@@ -19,7 +19,7 @@ from fluxres.formats.yaml_document import Document, Key
 T = TypeVar("T")
 
 
-class _Found(Exception):  # noqa: N818  # carries the first finding out of the walk
+class _Found(Exception):  # carries the first finding out of the walk
     def __init__(self, path: list[Key], message: str, hint: str = "", *, key: bool = False) -> None:
         super().__init__(message)
         self.path, self.message, self.hint, self.key = path, message, hint, key
@@ -83,7 +83,7 @@ def _bounds(kind: Any) -> str:
 def _describe(kind: Any) -> str:
     match kind:
         case inspect.UnionType():
-            return " or ".join(dict.fromkeys(_describe(t) for t in kind.types if not isinstance(t, inspect.UnsetType)))
+            return " or ".join(dict.fromkeys(map(_describe, kind.types)))
         case inspect.IntType():
             return "int" + _bounds(kind)
         case inspect.FloatType():
@@ -148,20 +148,27 @@ def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
                 raise _Found(path, "expected at least one entry, got an empty list")
             for i, item in enumerate(value):
                 _check(item, kind.item_type, [*path, i])
+        case _:
+            _check_scalar(value, kind, path, whole)
+    return None
+
+
+def _check_scalar(value: Any, kind: Any, path: list[Key], whole: Any) -> None:
+    wrong = _Found(path, f"expected {_describe(whole)}, got {short(value)}")
+    match kind:
         case inspect.LiteralType():
             if value not in kind.values:
-                words = [str(word) for word in kind.values]
-                hint = nearest(value, words) if isinstance(value, str) else ""
-                raise _Found(path, f"expected {_describe(kind)}, got {short(value)}", hint if hint.startswith("did") else "")
+                hint = nearest(value, [str(word) for word in kind.values]) if isinstance(value, str) else ""
+                wrong.hint = hint if hint.startswith("did") else ""
+                raise wrong
         case inspect.IntType() | inspect.FloatType():
             if (kind.ge is not None and not value >= kind.ge) or (kind.le is not None and not value <= kind.le):
-                raise _Found(path, f"expected {_describe(whole)}, got {short(value)}")
+                raise wrong
         case inspect.StrType():
             if kind.min_length is not None and len(value) < kind.min_length:
                 raise _Found(path, "expected text, got an empty one")
             if kind.max_length is not None and len(value) > kind.max_length:
                 raise _Found(path, f"expected at most {kind.max_length} characters, got {len(value)}")
-    return None
 
 
 def _check_struct(value: dict[str, Any], kind: Any, path: list[Key]) -> None:

@@ -69,7 +69,10 @@ def _fits(value: object, indent: int) -> bool:
 def _is_small(value: object) -> bool:
     """Whether it nests no list of mappings, and so reads well on one line."""
     if isinstance(value, Mapping):
-        return all(_is_small(item) and not (isinstance(item, list) and any(isinstance(i, Mapping) for i in item)) for item in value.values())
+        return all(
+            _is_small(item) and not (isinstance(item, list) and any(isinstance(i, Mapping) for i in item))
+            for item in value.values()
+        )
     if isinstance(value, list | tuple):
         return not any(isinstance(item, Mapping) for item in value)
     return True

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple
 from fluxres.graph.recipe_check import Check, Measure
 from fluxres.graph.structure import COLUMNS, Structure
@@ -278,5 +277,3 @@ def hand_down(rank: NDArray[np.int32], setters: NDArray[np.int64], end: NDArray[
         spread = np.repeat(between, np.diff(edges))
         np.copyto(rank, spread, where=spread != _INHERITED)
         setters, values = setters[~outer], values[~outer]
-
-

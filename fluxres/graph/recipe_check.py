@@ -254,9 +254,7 @@ class Check:
 
     # -- what depends on the ancestors -------------------------------------------------------------------------------
 
-    def _walk_chain(
-        self, recipe: Recipe, counts: list[int], above: dict[str, bool], *, is_root: bool = False
-    ) -> None:
+    def _walk_chain(self, recipe: Recipe, counts: list[int], above: dict[str, bool], *, is_root: bool = False) -> None:
         measure = self.measures[id(recipe)]
         if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
             self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", hint="give it an id")
