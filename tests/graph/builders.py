@@ -195,3 +195,22 @@ def edges(s: Structure) -> dict[str, set[tuple[Any, ...]]]:
 def snapshot(s: Structure) -> Any:
     """Everything a structure says, to see that an operation left it alone."""
     return rows(s), edges(s), [c.tolist() for c in s.columns().values()], list(s.origins), s.tree_end
+
+
+@st.composite
+def machines_with_graphs(draw: st.DrawFn) -> Structure:
+    """Random trees, pools outside them, a hierarchy `power` over both and a graph `network` with doubled and looping edges."""
+    outside = [Node("pdu", k, size=draw(st.integers(1, 3))) for k in range(draw(st.integers(0, 3)))]
+    if draw(st.booleans()):
+        outside.append(Node("plant", children=[Node("panel", k) for k in range(draw(st.integers(0, 2)))]))
+    s = build(draw(trees()), *outside)
+    # Parents are drawn among what stands before in an order that puts pools outside first: no cycle comes about.
+    order = [*range(s.tree_end, s.n), *range(s.tree_end)]
+    forest = [(order[draw(st.integers(0, at - 1))], order[at]) for at in range(1, len(order)) if draw(st.integers(0, 2)) == 0]
+    pairs = draw(st.lists(st.tuples(st.integers(0, s.n - 1), st.integers(0, s.n - 1)), max_size=8))
+    for name, found in (("power", forest), ("network", pairs)):
+        src, dst = (np.array([pair[i] for pair in found], np.int32) for i in (0, 1))
+        relation = np.array([i % 2 for i in range(len(found))], np.uint16)
+        capacity = np.array([float(i) if i % 3 else np.nan for i in range(len(found))])
+        s.subsystems[name] = Subsystem(name, name == "power", src, dst, relation, ["link", "backup"], {"capacity": capacity})
+    return s

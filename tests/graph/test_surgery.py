@@ -15,7 +15,7 @@ from fluxres.graph import surgery, uuids
 from fluxres.graph.audit import check_structure
 from fluxres.graph.kinds import EXCLUSIVE, WAY, KindTable
 from fluxres.graph.structure import Structure
-from tests.graph.builders import Node, build, demo, edges, machines, rows, snapshot
+from tests.graph.builders import Node, build, demo, edges, machines, machines_with_graphs, rows, snapshot
 
 OTHER_ORIGIN = uuids.new_origin(bytes(range(16, 32)))
 
@@ -694,3 +694,156 @@ def test_merge_holds_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(LimitExceeded, match=message):
             surgery.merge(mine, theirs)
         monkeypatch.undo()
+
+
+# -- random machines with auxiliary graphs -------------------------------------------------------------------------------
+
+
+def kept_edges(s: Structure, numbers: dict[int, int]) -> dict[str, list[tuple[int, int, str]]]:
+    """The edges whose two ends have a new number, by definition, in their order."""
+    return {
+        name: [(numbers[a], numbers[b], repr(data)) for a, b, data in graph.rows() if a in numbers and b in numbers]
+        for name, graph in s.subsystems.items()
+    }
+
+
+def all_edges(s: Structure) -> dict[str, list[tuple[int, int, str]]]:
+    return kept_edges(s, {v: v for v in range(s.n)})
+
+
+def beside(s: Structure, taken: set[int], own: set[int], available: list[int] | None) -> set[int]:
+    """Pools outside the tree that come with a copy: joined to an own one, then up the hierarchy and up their own trees."""
+    found = set()
+    for a, b, _ in s.subsystems["network"].rows():
+        found |= {u for u, v in ((a, b), (b, a)) if v in own and u >= s.tree_end}
+    if available is not None:
+        found = {u for u in found if available[u - s.tree_end]}
+    parents = {b: a for a, b, _ in s.subsystems["power"].rows()}
+    # From a pool of the tree one step leads outside; from there the way goes on as long as it stays outside.
+    climbing = found | {parents[v] for v in taken if parents.get(v, -1) >= s.tree_end}
+    while climbing:
+        found |= climbing
+        climbing = {parents[u] for u in climbing if parents.get(u, -1) >= s.tree_end} - found
+    return found | {w for u in found for w in s.ancestors(u)}
+
+
+@given(machines_with_graphs(), st.data())
+def test_extract_takes_the_edges_between_what_it_takes(s: Structure, data: st.DataObject) -> None:
+    v = data.draw(st.integers(0, s.tree_end - 1))
+    length = s.end.item(v) - v
+    keep = np.array([True] + [data.draw(st.integers(0, 3)) > 0 for _ in range(length - 1)])
+    outside = data.draw(st.none() | st.just([data.draw(st.integers(0, s.size.item(u))) for u in range(s.tree_end, s.n)]))
+    before = snapshot(s)
+    made, vertices = surgery.extract(s, v, keep, outside=None if outside is None else np.array(outside, np.int64))
+    inside = {u for u in range(v, v + length) if all(keep[w - v] for w in [u, *s.ancestors(u)] if w >= v)}
+    above = set(s.ancestors(v))
+    if v == 0:
+        wanted = {u for u in range(s.tree_end, s.n) if outside is None or outside[u - s.tree_end]}
+        wanted |= beside(s, inside, set(), outside)
+        wanted |= {w for u in wanted for w in s.ancestors(u)}
+        parents = {b: a for a, b, _ in s.subsystems["power"].rows()}
+        while more := {parents[u] for u in wanted if parents.get(u, -1) >= s.tree_end} - wanted:
+            wanted |= more
+        wanted |= {w for u in wanted for w in s.ancestors(u)}
+    else:
+        wanted = beside(s, inside | above, inside, outside)
+    assert vertices.tolist() == sorted(above | inside | wanted)
+    own = inside | {u for u in wanted if (outside is None and v == 0) or (outside is not None and outside[u - s.tree_end])}
+    numbers = {old: new for new, old in enumerate(vertices.tolist())}
+    assert {u for u in numbers if not made.flags.item(numbers[u]) & WAY} == own
+    for u in wanted:
+        assert made.size.item(numbers[u]) == (outside[u - s.tree_end] if outside is not None and u in own else s.size.item(u))
+    assert all_edges(made) == kept_edges(s, numbers)
+    assert not errors(made)
+    assert snapshot(s) == before
+
+
+@given(machines_with_graphs(), st.data())
+def test_extract_many_takes_the_edges_between_what_it_takes(s: Structure, data: st.DataObject) -> None:
+    keep = np.array([data.draw(st.booleans()) for _ in range(s.n)])
+    if not keep.any():
+        return
+    made, vertices = surgery.extract_many(s, keep)
+    own = set(np.flatnonzero(keep).tolist())
+    taken = own | {0} | {w for u in own for w in s.ancestors(u)}
+    wanted = taken | beside(s, taken, {u for u in own if u < s.tree_end}, None)
+    assert vertices.tolist() == sorted(wanted)
+    assert {vertices.item(u) for u in np.flatnonzero(made.flags & WAY).tolist()} == wanted - own
+    assert all_edges(made) == kept_edges(s, {old: new for new, old in enumerate(vertices.tolist())})
+    assert not errors(made)
+
+
+@given(machines_with_graphs(), st.data())
+def test_unlink_leaves_what_another_hierarchy_holds(s: Structure, data: st.DataObject) -> None:
+    if s.tree_end == 1:
+        return
+    v = data.draw(st.integers(1, s.tree_end - 1))
+    before = snapshot(s)
+    made, old_to_new = surgery.unlink(s, v)
+    members = {u for a, b, _ in s.subsystems["power"].rows() for u in (a, b)}
+    below = set(range(v, s.end.item(v)))
+    numbers = {old: new for old, new in enumerate(old_to_new.tolist()) if new >= 0}
+    assert numbers.keys() == set(range(s.n)) - (below - members)
+    assert {u for u in numbers if numbers[u] < made.tree_end} == set(range(s.tree_end)) - below
+    for u, new in numbers.items():
+        above = -1 if u in below else s.parent.item(u)
+        assert made.parent.item(new) == numbers.get(above, -1)
+        assert (made.uuid(new), made.name(new), made.size.item(new)) == (s.uuid(u), s.name(u), s.size.item(u))
+    assert all_edges(made) == kept_edges(s, numbers)
+    assert not errors(made)
+    assert snapshot(s) == before
+
+
+@given(machines_with_graphs(), st.data())
+def test_unlink_from_a_hierarchy_takes_what_no_hierarchy_holds(s: Structure, data: st.DataObject) -> None:
+    pairs = [(a, b) for a, b, _ in s.subsystems["power"].rows()]
+    members = sorted({u for pair in pairs for u in pair})
+    if not members:
+        return
+    v = data.draw(st.sampled_from(members))
+    below = {v}
+    while more := {b for a, b in pairs if a in below} - below:
+        below |= more
+    made, old_to_new = surgery.unlink(s, v, "power")
+    left = {u for a, b in pairs for u in (a, b) if b not in below}
+    dead = {u for top in below if top >= s.tree_end for u in range(top, s.end.item(top))} - left
+    assert set(np.flatnonzero(old_to_new < 0).tolist()) == dead
+    numbers = {old: new for old, new in enumerate(old_to_new.tolist()) if new >= 0}
+    expected = kept_edges(s, numbers)
+    keep = [b not in below for a, b in pairs if a in numbers and b in numbers]
+    expected["power"] = [edge for edge, kept in zip(expected["power"], keep, strict=True) if kept]
+    assert all_edges(made) == expected
+    assert [made.path(new) for new in range(made.tree_end)] == [s.path(u) for u in range(s.tree_end)]
+    assert not errors(made)
+
+
+def meeting(s: Structure) -> dict[str, tuple[Any, ...]]:
+    """Pools by uuid, as far as unlinking and merging back must leave them."""
+    return {s.uuid(v): (s.name(v), s.size.item(v), s.where(v) if v < s.tree_end else None, s.capacity.get(v)) for v in range(s.n)}
+
+
+@given(machines_with_graphs(), st.data())
+def test_merge_is_the_inverse_of_unlink_on_random_graphs(s: Structure, data: st.DataObject) -> None:
+    if s.tree_end == 1:
+        return
+    s.subsystems["network"] = s.subsystems["network"].renumber(
+        np.arange(s.n, dtype=np.int32), keep_rows=np.arange(len(s.subsystems["network"])) < 1
+    )
+    v = data.draw(st.integers(1, s.tree_end - 1))
+    part, _ = surgery.extract(s, v)
+    rest, _ = surgery.unlink(s, v)
+    made, from_rest, from_part = surgery.merge(rest, part)
+    assert meeting(made) == meeting(s)
+    for structure, numbers in ((rest, from_rest), (part, from_part)):
+        assert [made.uuid(new) for new in numbers.tolist()] == [structure.uuid(old) for old in range(structure.n)]
+
+    def by_uuid(structure: Structure) -> dict[str, set[tuple[str, str, str]]]:
+        rows_of = {name: graph.rows() for name, graph in structure.subsystems.items()}
+        return {name: {(structure.uuid(a), structure.uuid(b), repr(d)) for a, b, d in found} for name, found in rows_of.items()}
+
+    # An edge between the part and the rest is in neither; all others are back.
+    gone = {s.uuid(u) for u in range(v, s.end.item(v))}
+    for name, found in by_uuid(s).items():
+        assert by_uuid(made)[name] <= found
+        assert {edge for edge in found - by_uuid(made)[name] if (edge[0] in gone) == (edge[1] in gone)} == set()
+    assert not errors(made)
