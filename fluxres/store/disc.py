@@ -51,7 +51,7 @@ def _mode(target: Path) -> int:
         os.umask(umask)
         return 0o666 & ~umask
     if not stat.S_ISREG(found.st_mode):
-        raise StoreError("is not a regular file", where=str(target), hint="name a file, or - for standard output")
+        raise StoreError("is not a regular file", where=str(target), hint="name a file")
     return stat.S_IMODE(found.st_mode)
 
 

@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fluxres.clock import FOREVER, Clock, ticks
+import numpy as np
+
+from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.cluster import Hold
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import changes as documents
 from fluxres.store import journal, open_store, records
+from fluxres.store.disc import write_whole
 from fluxres.store.encoding import RecordColumns
 from fluxres.store.pending import Pending
 from fluxres.store.sqlite import SqliteStore
@@ -84,9 +87,9 @@ def load(
 
 def _load_file(text: str, clock: Clock | None) -> ResourceGraph:
     path = Path(text)
-    if documents.is_changes(_head(path)):
+    if text != "-" and documents.is_changes(_head(path)):
         return documents.read(path).apply(None, clock)
-    loaded = registry.read(path)
+    loaded = registry.read(text if text == "-" else path)
     try:
         return records.restore(loaded.structure, _held(loaded.allocations), name=loaded.name, clock=clock)
     except FluxresError as error:
@@ -174,10 +177,34 @@ def _save_changes(g: ResourceGraph, path: Path) -> SaveReport:
 
 
 def _save_file(g: ResourceGraph, path: Path, format: str | None) -> SaveReport:
-    written = registry.write(g, path, format)
-    if not written.left_out:
+    chosen = registry.named(format) if format is not None else _by_ending(path)
+    held = records.capture(g.records)
+    content = registry.text(g.structure, registry.holds(g), name=g.name, format=chosen.name)
+    write_whole(path, content.encode())
+    left_out = _left_out(held)
+    if not left_out:
         _listen(g).mark("file")
-    return SaveReport(str(path), written.format, len(g), left_out=list(written.left_out))
+    return SaveReport(str(path), chosen.name, len(g), left_out=left_out)
+
+
+def _by_ending(path: Path) -> registry.Format:
+    found = next((known for known in registry.formats() if path.suffix.lower() in known.extensions), None)
+    if found is None:
+        endings = ", ".join(f"{extension} ({known.name})" for known in registry.formats() for extension in known.extensions)
+        raise UsageError(
+            f"no format is known by the ending '{path.suffix}'", where=str(path), hint=f"give a format, or one of {endings}"
+        )
+    return found
+
+
+def _left_out(held: RecordColumns) -> list[str]:
+    """What no file says: locks that pass within a minute, and times so far away that seconds do not hold their ticks."""
+    left_out = [f"stage {staged.stage} of job {staged.job}: files keep no temporary locks" for staged in held.stages]
+    moments = {moment for column in (held.start, held.end) for moment in np.unique(column).tolist()}
+    rounded = sum(ticks(seconds(moment)) != moment for moment in moments)
+    if rounded:
+        left_out.append(f"microseconds of moments too far away for seconds as a number: {rounded} rounded")
+    return left_out
 
 
 def _why_whole(pending: Pending | None, place: str) -> str:

@@ -54,14 +54,13 @@ def life(path: Path, state: State, first: int, random: Random, longest_s: float)
     seed, weight_max, life_s = random.randrange(2**32), random.choice((0, 10, 60, 512)), random.uniform(0, longest_s)
     pid = os.fork()
     if pid == 0:
-        code = 1
         try:
             os.close(reader)
             writer.main(str(path), state, seed, first, fd, weight_max)
-        except BaseException:
-            traceback.print_exc()
         finally:
-            os._exit(code)
+            # Whatever goes wrong in the child must end there, and not go on as a second campaign.
+            traceback.print_exc()
+            os._exit(1)
     os.close(fd)
     said = b""
     deadline = time.monotonic() + life_s

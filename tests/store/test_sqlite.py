@@ -55,9 +55,14 @@ def test_changes_are_there_when_the_block_was_left(store: SqliteStore) -> None:
 def test_an_exception_takes_everything_back(store: SqliteStore) -> None:
     store.put("demo", machine())
     before = store.path.read_bytes()
-    with pytest.raises(InsufficientResources), store.writing() as tx:
-        tx.graph.allocate("/demo/rack0", job="j1")
-        tx.graph.allocate("/demo/rack0", job="j2")
+
+    def clash() -> None:
+        with store.writing() as tx:
+            tx.graph.allocate("/demo/rack0", job="j1")
+            tx.graph.allocate("/demo/rack0", job="j2")
+
+    with pytest.raises(InsufficientResources):
+        clash()
     assert store.load().jobs() == []
     assert store.path.read_bytes() == before
     with store.writing() as tx:
@@ -209,7 +214,7 @@ def test_a_store_keeps_several_graphs(store: SqliteStore) -> None:
     assert store.default == "c"
     store.drop("c")
     store.drop("a")
-    with pytest.raises(UnknownGraph, match="holds no graph yet.*fluxres load"):
+    with pytest.raises(UnknownGraph, match=r"holds no graph yet.*fluxres load"):
         store.load()
 
 
@@ -282,7 +287,7 @@ def test_events_are_appended_to_the_state_they_follow(store: SqliteStore) -> Non
     moved = store.append("demo", graph, events, base, command="save")
     assert facts(store.load()) == facts(graph)
     assert moved.seq == base.seq + 1
-    with pytest.raises(StoreConflict, match="1 events were written since.*load it again"):
+    with pytest.raises(StoreConflict, match=r"1 events were written since.*load it again"):
         store.append("demo", graph, events, base)
     assert len(store.log()) == 2
     store.drop("demo")
@@ -470,12 +475,17 @@ def test_a_full_disc_changes_nothing(store: SqliteStore) -> None:
 
     store.put("demo", machine())
     before = facts(store.load())
+
+    def fill() -> None:
+        with store.writing() as tx:
+            for v in range(1, 39):
+                tx.graph.tag(v, "k", "x" * 4000)
+
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
-        with pytest.raises(StoreError, match="nothing was changed"), store.writing() as tx:
-            for v in range(1, 39):
-                tx.graph.tag(v, "k", "x" * 4000)
+        with pytest.raises(StoreError, match="nothing was changed"):
+            fill()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert facts(store.load()) == before

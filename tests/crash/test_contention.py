@@ -1,0 +1,45 @@
+"""Several processes at one store: every unit is given once, every grant is kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from fluxres.store import open_store
+from tests.store.graphs import machine
+from tests.traceability import ROOT
+
+TAKE = """
+import json, sys
+from fluxres.errors import InsufficientResources
+from fluxres.store import open_store
+store, job, got = open_store(sys.argv[1]), sys.argv[2], []
+for turn in range(12):
+    with store.writing(command=f"{job} {turn}", wait_s=120) as tx:
+        free = tx.graph.find("type=core and available>=1").vertices.tolist()
+        if not free:
+            break
+        path = tx.graph.structure.where(free[0])
+        tx.graph.allocate(path, job=f"{job}-{turn}")
+    got.append([f"{job}-{turn}", path])
+print(json.dumps(got))
+"""
+
+
+def test_rule_a2_processes_never_get_the_same_unit_and_lose_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    store = open_store(str(path))
+    store.put("demo", machine(2, 4))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", TAKE, str(path), f"p{i}"], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for i in range(4)
+    ]
+    granted = [tuple(grant) for process in processes for grant in json.loads(process.communicate(timeout=200)[0])]
+    assert all(process.returncode == 0 for process in processes)
+    assert len(granted) == 32 == len({pool for _, pool in granted})
+    graph = store.load()
+    assert {(job, pool.path) for job in graph.jobs() for pool in graph.allocation(job)} == set(granted)
+    assert graph.check() == []
+    assert len(store.log()) == 33

@@ -1,0 +1,354 @@
+"""`fluxres.load` and `fluxres.save`: files and stores, whole and in parts."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fluxres
+from fluxres import limits
+from fluxres.clock import fixed
+from fluxres.errors import FluxresError, InputError, LimitExceeded, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.model import ResourceGraph
+from fluxres.store import changes, open_store
+from fluxres.store.pending import Pending
+from tests.store.graphs import change, facts, machine
+
+PLACES = ("site.yaml", "site.db")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def without_stages(graph: ResourceGraph) -> ResourceGraph:
+    for stage in list(graph.records.stages):
+        graph.release(stage)
+    return graph
+
+
+def held(graph: ResourceGraph) -> object:
+    """What a file says: all but how kinds and uuid bases are numbered."""
+    return {key: value for key, value in facts(graph).items() if key not in ("kinds", "stages")}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_rule_s1_save_then_load_gives_an_equal_graph(place: str, seed: int) -> None:
+    graph, random = machine(), Random(seed)
+    for _ in range(random.randrange(20)):
+        change(graph, random)
+    without_stages(graph)
+    report = fluxres.save(graph, place, replace=True)
+    assert report.left_out == []
+    assert held(fluxres.load(place)) == held(graph)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), reshape=st.booleans(), parts=st.integers(1, 3))
+def test_rule_s1_saves_of_changes_equal_a_full_save(
+    tmp_path_factory: pytest.TempPathFactory, place: str, seed: int, reshape: bool, parts: int
+) -> None:
+    folder, random = tmp_path_factory.mktemp("s"), Random(seed)
+    fluxres.save(machine(), folder / place)
+    graph = fluxres.load(folder / place)
+    names = []
+    for part in range(parts):
+        for _ in range(random.randrange(12)):
+            change(graph, random)
+        if reshape:
+            without_stages(graph)
+            try:
+                graph.unlink(random.randrange(1, len(graph)))
+                graph.merge(machine(3, 2, origin=part + 2))
+            except FluxresError:
+                pass
+            change(graph, random)
+        names.append(folder / f"{part}.changes")
+        report = fluxres.save(graph, names[-1], changed_only=True)
+        assert (report.note, report.left_out) == ("", [])
+    back = fluxres.load(folder / place, changes=names)
+    without_stages(back)
+    without_stages(graph)
+    full = folder / "full.db"
+    fluxres.save(graph, full)
+    assert facts(back)["held"] == facts(fluxres.load(full))["held"]
+    assert held(back) == held(graph)
+    assert back.check() == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_rule_s1_saves_of_changes_to_a_store_equal_a_full_save(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    place, random = tmp_path_factory.mktemp("s") / "site.db", Random(seed)
+    fluxres.save(machine(), place)
+    graph = fluxres.load(place)
+    for _ in range(4):
+        count = len(open_store(str(place)).log())
+        for _ in range(random.randrange(8)):
+            change(graph, random)
+        report = fluxres.save(graph, place, changed_only=True)
+        assert report.events == len(open_store(str(place)).log()) - count
+        assert facts(fluxres.load(place)) == facts(graph)
+
+
+def test_a_document_of_changes_is_continued(here: Path) -> None:
+    fluxres.save(machine(), "base.yaml")
+    graph = fluxres.load("base.yaml")
+    for job in ("j1", "j2"):
+        graph.allocate({"/demo/rack0/node0/memory0": 1}, job=job)
+        assert fluxres.save(graph, "c.changes", changed_only=True).events == 1
+    assert fluxres.load("base.yaml", changes="c.changes").jobs() == ["j1", "j2"]
+    assert fluxres.save(graph, "c.changes", changed_only=True).events == 0
+    assert len(Path("c.changes").read_bytes().splitlines()) == 3
+
+
+def test_changes_never_overwrite_what_they_do_not_continue() -> None:
+    fluxres.save(machine(), "base.yaml")
+    graph = fluxres.load("base.yaml")
+    graph.tag(1, "k")
+    with pytest.raises(UsageError, match="something other than changes"):
+        fluxres.save(graph, "base.yaml", changed_only=True)
+    fluxres.save(graph, "c.changes", changed_only=True)
+    other = fluxres.load("base.yaml")
+    other.tag(2, "k")
+    before = Path("c.changes").read_bytes()
+    with pytest.raises(UsageError, match="other changes, which would be lost"):
+        fluxres.save(other, "c.changes", changed_only=True)
+    assert Path("c.changes").read_bytes() == before
+
+
+def test_changes_of_another_state_are_refused() -> None:
+    fluxres.save(machine(), "base.yaml")
+    graph = fluxres.load("base.yaml")
+    graph.tag(1, "k")
+    fluxres.save(graph, "c1.changes", changed_only=True)
+    graph.tag(1, "l")
+    fluxres.save(graph, "c2.changes", changed_only=True)
+    with pytest.raises(StoreConflict, match="follows another state"):
+        fluxres.load("base.yaml", changes="c2.changes")
+    with pytest.raises(StoreConflict, match="needs the save it follows"):
+        fluxres.load("c1.changes")
+    assert fluxres.load("base.yaml", changes=["c1.changes", "c2.changes"]).pool(1).tags == {"k": None, "l": None}
+
+
+def test_a_graph_nobody_saved_is_written_whole_and_says_so() -> None:
+    graph = machine()
+    graph.allocate("/demo/rack0", job="j1")
+    report = fluxres.save(graph, "c.changes", changed_only=True)
+    assert (report.events, report.format) == (None, "changes")
+    assert report.note.startswith("everything was written")
+    assert facts(fluxres.load("c.changes")) == facts(graph)
+    graph.free("j1")
+    assert fluxres.save(graph, "c.changes", changed_only=True).events == 1
+    assert facts(fluxres.load("c.changes")) == facts(graph)
+    report = fluxres.save(graph, "site.db", changed_only=True)
+    assert (report.events, report.note[:22]) == (None, "everything was written")
+
+
+def test_past_pending_events_max_everything_is_written_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PENDING_EVENTS_MAX", 3)
+    fluxres.save(machine(), "site.db")
+    graph = fluxres.load("site.db")
+    for i in range(4):
+        graph.tag(1, "k", str(i))
+    report = fluxres.save(graph, "c.changes", changed_only=True)
+    assert (report.events, report.note[:22]) == (None, "everything was written")
+    assert fluxres.load("c.changes").pool(1).tags == {"k": "3"}
+    graph.tag(2, "k")
+    assert fluxres.save(graph, "d.changes", changed_only=True).events == 1
+
+
+def test_changes_that_went_past_the_list_are_not_lost() -> None:
+    fluxres.save(machine(), "base.yaml")
+    graph = fluxres.load("base.yaml")
+    graph.apply({"event": "allocate", "job": "j1", "pools": [["/demo/rack0", 1]], "start": 0, "end": None})
+    kept, graph.sink = graph.sink, None
+    report = fluxres.save(graph, "c.changes", changed_only=True)
+    assert report.note
+    assert fluxres.load("c.changes").jobs() == ["j1"]
+    graph.sink = kept
+    assert Pending.of(graph) is None
+
+
+def test_a_list_nobody_needs_is_not_kept() -> None:
+    fluxres.save(machine(), "site.db")
+    graph = fluxres.load("site.db")
+    for _ in range(5):
+        graph.tag(1, "k")
+        fluxres.save(graph, "site.db", changed_only=True)
+    pending = Pending.of(graph)
+    assert pending is not None
+    assert pending._events == []
+
+
+def test_two_who_loaded_the_same_state_cannot_both_save() -> None:
+    fluxres.save(machine(), "site.db")
+    one, two = fluxres.load("site.db"), fluxres.load("site.db")
+    one.allocate("/demo/rack0", job="j1")
+    two.allocate("/demo/rack0", job="j2")
+    fluxres.save(one, "site.db", changed_only=True)
+    for changed_only in (True, False):
+        with pytest.raises(StoreConflict, match="1 events were written since"):
+            fluxres.save(two, "site.db", changed_only=changed_only)
+    assert fluxres.load("site.db").jobs() == ["j1"]
+    fluxres.save(two, "site.db", replace=True)
+    assert fluxres.load("site.db").jobs() == ["j2"]
+
+
+def test_saving_twice_to_a_store_is_no_loss_of_others() -> None:
+    graph = machine()
+    fluxres.save(graph, "site.db")
+    graph.tag(1, "k")
+    fluxres.save(graph, "site.db")
+    assert fluxres.load("site.db").pool(1).tags == {"k": None}
+    with pytest.raises(UsageError, match="would be lost"):
+        fluxres.save(machine(), "site.db")
+
+
+def test_a_graph_of_a_store_is_named_in_its_url() -> None:
+    fluxres.save(machine(), "sqlite:site.db?graph=a")
+    fluxres.save(machine(1, 1), "sqlite:site.db?graph=b")
+    assert len(fluxres.load("sqlite:site.db?graph=b")) == len(machine(1, 1))
+    assert fluxres.load("site.db").name == "a"
+    assert fluxres.load("site.db", name="mine").name == "mine"
+    with pytest.raises(UnknownGraph, match="there is a, b"):
+        fluxres.load("sqlite:site.db?graph=c")
+
+
+def test_what_a_file_cannot_say_is_reported() -> None:
+    graph = ResourceGraph(machine().structure, clock=fixed(100))
+    graph.stage("/demo/rack0", job="j1")
+    graph.allocate("/demo/rack1", job="j2", start=2e12, duration_s=1e-6)
+    report = fluxres.save(graph, "x.yaml")
+    assert report.left_out[0] == "stage s0 of job j1: files keep no temporary locks"
+    assert "1 rounded" in report.left_out[1]
+    assert fluxres.save(graph, "c.changes", changed_only=True).events is None
+
+
+def test_a_pool_that_is_down_keeps_its_job_in_a_file() -> None:
+    graph = machine()
+    graph.allocate("/demo/rack0", job="j1", start=5, end=9.5)
+    graph.set_state("/demo", "down")
+    fluxres.save(graph, "x.yaml")
+    assert held(fluxres.load("x.yaml")) == held(graph)
+
+
+def test_a_format_is_chosen_by_ending_or_name() -> None:
+    assert fluxres.save(machine(), "x.yml").format == "cluster"
+    assert fluxres.save(machine(), "x", format="cluster").format == "cluster"
+    with pytest.raises(UsageError, match=r"ending '.xyz'.*\.yaml \(cluster\)"):
+        fluxres.save(machine(), "x.xyz")
+    with pytest.raises(UsageError, match="format"):
+        fluxres.save(machine(), "x.yaml", format="dot-matrix")
+    with pytest.raises(UsageError, match="format"):
+        fluxres.save(machine(), "x.db", format="cluster")
+    with pytest.raises(UsageError, match="format"):
+        fluxres.save(machine(), "x.changes", format="cluster", changed_only=True)
+
+
+# -- the file itself -------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_mode(here: Path) -> None:
+    path = here / "x.yaml"
+    path.write_text("old")
+    path.chmod(0o640)
+    link = here / "link.yaml"
+    link.symlink_to(path)
+    fluxres.save(machine(), link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert len(fluxres.load(path)) == 39
+    assert sorted(os.listdir(here)) == ["link.yaml", "x.yaml"]
+
+
+@pytest.mark.parametrize("dest", ["missing/x.yaml", "/proc/x.yaml", "folder.yaml", "/dev/null"])
+def test_a_place_that_cannot_be_written_to_is_named(here: Path, dest: str) -> None:
+    (here / "folder.yaml").mkdir()
+    with pytest.raises(StoreError) as caught:
+        fluxres.save(machine(), dest, format="cluster")
+    assert dest in caught.value.where
+    assert caught.value.hint
+
+
+def test_a_failed_write_leaves_the_old_file(here: Path) -> None:
+    import resource
+
+    path = here / "x.yaml"
+    fluxres.save(machine(1, 1), path)
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(StoreError, match="it is as it was"):
+            fluxres.save(machine(2, 9), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    assert os.listdir(here) == ["x.yaml"]
+
+
+@pytest.mark.parametrize("source", ["missing.yaml", ".", "missing.changes"])
+def test_a_source_that_cannot_be_read_is_an_input_error(source: str) -> None:
+    with pytest.raises(InputError, match="cannot be read") as caught:
+        fluxres.load(source)
+    assert caught.value.where == source
+
+
+def document() -> list[bytes]:
+    fluxres.save(machine(), "base.yaml")
+    graph = fluxres.load("base.yaml")
+    graph.allocate("/demo/rack0", job="j1")
+    graph.tag(1, "k", "v")
+    fluxres.save(graph, "c.changes", changed_only=True)
+    return Path("c.changes").read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda lines: lines[:-1], "1 changes where 2 were written"),
+        (lambda lines: [lines[0].replace(b'"version":1', b'"version":2'), *lines[1:]], "version 2"),
+        (lambda lines: [lines[0][:40] + b"\n", *lines[1:]], "c.changes:1: unreadable header"),
+        (lambda lines: [lines[0], b"{\n", lines[2]], "c.changes:2: this change cannot be made"),
+        (lambda lines: [lines[0], lines[1].replace(b"rack0", b"rack7"), lines[2]], "c.changes:2:.*no pool 'rack7'"),
+        (lambda lines: [lines[0], lines[1].replace(b"j1", b"j2"), lines[2]], "do not lead to the state"),
+        (lambda lines: [lines[0], b'{"state":{"shape":"AAAA","marks":"AAAA"}}\n', lines[2]], "c.changes:2: unreadable state"),
+        (lambda lines: [lines[0], b'{"state":7}\n', lines[2]], "c.changes:2: unreadable state"),
+        (lambda lines: [b"x", *lines], "not a document of changes"),
+        (lambda lines: [lines[0], b"\xff\n", lines[2]], "c.changes:2"),
+    ],
+)
+def test_a_damaged_document_of_changes_is_refused(damage: object, message: str) -> None:
+    Path("c.changes").write_bytes(b"".join(damage(document())))  # type: ignore[operator]  # a function, see above
+    with pytest.raises(InputError, match=message):
+        fluxres.load("base.yaml", changes="c.changes")
+
+
+def test_a_document_beyond_document_bytes_max_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    document()
+    monkeypatch.setattr(limits, "DOCUMENT_BYTES_MAX", 100)
+    with pytest.raises(LimitExceeded, match="more than 100 bytes"):
+        changes.read(Path("c.changes"))
+
+
+def test_allocations_of_a_file_that_break_a_rule_name_the_file() -> None:
+    graph = machine()
+    graph.allocate({"/demo/rack0/node0/memory0": 3}, job="j1")
+    fluxres.save(graph, "x.yaml")
+    text = Path("x.yaml").read_text()
+    assert "memory0: 3}" in text
+    Path("x.yaml").write_text(text.replace("memory0: 3}", "memory0: 9}"))
+    with pytest.raises(InputError, match=r"x.yaml.*9"):
+        fluxres.load("x.yaml")
