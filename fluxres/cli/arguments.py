@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)
 
 
-class Moment(click.ParamType):
+class Moment(click.ParamType[float]):
     """A point in time, as seconds; now is the wall clock."""
 
     name = "time"
@@ -34,7 +34,7 @@ class Moment(click.ParamType):
         return value if isinstance(value, float) else moment.parse(value, clock.system())
 
 
-class Window(click.ParamType):
+class Window(click.ParamType[tuple[float, float]]):
     """A window `A..B`, as seconds."""
 
     name = "window"

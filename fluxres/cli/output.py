@@ -47,7 +47,7 @@ def _paths(selection: Selection, *, folded: bool) -> Iterable[str]:
     from fluxres.render.folding import fold
 
     looks = np.zeros(len(selection), np.uint64)
-    return (item.text for item in fold(selection.graph.structure, selection.vertices, looks))
+    return (item.text for item in fold(selection.graph.structure, selection.vertices, looks, typeable=True))
 
 
 def _write(lines: Iterable[str]) -> None:

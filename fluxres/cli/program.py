@@ -77,7 +77,9 @@ class Command(click.Command):
 
 def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
     for title, wanted in (("Options", False), ("Options everywhere", True)):
-        records = [param.get_help_record(ctx) for param in command.get_params(ctx) if isinstance(param, EverywhereOption) == wanted]
+        records = [
+            param.get_help_record(ctx) for param in command.get_params(ctx) if isinstance(param, EverywhereOption) == wanted
+        ]
         shown = [record for record in records if record is not None]
         if shown:
             with formatter.section(title):
@@ -148,7 +150,11 @@ program = Program(
     "fluxres",
     help="Describe a machine, ask what is free, hand out parts of it.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=[click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")],
+    params=[
+        click.Option(
+            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
+        )
+    ],
 )
 
 

@@ -89,7 +89,7 @@ def _keep_no_header(ctx: click.Context, _param: click.Parameter, value: bool) ->
         ctx.ensure_object(Settings).header = False
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """A Flux standard duration, as seconds."""
 
     name = "duration"

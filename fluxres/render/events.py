@@ -85,7 +85,7 @@ def _unlink(event: Mapping[str, Any]) -> str:
 
 def _load(event: Mapping[str, Any]) -> str:
     replaced = f", replaced {event['replaced']}" if event.get("replaced") else ""
-    return f"{plural(event.get('pools', 0), 'pool')}, {plural(event.get('jobs', 0), 'job')}{replaced}"
+    return f"{plural(event.get('count', 0), 'pool')}, {plural(event.get('jobs', 0), 'job')}{replaced}"
 
 
 def _fields(event: Mapping[str, Any]) -> str:

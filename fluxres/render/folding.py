@@ -35,16 +35,17 @@ class Fold:
     vertex: int
 
 
-def fold(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
+def fold(structure: Structure, vertices: Int32, looks: UInt64, *, typeable: bool = False) -> list[Fold]:
     """Pools folded where they look the same, in vertex order.
 
     Args:
         vertices: ascending.
         looks: a number for each of them; only pools with equal numbers share a line.
+        typeable: what no path or URI leads to is named by uuid, and not, as a reader wants it, by name.
     """
     split = int(np.searchsorted(vertices, structure.tree_end))
     inside = _inside(structure, vertices[:split], looks[:split]) if split else []
-    return inside + _outside(structure, vertices[split:], looks[split:])
+    return inside + _outside(structure, vertices[split:], looks[split:], typeable)
 
 
 def fold_all(structure: Structure, vertices: Iterable[int]) -> str:
@@ -69,7 +70,8 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
             Fold(suffixes[s], int(c), int(v))
             for s, c, v in zip(suffix[ended].tolist(), count[ended].tolist(), first[ended].tolist(), strict=True)
         ]
-        top, look, suffix, count, first = (column[~ended] for column in (top, look, suffix, count, first))
+        going = ~ended
+        top, look, suffix, count, first = top[going], look[going], suffix[going], count[going], first[going]
     return sorted(done, key=lambda item: item.vertex)
 
 
@@ -101,14 +103,17 @@ def _texts(
     return number, texts
 
 
-def _outside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
-    """Pools that stand only in auxiliary graphs: few, and named by URI."""
+def _outside(structure: Structure, vertices: Int32, looks: UInt64, typeable: bool) -> list[Fold]:
+    """Pools that stand only in auxiliary graphs, few as a rule: by URI, and those without one by uuid or name."""
     found = []
     for group in groups(looks):
         by_place: dict[str, list[tuple[str, int]]] = {}
         for v in vertices[group].tolist():
             place, slash, name = structure.where(v).rpartition("/")
-            by_place.setdefault(place + slash, []).append((name, v))
+            if typeable and not slash:
+                found.append(Fold(name, 1, v))
+            else:
+                by_place.setdefault(place + slash, []).append((name if slash else structure.name(v), v))
         found += [
             Fold(place + hostlist.fold(name for name, _ in members), len(members), members[0][1])
             for place, members in by_place.items()

@@ -136,5 +136,3 @@ def problems(found: Sequence[Problem], *, header: bool = True, style: Style = PL
         Column("MESSAGE"),
     ]
     return table(columns, [[p.severity, p.where, p.message] for p in found], header=header, style=style)
-
-

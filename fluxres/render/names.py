@@ -46,8 +46,8 @@ def folded(structure: Structure, vertices: Int32) -> str:
         if named.any():
             texts.append(_spelled([explicit[v] for v in vertices[named][:_SPELLED_MAX].tolist()], int(named.sum())))
     kinds = structure.kind[plain]
-    for number in dict.fromkeys(kinds.tolist() if len(kinds) < 64 else np.unique(kinds).tolist()):
-        texts.append(_of_kind(structure, plain[kinds == number], number))
+    numbers = dict.fromkeys(kinds.tolist() if len(kinds) < 64 else np.unique(kinds).tolist())
+    texts += [_of_kind(structure, plain[kinds == number], number) for number in numbers]
     return ",".join(dict.fromkeys(texts))
 
 
@@ -65,7 +65,7 @@ def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
     alone = [structure.name(int(vertices[structure.id[vertices] < 0][0]))] if ids[0] < 0 else []
     ids = ids[ids >= 0]
     pieces = [(f"{ids[a]:0{width}}", f"{ids[b]:0{width}}") for a, b in runs(ids)] if len(ids) else []
-    if len(pieces) == 1 and pieces[0][0] == pieces[0][1] or not pieces:
+    if (len(pieces) == 1 and pieces[0][0] == pieces[0][1]) or not pieces:
         return hostlist.fold([*alone, *(f"{prefix}{low}{suffix}" for low, _ in pieces)])
     inside = ",".join(low if low == high else f"{low}-{high}" for low, high in pieces)
     return ",".join([*(hostlist.fold([name]) for name in alone), f"{prefix}[{inside}]{suffix}"])

@@ -29,14 +29,14 @@ def mixed(*values: ArrayLike) -> UInt64:
     >>> bool(a[0] == a[2]), bool(a[0] == a[1])
     (True, False)
     """
-    state = np.uint64(0)
+    state: UInt64 = np.zeros(1, np.uint64)
     with np.errstate(over="ignore"):
         for value in values:
             x = np.asarray(value).astype(np.uint64) + state + np.uint64(_BASE)
             x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = x ^ (x >> np.uint64(31))
-    return np.asarray(state, np.uint64)
+    return state
 
 
 def of_text(text: object) -> np.uint64:

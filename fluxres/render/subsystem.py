@@ -126,4 +126,4 @@ def edge_groups(structure: Structure, subsystem: Subsystem) -> Iterator[tuple[In
 def _both_ways(structure: Structure, subsystem: Subsystem, look: UInt64) -> NDArray[np.bool_]:
     there = mixed(subsystem.src, subsystem.dst, look)
     back = mixed(subsystem.dst, subsystem.src, look)
-    return np.isin(there, back) & (subsystem.src != subsystem.dst)
+    return np.asarray(np.isin(there, back) & (subsystem.src != subsystem.dst), np.bool_)

@@ -1,0 +1,32 @@
+"""`fluxres aggregate`: free units by type."""
+
+from __future__ import annotations
+
+import click
+
+from fluxres.cli.arguments import Moment
+from fluxres.cli.completing import complete_pool
+from fluxres.cli.output import answer
+from fluxres.cli.program import Command
+from fluxres.cli.settings import Duration, Settings
+
+
+@click.command("aggregate", cls=Command)
+@click.argument("path", default="/", shell_complete=complete_pool)
+@click.option("--at", type=Moment(), metavar="T", help="At this moment. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Free throughout this long from then on.")
+@click.option("--all", "every", is_flag=True, help="Types of which nothing is free as well.")
+@click.pass_obj
+def command(settings: Settings, path: str, at: float | None, duration: float | None, every: bool) -> None:
+    """Add up free units by type, in the subtree of PATH, that pool included."""
+    from fluxres.cli.stores import reading
+    from fluxres.render.table import Column, table
+
+    graph = reading(settings)
+    free = graph.aggregate(path, at, duration, every)
+    columns = [Column("TYPE"), Column("FREE", right=True)]
+    answer(
+        settings,
+        document=lambda: {"path": graph.pool(path).where, "available": free},
+        lines=lambda style: table(columns, [[name, str(n)] for name, n in free.items()], header=settings.header, style=style),
+    )

@@ -1,0 +1,104 @@
+"""`fluxres show`: the tree, or one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres.cli.completing import complete_pool
+from fluxres.cli.output import answer
+from fluxres.cli.program import Command
+from fluxres.cli.settings import Settings
+from fluxres.errors import UsageError
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.render.style import Style
+    from fluxres.render.tree import Branch
+
+
+@click.command("show", cls=Command)
+@click.argument("path", required=False, shell_complete=complete_pool)
+@click.option("--depth", type=click.IntRange(0), metavar="N", help="Only so many levels below the top.")
+@click.option("--subsystem", metavar="NAME", help="Draw this auxiliary graph: a hierarchy as a tree, any other as its edges.")
+@click.pass_obj
+def command(settings: Settings, path: str | None, depth: int | None, subsystem: str | None) -> None:
+    """Draw the tree, with equal parts folded.
+
+    With PATH: all there is to know about that pool, and the tree below it.
+    """
+    from fluxres.cli.stores import reading
+
+    if path is not None and subsystem is not None:
+        raise UsageError("both a path and an auxiliary graph were given", hint="give one of them")
+    graph = reading(settings)
+    if subsystem is not None:
+        _show_subsystem(settings, graph, subsystem, depth)
+        return
+    _show_tree(settings, graph, path, depth)
+
+
+def _show_tree(settings: Settings, graph: ResourceGraph, path: str | None, depth: int | None) -> None:
+    from fluxres.render import detail, documents, tree
+
+    top = graph.pool("/" if path is None else path)
+
+    def lines(style: Style) -> Iterator[str]:
+        if path is not None:
+            yield from detail.lines(top, style=style)
+            if graph.structure.end.item(top.vertex) == top.vertex + 1:
+                return
+            yield ""
+        yield from tree.draw(graph, tree.branches(graph, top.vertex, depth), style=style)
+
+    def document() -> dict[str, Any]:
+        return {"pool": documents.pool(top), "tree": _tree_document(graph, tree.branches(graph, top.vertex, depth))}
+
+    answer(settings, document=document, lines=lines)
+
+
+def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: int | None) -> None:
+    from fluxres.render import folding, subsystem, tree
+
+    structure = graph.structure
+    shown = structure.subsystem(name)
+
+    def document() -> dict[str, Any]:
+        if shown.hierarchy:
+            return {"subsystem": name, "hierarchy": True, "tree": _tree_document(graph, subsystem.forest(graph, shown, depth))}
+        groups = [
+            {
+                "from": folding.fold_all(structure, sources.tolist()),
+                "to": folding.fold_all(structure, targets.tolist()),
+                "both_ways": arrow == "↔",
+                "edge": {key: value for key, value in shown.edge_data(row).items() if key != "subsystem"},
+            }
+            for sources, arrow, targets, row in subsystem.edge_groups(structure, shown)
+        ]
+        return {"subsystem": name, "hierarchy": False, "edges": groups}
+
+    def lines(style: Style) -> list[str]:
+        if shown.hierarchy:
+            return tree.draw(graph, subsystem.forest(graph, shown, depth), style=style)
+        return subsystem.edges(structure, shown, header=settings.header, style=style)
+
+    answer(settings, document=document, lines=lines)
+
+
+def _tree_document(graph: ResourceGraph, branches: Iterator[Branch]) -> list[dict[str, Any]]:
+    structure = graph.structure
+    return [
+        {
+            "level": branch.level,
+            "names": branch.names,
+            "count": branch.count,
+            "type": structure.kind_of(branch.vertex).type,
+            "size": structure.size.item(branch.vertex),
+            "unit": structure.kind_of(branch.vertex).unit,
+            "state": structure.state_name(branch.vertex),
+            "example": structure.where(branch.vertex),
+        }
+        for branch in branches
+    ]

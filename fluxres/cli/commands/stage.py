@@ -1,0 +1,112 @@
+"""`fluxres stage`: temporary locks on pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from fluxres import limits
+from fluxres.cli.arguments import Moment, targets
+from fluxres.cli.completing import complete_job, complete_pool
+from fluxres.cli.holding import answer_granted
+from fluxres.cli.output import answer
+from fluxres.cli.program import Command
+from fluxres.cli.settings import Duration, Settings
+from fluxres.errors import UsageError
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.render.documents import Document
+
+
+@click.command("stage", cls=Command)
+@click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
+@click.option("--job", metavar="J", shell_complete=complete_job, help="The job that is considered.")
+@click.option(
+    "--ttl",
+    type=Duration(),
+    metavar="D",
+    default=limits.STAGE_SECONDS_DEFAULT,
+    help="Life of the lock. Default: 1m.",
+)
+@click.option("--start", "--at", type=Moment(), metavar="T", help="For an allocation from then on. Default: now.")
+@click.option("--end", type=Moment(), metavar="T", help="And until then. Default: without end.")
+@click.option("--commit", metavar="ID", help="Make this stage an allocation of its job.")
+@click.option("--release", metavar="ID", help="Give back what this stage locks.")
+@click.pass_obj
+def command(
+    settings: Settings,
+    pools: tuple[str, ...],
+    job: str | None,
+    ttl: float,
+    start: float | None,
+    end: float | None,
+    commit: str | None,
+    release: str | None,
+) -> None:
+    """Lock pools while a job is considered; commit or release them.
+
+    Without anything: list the stages that are active.
+    """
+    from fluxres.cli.stores import changing, reading
+    from fluxres.model.stage import Stage
+    from fluxres.render import documents
+
+    if sum((bool(pools), commit is not None, release is not None)) > 1:
+        raise UsageError("more than one of pools, --commit and --release were given", hint="one at a time")
+    if pools:
+        if job is None:
+            raise UsageError("no job was named", hint="add --job J")
+        with changing(settings) as graph:
+            made = graph.stage(targets(graph, pools), job=job, start=start, end=end, ttl_s=ttl)
+            facts = [documents.stage(made)]
+        _answer_stages(settings, graph, facts)
+    elif commit is not None:
+        with changing(settings) as graph:
+            granted = graph.commit(commit)
+        answer_granted(settings, graph, granted)
+    elif release is not None:
+        with changing(settings) as graph:
+            graph.release(release)
+        answer(settings, document=lambda: {"released": release}, lines=lambda _style: [f"{release} is released"])
+    else:
+        graph = reading(settings)
+        active = [Stage(graph, s.stage, s.job) for s in list(graph.records.stages.values())]
+        _answer_stages(settings, graph, [documents.stage(s) for s in active if s.active])
+
+
+def _answer_stages(settings: Settings, graph: ResourceGraph, stages: Sequence[Document]) -> None:
+    from math import inf
+
+    from fluxres.render.amounts import when
+    from fluxres.render.folding import fold_all
+    from fluxres.render.table import Column, table
+
+    rows = [
+        [
+            s["stage"],
+            s["job"],
+            fold_all(graph.structure, [graph.vertex(pool["path"]) for pool in s["pools"]]),
+            str(sum(pool["amount"] for pool in s["pools"])),
+            when(s["start"]),
+            when(inf if s["end"] is None else s["end"]),
+            when(inf if s["expires"] is None else s["expires"]),
+        ]
+        for s in stages
+    ]
+    columns = [
+        Column("STAGE"),
+        Column("JOB", role=lambda _text: "job"),
+        Column("PATH"),
+        Column("UNITS", right=True),
+        Column("START"),
+        Column("END"),
+        Column("EXPIRES"),
+    ]
+    answer(
+        settings,
+        document=lambda: {"stages": list(stages)},
+        lines=lambda style: table(columns, rows, header=settings.header, style=style),
+    )

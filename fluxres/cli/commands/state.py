@@ -1,0 +1,34 @@
+"""`fluxres state`: up, down, and what is between."""
+
+from __future__ import annotations
+
+import click
+
+from fluxres.cli.arguments import chosen
+from fluxres.cli.completing import complete_pool
+from fluxres.cli.output import answer
+from fluxres.cli.program import Command
+from fluxres.cli.settings import Settings
+
+
+@click.command("state", cls=Command)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("state")
+@click.option("--find", "criteria", metavar="CRITERIA", help="All pools that meet the criteria, in place of paths.")
+@click.pass_obj
+def command(settings: Settings, pools: tuple[str, ...], state: str, criteria: str | None) -> None:
+    """Set the state of pools: up, down, drain, degraded, failing, unknown or null.
+
+    Pools that are down, drain, failing or unknown, and all below them, take no new work; what jobs hold there they keep.
+    """
+    from fluxres.cli.stores import changing
+    from fluxres.render.folding import fold_all
+
+    with changing(settings) as graph:
+        vertices = chosen(graph, pools, criteria)
+        graph.set_state(vertices, state)
+    answer(
+        settings,
+        document=lambda: {"pools": [graph.structure.where(v) for v in vertices], "state": state},
+        lines=lambda _style: [f"{fold_all(graph.structure, vertices)}: {state}"],
+    )
