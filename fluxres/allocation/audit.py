@@ -99,9 +99,27 @@ def _index_complete(records: Records) -> _Rule:
 
 
 def _planner_agrees(records: Records) -> _Rule:
+    structure, planner = records.structure, records.planner
+    used = planner.busy(0, structure.n, 0, FOREVER).tolist()
+    for v in set(used) ^ records.held.keys():
+        yield _error(
+            records, v, f"A1: the planner has {planner.segments(v)}, the records know of {list(records.held.get(v, ()))}"
+        )
     for v, holders in records.held.items():
-        have = [(s, e, used) for s, e, used in records.planner.segments(v)]
-        if have != list(_total(holders)):
-            yield _error(records, v, f"A1: the planner has {have}, the records give {list(_total(holders))}")
+        have = list(planner.segments(v))
+        total = list(_total(holders))
+        if have != total:
+            yield _error(records, v, f"A1: the planner has {have}, the records give {total}")
+        if structure.end.item(v) > v + 1:
+            yield from _covered(records, v, holders)
+
+
+def _covered(records: Records, v: int, holders: dict[str, steps.Steps]) -> _Rule:
+    # A5: the first child sees exactly the moments at which somebody holds all of its parent.
+    size = records.structure.size.item(v)
+    for moment in sorted({t for held in holders.values() for s, e, _ in held for t in (s, e) if t < FOREVER}):
+        whole = any(steps.amount_at(held, moment) == size for held in holders.values())
+        if whole != (records.planner.covered_by(v + 1, moment, moment + 1) == v):
+            yield _error(records, v, f"A5: the planner {'does not cover' if whole else 'covers'} it at tick {moment}")
     for message in records.planner.check():
         yield Problem("error", "planner", message)

@@ -482,7 +482,8 @@ class Records:
                     self._put(new, owner, amount, start, end)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
-            self.stages[staged.stage] = replace(staged, targets=moved)
+            if moved:
+                self.stages[staged.stage] = replace(staged, targets=moved)
 
     def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
         leaf = self.structure.end.item(v) == v + 1

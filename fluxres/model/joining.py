@@ -89,6 +89,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     if other.records.stages:
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
+    _require_fit(structure, (graph.records, from_own), (other.records, from_other))
     records = _next_records(graph, structure)
     records.take(graph.records, from_own)
     records.take(other.records, from_other)
@@ -102,6 +103,25 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
     graph.restructure(structure, records)
+
+
+def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
+    """Refuse where the records of both sides are more than the units of the pool they meet on."""
+    total: dict[int, steps.Steps] = {}
+    for records, old_to_new in parts:
+        for v, holders in records.held.items():
+            new = int(old_to_new[v])
+            for held in holders.values():
+                for start, end, amount in held:
+                    total[new] = steps.add(total.get(new, ()), start, end, amount)
+    for new, spans in total.items():
+        most = max(amount for _, _, amount in spans)
+        if most > structure.size.item(new):
+            raise MergeConflict(
+                f"jobs of both hold {most} units of it together, and it has {structure.size.item(new)}",
+                where=structure.where(new),
+                hint="free some of it first",
+            )
 
 
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
@@ -129,13 +149,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
         hierarchy = None if named == graph.structure.hierarchy else named
     structure, old_to_new = surgery.unlink(graph.structure, v, hierarchy)
     now = graph.now()
-    if hierarchy is None or hierarchy == graph.structure.hierarchy:
-        above = graph.planner.covered_by(v, now, FOREVER)
-        if above >= 0:
-            raise StillHeld(
-                f"held through {graph.structure.where(above)}", where=graph.structure.where(v), hint="free that first"
-            )
-    _require_free(graph, old_to_new, v, now)
+    _require_free(graph, structure, old_to_new, v, now)
     records = _next_records(graph, structure)
     records.take(graph.records, old_to_new)
     _tell(
@@ -145,17 +159,26 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     graph.restructure(structure, records)
 
 
-def _require_free(graph: ResourceGraph, old_to_new: Int32, top: int, now: int) -> None:
-    for v, holders in graph.records.held.items():
-        if old_to_new[v] >= 0:
+def _require_free(graph: ResourceGraph, after: Structure, old_to_new: Int32, top: int, now: int) -> None:
+    """Refuse where a job would lose a pool: one that goes has records, or one that leaves its tree is implied from above."""
+    before, records = graph.structure, graph.records
+    gone = old_to_new < 0
+    leaving = gone | ((before.parent >= 0) & (after.parent[old_to_new] < 0))
+    for v in np.flatnonzero(leaving & ~leaving[before.parent] & (before.parent >= 0)).tolist():
+        above = graph.planner.covered_by(v, now, FOREVER)
+        if above >= 0:
+            raise _still_held(before, top, f"held through {before.where(above)}")
+    for v, holders in records.held.items():
+        if not leaving[v]:
             continue
         for owner, held in holders.items():
-            if held[-1][1] > now:
-                raise StillHeld(
-                    f"{graph.records.job_behind(owner)} holds {graph.structure.where(v)}",
-                    where=graph.structure.where(top),
-                    hint="free it first",
-                )
+            implies = before.end.item(v) > v + 1 and steps.whole(held, now, FOREVER, 0, before.size.item(v))
+            if (gone[v] and held[-1][1] > now) or implies:
+                raise _still_held(before, top, f"{records.job_behind(owner)} holds {before.where(v)}")
+
+
+def _still_held(structure: Structure, top: int, message: str) -> StillHeld:
+    return StillHeld(message, where=structure.where(top), hint="free it first")
 
 
 def _tell(graph: ResourceGraph, event: dict[str, Any]) -> None:

@@ -299,9 +299,11 @@ def aggregate(graph: ResourceGraph, v: int, start: int, end: int, every_type: bo
     structure = graph.structure
     barred = structure.unavailable_roots()
     if structure.unavailable_above(v) >= 0:
-        totals = np.zeros(len(structure.types), np.int64)
+        totals = np.zeros(0, np.int64)
     else:
         totals = graph.planner.totals(v, start, end, barred if len(barred) else None)
+    # The kinds of a graph outlive its pools: there may be types of which none is left.
+    totals = np.pad(totals, (0, len(structure.types) - len(totals)))
     present = np.unique(structure.type[v : structure.end.item(v)]).tolist() if every_type else None
     return {
         name: int(totals[number])

@@ -1,0 +1,239 @@
+"""Copies, merges and unlinks with jobs on the machine: nothing is lost, nothing invented, a refusal changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownJob, UsageError
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.model import ResourceGraph
+from tests.allocation.test_records import BUNDLE, CORE, LICENSE, MEMORY, NODE, machine, trace
+
+POWERED = {
+    "fluxres": 1,
+    "name": "demo",
+    "resources": [{"type": "rack", "with": [{"type": "node", "count": 2, "with": [{"type": "core", "count": 2}]}]}],
+    "graphs": {
+        "power": {
+            "hierarchy": True,
+            "pools": [{"type": "pdu", "id": 0, "size": 1, "with": [{"type": "outlet", "id": 0}]}],
+            "edges": [{"from": "power:/pdu0", "to": "/demo/rack/node*", "relation": "supplies", "capacity": 500}],
+        }
+    },
+}
+
+
+def powered() -> ResourceGraph:
+    import orjson
+
+    from fluxres.formats.cluster import read_cluster
+
+    read: Any = read_cluster(orjson.dumps(POWERED), file="powered.json")
+    return ResourceGraph(read[0] if isinstance(read, tuple) else read.structure)
+
+
+def test_a_copy_has_what_is_available_and_nothing_allocated() -> None:
+    g = machine()
+    g.allocate([(MEMORY, 3), "/demo/rack/node1/core0"], job="a")
+    g.pool("/demo/rack/node1/core1").state = "drain"
+    child = g.copy("/demo/rack")
+    assert [p.path for p in child.walk()] == [
+        "/demo",
+        "/demo/rack",
+        "/demo/rack/node0",
+        "/demo/rack/node0/core0",
+        "/demo/rack/node0/core1",
+        "/demo/rack/node0/memory",
+        "/demo/rack/node1",
+        "/demo/rack/node1/memory",
+    ]
+    assert child.pool(MEMORY).size == 5
+    assert child.jobs() == []
+    assert child.pool(CORE).uuid == g.pool(CORE).uuid
+    child.allocate(NODE, job="inner")
+    assert g.pool(NODE).available() == 1
+    assert g.check() == child.check() == []
+
+
+def test_a_copy_of_what_a_job_holds() -> None:
+    g = machine()
+    g.allocate([(MEMORY, 3), "/demo/rack/node1"], job="a", start=0, end=10)
+    child = g.copy(job="a")
+    assert [(p.path, p.size) for p in child.walk()] == [
+        ("/demo", 1),
+        ("/demo/rack", 1),
+        ("/demo/rack/node0", 1),
+        (MEMORY, 3),
+        ("/demo/rack/node1", 1),
+        ("/demo/rack/node1/core0", 1),
+        ("/demo/rack/node1/core1", 1),
+        ("/demo/rack/node1/memory", 8),
+    ]
+    assert child.check() == []
+    with pytest.raises(InsufficientResources, match="nothing at this moment"):
+        g.copy(job="a", at=10)
+    with pytest.raises(UnknownJob):
+        g.copy(job="b")
+
+
+@pytest.mark.parametrize("where", [NODE, CORE])
+def test_nothing_available_is_nothing_to_copy(where: str) -> None:
+    g = machine()
+    g.allocate(NODE, job="a")
+    with pytest.raises(InsufficientResources, match="nothing to copy"):
+        g.copy(where)
+
+
+def test_totals_of_a_copy_that_lacks_a_type() -> None:
+    g = machine()
+    child = g.copy("/demo/rack")
+    assert child.aggregate() == {"cluster": 1, "rack": 1, "node": 2, "core": 4, "memory": 16}
+    assert "license" not in child.aggregate(all=True)
+
+
+def test_a_duplicate_is_equal_and_apart() -> None:
+    g = machine()
+    g.allocate(NODE, job="a", start=0, end=10)
+    g.stage("/demo/rack/node1", job="b")
+    g.tag(CORE, "k", "v")
+    twin = g.duplicate()
+    assert trace(twin) == trace(g)
+    twin.free("a")
+    twin.tag(CORE, "k", "other")
+    twin.set_state(NODE, "down")
+    assert g.pool(CORE).tags == {"k": "v"}
+    assert g.pool(NODE).state == "up"
+    assert g.jobs() == ["a"]
+
+
+def test_growing_a_copy_by_what_the_parent_still_has() -> None:
+    g = machine()
+    g.allocate([(MEMORY, 3)], job="a")
+    child = g.copy(job="a")
+    g.allocate([(MEMORY, 4), "/demo/rack/node1"], job="more")
+    child.merge(g.copy(job="more"))
+    assert child.pool(MEMORY).size == 7
+    assert child.pool("/demo/rack/node1/core0").available() == 1
+    with pytest.raises(MergeConflict):
+        child.merge(g.copy(job="more"))
+    assert child.pool(MEMORY).size == 7
+    child.unlink("/demo/rack/node1")
+    assert [p.path for p in child.walk()] == ["/demo", "/demo/rack", NODE, MEMORY]
+    assert child.check() == []
+
+
+def test_a_merge_brings_records_along_and_makes_old_handles_stale() -> None:
+    g = machine()
+    g.allocate(NODE, job="a")
+    rack = ResourceGraph(expand(Recipe("rack", children=(Recipe("node", count=2),)), origin=uuids.new_origin(bytes(16))))
+    rack.allocate("/rack/node1", job="b")
+    node = g.pool(NODE)
+    g.merge(rack, at="/demo/rack9")
+    with pytest.raises(StaleHandle):
+        _ = node.type
+    assert g.pool("/demo/rack9/node1").holder == "b"
+    assert g.pool(NODE).holder == "a"
+    assert g.check() == []
+
+
+def test_records_that_do_not_fit_together_refuse_the_merge() -> None:
+    def two(size: int, job: str) -> ResourceGraph:
+        node = Recipe("node", ids=0, size=size, children=(Recipe("core", count=2),))
+        made = ResourceGraph(expand(Recipe("cluster", ids=None, children=(node,)), origin=uuids.new_origin()))
+        made.allocate([("/cluster/node0", size)], job=job)
+        return made
+
+    a, b = two(2, "j0"), two(3, "j1")
+    a.free("j0")
+    before = trace(a)
+    with pytest.raises(MergeConflict, match="3 units of it together"):
+        a.merge(b)
+    assert trace(a) == before
+
+
+@pytest.mark.parametrize("held", ["/demo/rack", NODE, CORE])
+def test_what_a_job_holds_is_not_unlinked(held: str) -> None:
+    g = machine()
+    g.allocate(held, job="a", start=50, end=60)
+    before = trace(g)
+    for where in (NODE, CORE):
+        if where == CORE or held != CORE:
+            with pytest.raises(StillHeld):
+                g.unlink(where)
+    assert trace(g) == before
+    g.free("a")
+    g.unlink(NODE)
+    assert g.check() == []
+
+
+def test_records_that_ended_do_not_keep_a_pool() -> None:
+    g = machine()
+    g.allocate(CORE, job="a", start=0, end=5)
+    stage = g.stage("/demo/rack/node0/core1", job="b", start=0, end=1, ttl_s=60)
+    g.clock = lambda: 6.0
+    g.unlink(NODE)
+    assert g.jobs() == []
+    with pytest.raises(StaleHandle):
+        stage.release()
+    assert g.check() == []
+
+
+def test_an_implied_hold_keeps_a_pool_in_its_hierarchy() -> None:
+    g = powered()
+    g.allocate("power:/pdu0", job="a")
+    with pytest.raises(StillHeld):
+        g.unlink("power:/pdu0/outlet0")
+    g.free("a")
+    g.allocate("/demo/rack/node0", job="a")
+    with pytest.raises(StillHeld):
+        g.unlink("/demo/rack")
+    g.free("a")
+    g.unlink("/demo/rack")
+    assert g.pool("power:/pdu0/node0").uris == ["power:/pdu0/node0"]
+    assert g.check() == []
+
+
+def test_an_auxiliary_edge_survives_where_both_its_ends_do() -> None:
+    g = powered()
+    child = g.copy("/demo/rack/node0")
+    assert [p.name for p in child.find("subsystem=power")] == ["node0", "pdu0"]
+    assert child.subsystem("power").number_of_edges() == 1
+    assert child.pool("/demo/rack/node0").uris == ["demo:/rack/node0", "power:/pdu0/node0"]
+    g.unlink("power:/pdu0/node1")
+    assert g.pool("/demo/rack/node1").uris == ["demo:/rack/node1"]
+
+
+def test_what_cannot_be_merged_or_unlinked_says_why() -> None:
+    g = machine()
+    for change, error in (
+        (lambda: g.merge(g), UsageError),
+        (lambda: g.merge("demo"), UsageError),
+        (lambda: g.merge(ResourceGraph(expand(Recipe("cluster", name="other"), origin=uuids.new_origin()))), MergeConflict),
+        (lambda: g.unlink("/demo"), UsageError),
+        (lambda: g.unlink(NODE, hierarchy="power"), fluxres.UnknownGraph),
+    ):
+        with pytest.raises(error):
+            change()
+    other = machine()
+    other.stage(NODE, job="a")
+    with pytest.raises(MergeConflict, match="staged"):
+        g.merge(other)
+
+
+def test_a_destroyed_graph_says_so() -> None:
+    g = machine()
+    pool = g.pool(LICENSE)
+    g.destroy()
+    for use in (
+        lambda: pool.size,
+        lambda: g.pool(BUNDLE),
+        lambda: g.find("all"),
+        lambda: g.allocate(CORE, job="a"),
+        lambda: len(g),
+    ):
+        with pytest.raises(StaleHandle):
+            use()
