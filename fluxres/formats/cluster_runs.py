@@ -8,7 +8,7 @@ run, and the run is then compared row by row, so that a collision costs compactn
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ UInt64 = NDArray[np.uint64]
 #: odd, so that it has an inverse modulo 2**64
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
+#: pools below which contents are compared with others seen: enough for a rack, not a copy of the machine
+_INSIDE_MAX = 65_536
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -35,7 +37,6 @@ class Group:
         length: pools of one subtree.
         positions: all pools of the group, ascending.
         counts: `count`, the parents in each grandparent, and so on upwards.
-        children: groups below.
     """
 
     at: int
@@ -43,7 +44,6 @@ class Group:
     length: int
     positions: NDArray[np.int64]
     counts: tuple[int, ...]
-    children: list[Group] = field(default_factory=list)
 
 
 class Runs:
@@ -63,7 +63,7 @@ class Runs:
         groups = []
         for at, count in [(0, 1), *((at, count) for at, count in self._brothers(tops[tops >= structure.tree_end]))]:
             length = structure.end.item(at) - at
-            groups.append(self._group(at, count, length, np.array([at], np.int64), ()))
+            groups.append(Group(at, count, length, at + np.arange(count) * length, (count,)))
         return groups
 
     def _rows(self) -> dict[str, NDArray[Any]]:
@@ -124,15 +124,26 @@ class Runs:
             for block in (values[at:stop].reshape(count, length) for values in self.rows.values())
         )
 
-    def _group(self, at: int, count: int, length: int, parents: NDArray[np.int64], counts: tuple[int, ...]) -> Group:
-        """The group whose first pools in each parent are `parents`."""
-        positions = (parents[:, None] + np.arange(count) * length).ravel()
-        group = Group(at, count, length, positions, (count, *counts))
-        if length > 1:
-            for below, times in self._brothers(self._structure.children(at)):
-                inner = self._structure.end.item(below) - below
-                group.children.append(self._group(below, times, inner, positions + (below - at), group.counts))
-        return group
+    def children(self, group: Group) -> list[Group]:
+        """The groups below one."""
+        found = []
+        for at, count in self._brothers(self._structure.children(group.at)) if group.length > 1 else ():
+            length = self._structure.end.item(at) - at
+            first = group.positions + (at - group.at)
+            positions = (first[:, None] + np.arange(count) * length).ravel()
+            found.append(Group(at, count, length, positions, (count, *group.counts)))
+        return found
+
+    def inside(self, group: Group) -> bytes | None:
+        """A key of what is below a run of brothers under one parent, ids and all; None where lists run on over them."""
+        if not 1 < group.length <= _INSIDE_MAX or len(group.positions) != group.count:
+            return None
+        stop = group.at + group.count * group.length
+        ids = self._structure.id[group.at : stop].reshape(group.count, group.length)[:, 1:]
+        if group.count > 1 and not bool((ids[1:] == ids[0]).all()):
+            return None
+        below = slice(group.at + 1, group.at + group.length)
+        return b"".join([ids[0].tobytes(), *(values[below].tobytes() for values in self.rows.values())])
 
 
 def _powers(base: int, n: int) -> UInt64:

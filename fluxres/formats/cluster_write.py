@@ -7,8 +7,10 @@ file says the same machine either way, pool by pool and uuid by uuid.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,9 +55,7 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
     """
     writing = _Writing(structure)
     document: Values = {"fluxres": 1}
-    groups = Runs(structure)
-    writing.runs = groups
-    root, *outside = groups.groups()
+    root, *outside = writing.runs.groups()
     entry = writing.entries([root], is_root=True)[0]
     homes = outside_homes(structure)
     by_home = writing.by_home(outside, homes)
@@ -68,7 +68,7 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
     inside = body.get("with", [])
     plain = root_name == shown and set(entry) <= {"type", "name", "with"} and entry["type"] == "cluster" and "use" not in body
     top: Values = {}
-    if plain and not any(child.at >= 0 and writing.kind(child).type in ROOT_TYPES for child in root.children):
+    if plain and not any(writing.kind(child).type in ROOT_TYPES for child in writing.runs.children(root)):
         top["resources"] = inside
     else:
         if root_name is not None and root_name == shown:
@@ -107,14 +107,14 @@ def _plain_name(structure: Structure, root: Values) -> str | None:
 class _Writing:
     """Entries of one structure."""
 
-    runs: Runs
-
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
+        self.runs = Runs(structure)
         is_node = np.array([kind.type == "node" for kind in structure.kinds])
         nodes = np.flatnonzero(is_node[structure.kind[: structure.tree_end]])
         inherited = np.where(structure.parent >= 0, structure.rank[structure.parent], -1).astype(np.int32)
         inherited[nodes] = np.arange(len(nodes))
+        self._shared: dict[bytes, list[Values]] = {}
         #: where the rank is not the one the reader would give
         self.ranked = structure.rank != inherited
 
@@ -173,9 +173,21 @@ class _Writing:
             entry["capacity"] = structure.capacity[at]
         if self.ranked[group.positions].any():
             entry["rank"] = self._rank(group)
-        if group.children:
-            entry["with"] = self.entries(group.children)
+        if below := self._below(group):
+            entry["with"] = below
         return {key: entry[key] for key in _ORDER if key in entry}
+
+    def _below(self, group: Group) -> list[Values]:
+        """Entries below a group; groups with equal contents share them, so that a thousand odd nodes cost what one costs."""
+        stop = group.at + group.count * group.length
+        # Ranks and names of single pools are in no key: where there are any, contents are worked out anew.
+        key = None if self.ranked[group.at : stop].any() or self.structure.names else self.runs.inside(group)
+        below = self._shared.get(key) if key is not None else None
+        if below is None:
+            below = self.entries(self.runs.children(group))
+            if key is not None:
+                self._shared[key] = below
+        return below
 
     @staticmethod
     def _runs_on(group: Group, ids: object) -> bool:
@@ -224,19 +236,8 @@ def _cut(groups: Sequence[Group], wanted: set[int]) -> list[Group]:
         inside = [v for v in group.positions.tolist() if v in wanted]
         if not inside:
             continue
-        found.append(group if len(inside) == group.count else _restricted(group, inside[0] - group.at, len(inside), group.count))
+        found.append(replace(group, at=inside[0], count=len(inside), positions=np.array(inside), counts=(len(inside),)))
     return found
-
-
-def _restricted(group: Group, shift: int, kept: int, of: int) -> Group:
-    """A group of `kept` of its `of` outermost pools, `shift` vertices further on."""
-    per = len(group.positions) // of
-    start = int(np.searchsorted(group.positions, group.positions[0] + shift))
-    counts = (*group.counts[:-1], kept)
-    positions = group.positions[start : start + per * kept]
-    children = [_restricted(child, shift, kept, of) for child in group.children]
-    count = kept if len(group.counts) == 1 else group.count
-    return Group(group.at + shift, count, group.length, positions, counts, children)
 
 
 def _counts_up(numbers: NDArray[Any]) -> bool:
@@ -274,13 +275,13 @@ class _Parts:
         self._taken: set[str] = set()
 
     def _key(self, entry: Values) -> str:
-        key = self._keys.get(id(entry))
-        if key is None:
-            below = [self._key(child) if "with" in child else child for child in entry["with"]]
-            rest = [{k: v for k, v in child.items() if k not in _PART_KEYS} for child in entry["with"]]
-            own = {k: entry[k] for k in _PART_KEYS if k in entry and k != "with"}
-            key = self._keys[id(entry)] = json.dumps([own, below, rest])
-        return key
+        below = entry["with"]
+        contents = self._keys.get(id(below))
+        if contents is None:
+            rest = [{k: v for k, v in child.items() if k not in _PART_KEYS} for child in below]
+            inner = [self._key(child) if "with" in child else child for child in below]
+            contents = self._keys[id(below)] = hashlib.sha256(json.dumps([rest, inner]).encode()).hexdigest()
+        return json.dumps([{k: entry[k] for k in _PART_KEYS if k in entry and k != "with"}, contents])
 
     def _count(self, entry: Values) -> None:
         if "with" not in entry:

@@ -131,6 +131,8 @@ class _Filling:
         self.copied = [self.columns[name] for name in ("parent", "end", "kind", "size", "id", "rank", "state", "flags")]
         self.kinds = KindTable()
         self.roots: list[int] = []
+        #: recipe id -> where its first instances stand, complete
+        self.filled: dict[int, int] = {}
         self.names: dict[int, str] = {}
         self.tags: dict[int, dict[str, str | None]] = {}
         self.capacity: dict[int, int] = {}
@@ -141,9 +143,15 @@ class _Filling:
     def fill(self, recipe: Recipe, at: int, chain: list[_Frame], *, is_root: bool = False) -> None:
         """Write all instances of a recipe in the first instance of its parent."""
         measure = self.measures[id(recipe)]
+        up = at - chain[-1].at if chain else 0
+        first = self.filled.setdefault(id(recipe), at) if measure.is_copyable and not is_root else at
+        if first != at:
+            self._copy(measure, first, at, up)
+            self.roots.extend(() if chain else range(at, at + measure.total, measure.length))
+            return
         frame = _Frame(recipe, at, measure.length)
         chain.append(frame)
-        self._row(recipe, measure, at, at - chain[-2].at if len(chain) > 1 else 0)
+        self._row(recipe, measure, at, up)
         below = at + 1
         for child in recipe.children:
             self.fill(child, below, chain)
@@ -166,6 +174,13 @@ class _Filling:
         chain.pop()
         if not chain:
             self.roots.extend(range(at, at + measure.total, measure.length))
+
+    def _copy(self, measure: Measure, first: int, at: int, up: int) -> None:
+        """The rows of a recipe that stands elsewhere already."""
+        for column in self.copied:
+            column[at : at + measure.total] = column[first : first + measure.total]
+        tops = self.columns["parent"][at : at + measure.total : measure.length]
+        tops += np.int32(up) - tops[0]
 
     def _row(self, recipe: Recipe, measure: Measure, at: int, up: int) -> None:
         columns = self.columns

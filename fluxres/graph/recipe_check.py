@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -64,10 +64,24 @@ class Measure:
     ids: int | NDArray[np.int64] | None
     names: Sequence[str] | None
     form: Form
-    #: whether something below depends on the chain of ancestors: running lists, template fields
-    chained: bool
+    #: over how many of its like, outside it, lists in it still run on; 0 where that cannot come out
+    open: frozenset[int]
+    #: whether something in it depends on ancestors: fields of a name template, a uuid that only one pool may have
+    bound: bool
+    #: whether something in it is kept by vertex and not in columns
+    sparse: bool
     #: whether the names of its children must be compared after expansion
     look: bool = False
+
+    @property
+    def is_chained(self) -> bool:
+        """Whether it must be looked at again in each place where it stands."""
+        return bool(self.open) or self.bound
+
+    @property
+    def is_copyable(self) -> bool:
+        """Whether its rows in a second place are those of the first."""
+        return not (self.open or self.sparse)
 
 
 class Check:
@@ -142,7 +156,7 @@ class Check:
                 ids, names = regular[1], None
         self._ids(recipe, ids)
         form = self._form(recipe, kind, ids)
-        running = any(isinstance(v, np.ndarray) or v is names is not None for v in (ids, names, recipe.rank))
+        own = names is not None or bool(recipe.tags) or recipe.capacity is not None or recipe.uuid is not None
         measure = Measure(
             length,
             length * recipe.count,
@@ -152,11 +166,14 @@ class Check:
             ids,
             names,
             form,
-            chained=running or bool(form.above) or recipe.uuid is not None or any(m.chained for m in below),
+            open=_open(recipe, [values for values in (ids, names, recipe.rank) if values is not None], below),
+            bound=bool(form.above) or recipe.uuid is not None or any(m.bound for m in below),
+            sparse=own or any(m.sparse for m in below),
         )
         self.measures[id(recipe)] = measure
         self._known[id(recipe)] = recipe
         measure.look = self._siblings(recipe.children)
+        measure.sparse |= measure.look
         return measure
 
     # -- one entry ---------------------------------------------------------------------------------------------------
@@ -258,7 +275,7 @@ class Check:
         measure = self.measures[id(recipe)]
         if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
             self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", hint="give it an id")
-        if not measure.chained:
+        if not measure.is_chained:
             return
         counts = [*counts, recipe.count]
         for what, values in (("id", measure.ids), ("name", measure.names), ("rank", recipe.rank)):
@@ -394,6 +411,14 @@ class Check:
         return not (measure.form.above or measure.form.by_rank) and all(
             values is None or isinstance(values, int) or len(values) == recipe.count for values in lists
         )
+
+
+def _open(recipe: Recipe, lists: Iterable[object], below: Iterable[Measure]) -> frozenset[int]:
+    """What is left of the lengths of running lists when this recipe's instances are taken out of them."""
+    lengths = {len(values) for values in lists if isinstance(values, Sized)}
+    for measure in below:
+        lengths |= measure.open
+    return frozenset(0 if length % recipe.count else length // recipe.count for length in lengths if length != recipe.count)
 
 
 def per_parent(values: NDArray[Any], counts: Iterable[int]) -> int:
