@@ -129,7 +129,7 @@ def test_growing_a_copy_by_what_the_parent_still_has() -> None:
 def test_a_merge_brings_records_along_and_makes_old_handles_stale() -> None:
     g = machine()
     g.allocate(NODE, job="a")
-    rack = ResourceGraph(expand(Recipe("rack", children=(Recipe("node", count=2),)), origin=uuids.new_origin(bytes(16))))
+    rack = ResourceGraph(expand(Recipe("rack", children=(Recipe("node", count=2),)), origin=uuids.new_origin()))
     rack.allocate("/rack/node1", job="b")
     node = g.pool(NODE)
     g.merge(rack, at="/demo/rack9")
