@@ -22,8 +22,9 @@ from fluxres.store import changes as documents
 from fluxres.store import journal, open_store, records
 from fluxres.store.disc import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.pending import Pending
-from fluxres.store.sqlite import SqliteStore
+from fluxres.store.pending import Mark, Pending
+from fluxres.store.rows import Saved
+from fluxres.store.sqlite import Position, SqliteStore
 from fluxres.store.url import is_store_url
 
 Source = str | os.PathLike[str]
@@ -143,6 +144,47 @@ def save(
             raise UsageError(f"format '{format}' for changes, which have their own", where=text)
         return _save_changes(g, Path(text))
     return _save_file(g, Path(text), format)
+
+
+def save_stored(
+    store: SqliteStore,
+    name: str | None,
+    dest: Source,
+    *,
+    format: str | None = None,
+    changed_only: bool = False,
+    replace: bool = False,
+) -> SaveReport:
+    """As :func:`save`, for a graph in a store: what changed since it was last saved from there is known to its journal.
+
+    Args:
+        store, name: the graph; the store's default one if None.
+
+    Errors: as :func:`save`; UnknownGraph.
+    """
+    g, position, places, entries = store.saved(name)
+    events = [journal.body(entry.event) for entry in entries]
+    first = position.seq - len(events)
+    marks = {
+        known.place: Mark(known.seq - first, Position(known.uid, known.at) if known.uid else None, known.digest)
+        for known in places
+    }
+    Pending.resumed(g, events, marks)
+    report = save(g, dest, format=format, changed_only=changed_only, replace=replace)
+    pending = _listen(g)
+    present, shift = documents.digest(g), position.seq - pending.count
+    kept = [
+        Saved(
+            place,
+            mark.at + shift,
+            mark.digest or present,
+            mark.position.uid if mark.position else "",
+            mark.position.seq if mark.position else 0,
+        )
+        for place, mark in pending.marks.items()
+    ]
+    store.remember(g.name, position.uid, kept)
+    return report
 
 
 def _save_to_store(g: ResourceGraph, store: SqliteStore, changed_only: bool, replace: bool) -> SaveReport:

@@ -44,6 +44,16 @@ class Pending:
         self.marks: dict[str, Mark] = {}
 
     @classmethod
+    def resumed(cls, graph: ResourceGraph, events: list[bytes], marks: dict[str, Mark]) -> Pending:
+        """The list of a graph that somebody else kept: a journal."""
+        pending = cls(graph)
+        pending._events, pending._bytes = events, sum(map(len, events))
+        pending._revision -= len(events)
+        pending.marks = marks
+        graph.sink = pending
+        return pending
+
+    @classmethod
     def of(cls, graph: ResourceGraph) -> Pending | None:
         """The list of this graph; None when nobody kept one, or changes went past it.
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from fluxres import limits
 from fluxres.clock import Clock
 from fluxres.errors import FluxresError, StoreError, UnknownGraph
@@ -52,6 +54,23 @@ class GraphRow:
     seq: int
     snapshot_seq: int
     weight: int
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A place a graph was saved to.
+
+    Args:
+        place: ``file``, or the address of another store with the graph's name there.
+        seq: number of the last event it has.
+        digest: of that state (:func:`fluxres.store.changes.digest`).
+        uid, at: the state in the other store; empty and 0 for a file.
+    """
+
+    place: str
+    seq: int
+    digest: str
+    uid: str = ""
+    at: int = 0
 
 
 class Rows:
@@ -116,6 +135,28 @@ class Rows:
             self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
         self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
         self.db.execute("DELETE FROM meta WHERE key = 'default' AND value = ?", (row.name,))
+        self.db.execute("DELETE FROM meta WHERE key = ?", (f"saved:{row.uid}",))
+
+    def saved(self, row: GraphRow) -> list[Saved]:
+        """Where this graph was saved to.
+
+        Errors: StoreError for damage.
+        """
+        found = self.db.execute("SELECT value FROM meta WHERE key = ?", (f"saved:{row.uid}",)).fetchone()
+        try:
+            return msgspec.json.decode(found[0], type=list[Saved]) if found is not None else []
+        except msgspec.MsgspecError as error:
+            raise self._damaged(row, f"where it was saved to: {error}") from None
+
+    def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
+        """Note where this graph was saved to."""
+        text = msgspec.json.encode(list(places)).decode()
+        self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (f"saved:{row.uid}", text))
+
+    def oldest(self, row: GraphRow) -> int:
+        """Number of the oldest event that is kept."""
+        (oldest,) = self.db.execute("SELECT min(seq) FROM events WHERE graph = ?", (row.number,)).fetchone()
+        return row.seq + 1 if oldest is None else int(oldest)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from fluxres.store import encoding, journal, schema
 from fluxres.store.disc import make_folder
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify, writer_lock
-from fluxres.store.rows import GraphRow, Rows, unknown
+from fluxres.store.rows import GraphRow, Rows, Saved, unknown
 from fluxres.store.url import StoreUrl
 
 
@@ -153,7 +153,7 @@ class SqliteStore:
         name: str | None = None,
         *,
         command: str = "",
-        wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT,
+        wait_s: float | None = None,
         clock: Clock | None = None,
     ) -> Iterator[Transaction]:
         """Change a graph: what is done to ``.graph`` in the block is on disc when the block was left (rule D1).
@@ -163,7 +163,7 @@ class SqliteStore:
         Args:
             name: of the graph; the default one if None.
             command: for the journal, and for others who wait.
-            wait_s: how long to wait for another writer.
+            wait_s: how long to wait for another writer; LOCK_WAIT_SECONDS_DEFAULT by default.
             clock: "now" of the graph.
 
         Errors: StoreBusy, UnknownGraph, StoreError.
@@ -200,7 +200,7 @@ class SqliteStore:
         base: Position,
         *,
         command: str = "",
-        wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT,
+        wait_s: float | None = None,
     ) -> Position:
         """Write only what happened to a graph since it was at `base` in this store.
 
@@ -224,7 +224,7 @@ class SqliteStore:
         base: Position | None = None,
         use: bool = False,
         command: str = "",
-        wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT,
+        wait_s: float | None = None,
     ) -> Position:
         """Write a whole graph.
 
@@ -260,7 +260,7 @@ class SqliteStore:
                 rows.choose(name if use or chosen is None else chosen)
         return Position(row.uid, seq)
 
-    def use(self, name: str, *, wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT) -> None:
+    def use(self, name: str, *, wait_s: float | None = None) -> None:
         """Make this graph the default one.
 
         Errors: UnknownGraph.
@@ -269,13 +269,36 @@ class SqliteStore:
             rows.graph(name)
             rows.choose(name)
 
-    def drop(self, name: str, *, command: str = "", wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT) -> None:
+    def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal.
 
         Errors: UnknownGraph.
         """
         with self._changing(name, command or f"drop {name}", wait_s) as rows:
             rows.remove(rows.graph(name))
+
+    # -- what was saved elsewhere ------------------------------------------------------------------------------------
+
+    def saved(self, name: str | None) -> tuple[ResourceGraph, Position, list[Saved], list[Entry]]:
+        """The graph as it is, the places it was saved to, and the events since the earliest of these saves.
+
+        Places whose events the journal has dropped meanwhile are left out.
+
+        Errors: UnknownGraph; StoreError.
+        """
+        with self._reading(name) as rows:
+            row = rows.graph(name)
+            graph, oldest = rows.read(row), rows.oldest(row)
+            places = [place for place in rows.saved(row) if oldest - 1 <= place.seq <= row.seq]
+            first = min((place.seq for place in places), default=row.seq)
+            return graph, Position(row.uid, row.seq), places, list(rows.entries(row, after=first))
+
+    def remember(self, name: str, uid: str, places: Sequence[Saved]) -> None:
+        """Note where a graph was saved to, for the next save of only what changed."""
+        with self._changing(name, f"save {name}", None) as rows:
+            row = rows.graph(name)
+            if row.uid == uid:
+                rows.remember(row, places)
 
     # -- within ------------------------------------------------------------------------------------------------------
 
@@ -287,7 +310,7 @@ class SqliteStore:
             yield self._rows(db)
 
     @contextmanager
-    def _changing(self, name: str | None, command: str, wait_s: float) -> Iterator[Rows]:
+    def _changing(self, name: str | None, command: str, wait_s: float | None) -> Iterator[Rows]:
         if not schema.exists(self.path):
             raise unknown(name, [], self.url)
         with self._locked(command, wait_s):
@@ -296,9 +319,10 @@ class SqliteStore:
                 yield self._rows(db)
 
     @contextmanager
-    def _locked(self, command: str, wait_s: float) -> Iterator[None]:
+    def _locked(self, command: str, wait_s: float | None) -> Iterator[None]:
         path = self.path.with_name(self.path.name + ".lock")
         mode = 0o600 if self.address.private else 0o666
+        wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s
         with writer_lock(path, command=command, wait_s=wait_s, clock=self.clock, notify=self.notify, mode=mode):
             yield
 

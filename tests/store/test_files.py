@@ -16,7 +16,8 @@ from fluxres import limits
 from fluxres.clock import fixed
 from fluxres.errors import FluxresError, InputError, LimitExceeded, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import changes, open_store
+from fluxres.store import changes, open_store, rows
+from fluxres.store.files import save_stored
 from fluxres.store.pending import Pending
 from tests.store.graphs import change, facts, machine
 
@@ -255,6 +256,57 @@ def test_a_format_is_chosen_by_ending_or_name() -> None:
         fluxres.save(machine(), "x.db", format="cluster")
     with pytest.raises(UsageError, match="format"):
         fluxres.save(machine(), "x.changes", format="cluster", changed_only=True)
+
+
+# -- from a store, as commands do ------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), reshape=st.booleans())
+def test_rule_s1_saves_of_changes_from_a_store_equal_a_full_save(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, reshape: bool
+) -> None:
+    folder, random = tmp_path_factory.mktemp("s"), Random(seed)
+    store = open_store(str(folder / "site.db"))
+    store.put("demo", machine())
+    save_stored(store, "demo", folder / "base.yaml")
+    names = []
+    for part in range(3):
+        with store.writing("demo") as tx:
+            for _ in range(random.randrange(8)):
+                change(tx.graph, random)
+            without_stages(tx.graph)
+            if reshape:
+                tx.graph.merge(machine(3, 2 + part, origin=part + 2))
+        names.append(folder / f"{part}.changes")
+        report = save_stored(store, "demo", names[-1], changed_only=True)
+        assert (report.note, report.events is None) == ("", False)
+        save_stored(store, "demo", folder / "copy.db", changed_only=True)
+        assert facts(fluxres.load(folder / "copy.db")) == facts(store.load())
+    assert held(fluxres.load(folder / "base.yaml", changes=names)) == held(store.load())
+
+
+def test_a_store_that_was_never_saved_elsewhere_is_written_whole() -> None:
+    store = open_store("site.db")
+    store.put("demo", machine())
+    assert save_stored(store, None, "c.changes", changed_only=True).events is None
+    store.put("demo", machine(1, 1), replace=True)
+    assert save_stored(store, None, "c.changes", changed_only=True).events == 1
+    assert len(fluxres.load("c.changes")) == len(machine(1, 1))
+
+
+def test_events_the_journal_dropped_lead_to_a_whole_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_EVENTS_MAX", 5)
+    monkeypatch.setattr(rows, "WEIGHT_MAX", 3)
+    store = open_store("site.db")
+    store.put("demo", machine())
+    save_stored(store, None, "base.yaml")
+    for i in range(12):
+        with store.writing() as tx:
+            tx.graph.tag(1, "k", str(i))
+    report = save_stored(store, None, "c.changes", changed_only=True)
+    assert (report.events, report.note[:22]) == (None, "everything was written")
+    assert facts(fluxres.load("c.changes")) == facts(store.load())
 
 
 # -- the file itself -------------------------------------------------------------------------------------------------------

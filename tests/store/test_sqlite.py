@@ -331,6 +331,13 @@ def test_a_second_writer_waits_and_then_sees_what_the_first_did(store: SqliteSto
     assert store.load().jobs() == ["j1", "j2"]
 
 
+def test_a_writer_waits_lock_wait_seconds_default(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put("demo", machine())
+    monkeypatch.setattr(limits, "LOCK_WAIT_SECONDS_DEFAULT", 0.1)
+    with store.writing(), pytest.raises(StoreBusy, match=r"waited 0.1 s"), store.writing():
+        pass
+
+
 def test_another_program_that_locks_the_database_is_waited_for_and_named(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
