@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,53 +55,69 @@ def fold_all(structure: Structure, vertices: Iterable[int]) -> str:
     return ",".join(item.text for item in fold(structure, chosen, np.zeros(len(chosen), np.uint64)))
 
 
+class _Segments:
+    """Runs of equal keys, put together: pools of one parent mostly stand side by side, which makes the sort a short one."""
+
+    def __init__(self, keys: UInt64) -> None:
+        self.runs = _starts(keys)
+        self.order = np.argsort(keys[self.runs], kind="stable")
+        self.starts = _starts(keys[self.runs][self.order])
+        self.first = self.runs[self.order[self.starts]]
+        self._run_stops = np.append(self.runs[1:], len(keys))
+        self._stops = np.append(self.starts[1:], len(self.order))
+
+    def add(self, column: NDArray[Any]) -> NDArray[Any]:
+        """Sums by segment; numbers without a sign wrap around."""
+        return np.add.reduceat(np.add.reduceat(column, self.runs)[self.order], self.starts)
+
+    def least(self, column: NDArray[Any]) -> NDArray[Any]:
+        """Minima by segment."""
+        return np.minimum.reduceat(np.minimum.reduceat(column, self.runs)[self.order], self.starts)
+
+    def members(self, segment: int) -> NDArray[np.int64]:
+        """Rows of one segment, ascending."""
+        runs = self.order[self.starts[segment] : self._stops[segment]].tolist()
+        return np.concatenate([np.arange(self.runs[r], self._run_stops[r]) for r in runs])
+
+
+def _starts(keys: UInt64) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
+
+
 def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     top, look, suffix = vertices, looks, np.zeros(len(vertices), np.int64)
     count, first = np.ones(len(vertices), np.int64), vertices
-    suffixes, done = [""], []
+    suffixes, done, names = [""], [], dict[int, str]()
     while len(top):
         parent = structure.parent[top]
-        order, starts = _segments(mixed(parent, suffix, look))
-        sets = np.add.reduceat(_named(structure, top)[order], starts)
-        suffix, suffixes = _texts(structure, top[order], starts, sets, suffix[order][starts], suffixes)
-        count, first = np.add.reduceat(count[order], starts), np.minimum.reduceat(first[order], starts)
-        top, look = parent[order][starts], look[order][starts]
-        ended = top < 0
-        done += [
-            Fold(suffixes[s], int(c), int(v))
-            for s, c, v in zip(suffix[ended].tolist(), count[ended].tolist(), first[ended].tolist(), strict=True)
-        ]
-        going = ~ended
+        segments = _Segments(mixed(parent, suffix, look))
+        sets = segments.add(_named(structure, top))
+        count, first = segments.add(count), segments.least(first)
+        number = np.zeros(len(sets), np.int64)
+        below, suffixes_below, suffixes = suffix[segments.first], suffixes, []
+        for i, alike in enumerate(groups(mixed(sets, below))):
+            segment = int(alike[0])
+            number[alike] = i
+            key = int(sets[segment])
+            if key not in names:
+                names[key] = folded(structure, np.sort(top[segments.members(segment)]))
+            suffixes.append(f"/{names[key]}{suffixes_below[int(below[segment])]}")
+        suffix, look, top = number, look[segments.first], parent[segments.first]
+        going = top >= 0
+        done += [Fold(suffixes[suffix[i]], int(count[i]), int(first[i])) for i in np.flatnonzero(~going).tolist()]
         top, look, suffix, count, first = top[going], look[going], suffix[going], count[going], first[going]
     return sorted(done, key=lambda item: item.vertex)
-
-
-def _segments(keys: UInt64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """An order that puts equal keys together, and where each run of them begins in it."""
-    order = np.argsort(keys, kind="stable")
-    return order, np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1])
 
 
 def _named(structure: Structure, vertices: Int32) -> UInt64:
     """A number for the name of each pool: equal for equal names of one kind."""
     by_id = np.array([kind.name is None or template.is_invertible(kind.name) for kind in structure.kinds], np.bool_)
+    if by_id.all() and not structure.names:
+        return mixed(structure.kind[vertices], structure.id[vertices])
     own = ~by_id[structure.kind[vertices]]
     if structure.names:
         own |= np.isin(vertices, np.fromiter(structure.names, np.int32))
     return mixed(structure.kind[vertices], np.where(own, vertices, structure.id[vertices]), own)
-
-
-def _texts(
-    structure: Structure, top: Int32, starts: NDArray[np.int64], sets: UInt64, suffix: NDArray[np.int64], suffixes: list[str]
-) -> tuple[NDArray[np.int64], list[str]]:
-    """The text of each segment: its names, and what was below them."""
-    stops = np.append(starts[1:], len(top))
-    number, texts = np.zeros(len(starts), np.int64), []
-    for i, group in enumerate(groups(mixed(sets, suffix))):
-        segment = int(group[0])
-        number[group] = i
-        texts.append(f"/{folded(structure, np.sort(top[starts[segment] : stops[segment]]))}{suffixes[int(suffix[segment])]}")
-    return number, texts
 
 
 def _outside(structure: Structure, vertices: Int32, looks: UInt64, typeable: bool) -> list[Fold]:

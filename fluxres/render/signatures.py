@@ -23,19 +23,21 @@ _INVERSE: Final = pow(_BASE, -1, 2**64)
 
 
 def mixed(*values: ArrayLike) -> UInt64:
-    """One well-spread number for each row of these columns (splitmix64).
+    """One well-spread number for each row of these columns, which have one length.
 
     >>> a = mixed([1, 2, 1], [5, 5, 5])
     >>> bool(a[0] == a[2]), bool(a[0] == a[1])
     (True, False)
     """
-    state: UInt64 = np.zeros(1, np.uint64)
+    state = np.full(len(np.asarray(values[0])), _BASE, np.uint64)
     with np.errstate(over="ignore"):
         for value in values:
-            x = np.asarray(value).astype(np.uint64) + state + np.uint64(_BASE)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            state = x ^ (x >> np.uint64(31))
+            column = np.asarray(value)
+            state ^= column.view(np.uint64) if column.dtype.itemsize == 8 else column.astype(np.uint64)
+            state *= np.uint64(0xBF58476D1CE4E5B9)
+            state ^= state >> np.uint64(29)
+        state *= np.uint64(0x94D049BB133111EB)
+        state ^= state >> np.uint64(32)
     return state
 
 
@@ -51,7 +53,12 @@ def looks(structure: Structure, lo: int, hi: int, notes: Iterable[tuple[int, str
         notes: (vertex, text), vertices in any order; a vertex may come twice.
     """
     s = structure
-    own = mixed(s.kind[lo:hi], s.size[lo:hi], s.state[lo:hi], s.flags[lo:hi])
+    marks = (
+        s.kind[lo:hi].astype(np.uint64)
+        | s.state[lo:hi].astype(np.uint64) << np.uint64(32)
+        | (s.flags[lo:hi].astype(np.uint64) << np.uint64(40))
+    )
+    own = mixed(marks, s.size[lo:hi])
     with np.errstate(over="ignore"):
         for v, text in notes:
             if lo <= v < hi:
