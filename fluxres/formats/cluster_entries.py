@@ -25,6 +25,16 @@ from fluxres.syntax import hostlist, idset, template
 Chain = tuple[tuple[str, int], ...]
 
 
+#: keys of an entry that may have made a value of a recipe
+_ALSO = {
+    "name": ("name", "hosts"),
+    "names": ("names", "hosts"),
+    "id": ("id", "hosts"),
+    "property": ("properties",),
+    "tag": ("tags",),
+}
+
+
 class DefaultIds:
     """Ids of entries that do not say theirs, among one list of brothers.
 
@@ -78,10 +88,13 @@ class Entries:
         self._children: dict[tuple[int, Chain], tuple[Recipe, ...]] = {}
         self._made = 0
 
-    def where(self, recipe: Recipe) -> str:
-        """The place of a recipe's entry."""
+    def where(self, recipe: Recipe, key: str = "") -> str:
+        """The place of a recipe's entry, or of the value of a key in it."""
         entry = self._entries.get(id(recipe))
-        return entry.where() if entry is not None else recipe.type
+        if entry is None:
+            return recipe.type
+        written = [name for name in _ALSO.get(key, (key,)) if name and entry.get(name) is not UNSET]
+        return entry.where(written[0] if written else "")
 
     def recipes(
         self,

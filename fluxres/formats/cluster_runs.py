@@ -7,7 +7,7 @@ run, and the run is then compared row by row, so that a collision costs compactn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -151,3 +151,26 @@ def _powers(base: int, n: int) -> UInt64:
     powers[:1] = 1
     np.multiply.accumulate(powers, out=powers)
     return powers
+
+
+def per_parent(values: NDArray[Any], counts: Iterable[int]) -> int:
+    """The shortest length at which a running list repeats.
+
+    Args:
+        values: one for each instance, in order.
+        counts: instances in a parent, parents in a grandparent, and so on.
+
+    >>> per_parent(np.array([0, 1, 0, 1]), [2, 2]), per_parent(np.array([0, 1, 2, 3]), [2, 2])
+    (2, 4)
+    """
+    for length in _products(counts):
+        if len(values) % length == 0 and bool((values.reshape(-1, length) == values[:length]).all()):
+            return length
+    return len(values)
+
+
+def _products(counts: Iterable[int]) -> Iterator[int]:
+    product = 1
+    for count in counts:
+        product *= count
+        yield product

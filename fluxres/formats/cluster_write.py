@@ -21,10 +21,9 @@ from fluxres.formats import yaml_text
 from fluxres.formats.cluster import ROOT_TYPES, Hold
 from fluxres.formats.cluster_edges_write import edge_entries, outside_homes
 from fluxres.formats.cluster_entries import DefaultIds
-from fluxres.formats.cluster_runs import Group, Runs
+from fluxres.formats.cluster_runs import Group, Runs, per_parent
 from fluxres.formats.selector import OUTSIDE, Selectors
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
-from fluxres.graph.recipe_check import per_parent
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
 

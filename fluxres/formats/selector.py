@@ -98,16 +98,15 @@ class Selectors:
             if not every:
                 raise InputError(f"'*' in {text!r} selects nothing: there is nothing below")
             return np.array(every, np.int64)
-        found: list[int] = []
+        tables = [self._by_name(family) for family in families]
         # A pool may be called 'a[1]': a name that stands there as it is wins over what brackets mean.
-        named = [by_name for by_name in map(self._by_name, families) if step in by_name]
-        for by_name in named:
-            found.append(self._single(by_name, step, text))
+        named = [self._single(by_name, step, text) for by_name in tables if step in by_name]
         if named:
-            return np.array(found, np.int64)
+            return np.array(named, np.int64)
+        found: list[int] = []
         patterns = _patterns(step) if _SPECIAL.search(step) else [step]
         missing = set(patterns)
-        for by_name in map(self._by_name, families):
+        for by_name in tables:
             for pattern in patterns:
                 if pattern in by_name:
                     found.append(self._single(by_name, pattern, text))

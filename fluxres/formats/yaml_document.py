@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ import yaml
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_places
+from fluxres.formats import json_places, source_text
 
 Key = str | int
 #: line and column of a key (or of the value again, in a list), then of the value; from 1
@@ -32,7 +32,6 @@ Places = dict[int, dict[Key, Place]]
 #: the event parser: LibYAML's where PyYAML was built with it
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_CHUNK: Final = 1 << 20
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _BASED = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
@@ -44,7 +43,6 @@ WORDS: Final[dict[str, bool | float | None]] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def looks_like_a_number(text: str) -> bool:
@@ -140,9 +138,9 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
         source = Path(source)
     if isinstance(source, Path):
         file, folder = file or str(source), source.parent
-        data = read_file(source)
+        data = source_text.read_file(source)
     elif source == "-":
-        file, data = file or "<stdin>", _read_all(sys.stdin.buffer.read, "<stdin>")
+        file, data = file or "<stdin>", source_text.read_all(sys.stdin.buffer.read, "<stdin>")
     elif isinstance(source, str):
         file, data = file or "<text>", source.encode("utf-8", "surrogatepass")
     else:
@@ -150,44 +148,11 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     return parse(data, file=file, folder=folder)
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a file.
-
-    Errors: InputError for what is missing, unreadable, a folder or a device.
-    """
-    try:
-        if path.is_char_device() or path.is_block_device():
-            raise InputError("is a device, not a document", where=str(path), hint="'-' reads standard input")
-        with path.open("rb") as stream:
-            return _read_all(stream.read, str(path))
-    except IsADirectoryError:
-        raise InputError("is a folder, expected a file", where=str(path), hint="name a file in it") from None
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
-    except ValueError as error:
-        raise InputError(f"is no file name: {error}", where=repr(str(path))) from None
-
-
-def _read_all(read: Callable[[int], bytes], name: str) -> bytes:
-    # In chunks, so that an endless source ends at the bound or at its first NUL, not when memory does.
-    chunks, size = [], 0
-    while chunk := read(_CHUNK):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > limits.DOCUMENT_BYTES_MAX:
-            raise LimitExceeded(f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=name)
-        if b"\0" in chunk:
-            break
-    return b"".join(chunks)
-
-
 def parse(data: bytes, *, file: str = "<text>", folder: Path | None = None) -> Document:
     """The document in these bytes; see :func:`load`."""
     if len(data) > limits.DOCUMENT_BYTES_MAX:
         raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
-    text = _decode(data, file)
+    text = source_text.decode(data, file)
     if text.lstrip()[:1] in ("{", "["):
         values = _parse_json(text, file)
         if values is not None:
@@ -199,27 +164,6 @@ def parse(data: bytes, *, file: str = "<text>", folder: Path | None = None) -> D
             hint="large documents are read as JSON",
         )
     return Document(_Composer(file).compose(text), file, text, folder)
-
-
-def _decode(data: bytes, file: str) -> str:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError("is UTF-16, expected UTF-8", where=f"{file}:1:1", hint="iconv -f UTF-16 -t UTF-8 converts it")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8", "replace")
-        raise InputError(
-            f"byte 0x{data[error.start]:02x} is not UTF-8", where=_at(file, before, len(before)), hint="save the file as UTF-8"
-        ) from None
-    forbidden = _FORBIDDEN.search(text)
-    if forbidden:
-        what = "a NUL character" if forbidden[0] == "\0" else f"the control character U+{ord(forbidden[0]):04X}"
-        raise InputError(f"contains {what}", where=_at(file, text, forbidden.start()), hint="a document is plain text")
-    return text
-
-
-def _at(file: str, text: str, offset: int) -> str:
-    return f"{file}:{text.count(chr(10), 0, offset) + 1}:{offset - text.rfind(chr(10), 0, offset)}"
 
 
 def _parse_json(text: str, file: str) -> object | None:
@@ -302,10 +246,10 @@ class _Composer:
             raise InputError(problem, where=f"{where}: {path}" if path else where, hint=hint) from None
         except yaml.YAMLError as error:
             offset = getattr(error, "position", None)
-            where = _at(self.file, text, offset) if isinstance(offset, int) else self.file
+            where = source_text.place(self.file, text, offset) if isinstance(offset, int) else self.file
             raise InputError(str(getattr(error, "reason", error)).splitlines()[0], where=where) from None
         except UnicodeEncodeError as error:
-            raise InputError("contains half a surrogate pair", where=_at(self.file, text, error.start)) from None
+            raise InputError("contains half a surrogate pair", where=source_text.place(self.file, text, error.start)) from None
 
     @staticmethod
     def _line(text: str, mark: Any) -> str:

@@ -76,7 +76,7 @@ class Recipe:
         return Kind(self.type, self.basename or self.type, self.unit, self.name, properties_tuple(self.properties.items()))
 
 
-Where = Callable[[Recipe], str]
+Where = Callable[[Recipe, str], str]
 
 
 def expand(root: Recipe, *, more: Sequence[Recipe] = (), origin: int, where: Where | None = None) -> Structure:
@@ -86,7 +86,7 @@ def expand(root: Recipe, *, more: Sequence[Recipe] = (), origin: int, where: Whe
         root: the has-a tree; its count is 1.
         more: trees of pools that stand outside it.
         origin: base of the uuids (:func:`fluxres.graph.uuids.new_origin`); the serial is the vertex number.
-        where: the place of a recipe for messages; its path of types by default.
+        where: the place for messages of a recipe, or of the value of a key in it; its path of types by default.
 
     Errors: InputError and LimitExceeded for what :mod:`fluxres.graph.recipe_check` refuses.
     Cost: O(pools) array writes, O(entries) Python; peak memory is 44 bytes a pool.
@@ -162,8 +162,8 @@ class _Filling:
                 block[1:] = block[0]
             # Brothers are copies of the first but for one thing: each stands further from their parent.
             apart = np.arange(recipe.count, dtype=np.int32) * np.int32(measure.length)
-            up = self.columns["parent"][at : at + measure.total : measure.length]
-            up += apart if len(chain) > 1 else 0
+            tops = self.columns["parent"][at : at + measure.total : measure.length]
+            tops += apart if len(chain) > 1 else np.int32(0)
         self._lists(recipe, measure, chain, is_root=is_root)
         for column_name, values, start, steps in frame.running:
             shape = tuple(count for count, _ in steps)

@@ -8,9 +8,8 @@ their templates can.  The few forms about which templates alone cannot tell are 
 from __future__ import annotations
 
 import difflib
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph.kinds import STATES, Kind
+from fluxres.graph.recipe_names import Brothers, Form, regular_names
 from fluxres.syntax import template
 
 if TYPE_CHECKING:
@@ -28,28 +28,6 @@ if TYPE_CHECKING:
 
 _DIGITS = "0123456789"
 _OWN = ("basename", "type", "unit", "size")
-
-
-@dataclass(slots=True)
-class Form:
-    """How the names of one recipe look: `prefix`, the id, `suffix`; what depends on ancestors stands as \\0 marks in them."""
-
-    prefix: str
-    suffix: str
-    width: int
-    has_id: bool
-    above: tuple[str, ...]
-    by_rank: bool
-
-    @property
-    def lead(self) -> str:
-        """The literal text every name begins with."""
-        return self.prefix.partition("\0")[0]
-
-    @property
-    def is_plain(self) -> bool:
-        """Text and then a number, which another such form meets only with equal text."""
-        return not (self.suffix or self.width or self.above or self.by_rank) and self.prefix[-1:] not in _DIGITS
 
 
 @dataclass(slots=True)
@@ -94,12 +72,13 @@ class Check:
     Errors: InputError for values, lists of wrong lengths, names that meet; LimitExceeded for what is too large.
     """
 
-    def __init__(self, roots: Sequence[Recipe], where: Callable[[Recipe], str] | None = None) -> None:
+    def __init__(self, roots: Sequence[Recipe], where: Callable[[Recipe, str], str] | None = None) -> None:
         self._where = where
         self._above: dict[int, Recipe] = {}
         self._known: dict[int, Recipe] = {}
         self._uuids: set[str] = set()
         self.measures: dict[int, Measure] = {}
+        self._brothers = Brothers(self.measures, self._fail)
         for root in roots:
             self._measure(root, 1)
         if roots[0].count != 1:
@@ -115,18 +94,19 @@ class Check:
                 self._fail(root, f"{self.measures[id(root)].depth} levels, at most {limits.DEPTH_MAX}", limit=True)
             self._walk_chain(root, [], {}, is_root=root is roots[0])
 
-    def where(self, recipe: Recipe) -> str:
-        """The place of a recipe: what the caller says, or the types on the way to it."""
+    def where(self, recipe: Recipe, key: str = "") -> str:
+        """The place of a recipe, or of one of its values: what the caller says, or the types on the way to it."""
         if self._where is not None:
-            return self._where(recipe)
+            return self._where(recipe, key)
         types = [recipe.type]
         while (above := self._above.get(id(recipe))) is not None:
             recipe = above
             types.insert(0, recipe.type)
-        return "/".join(map(str, types))
+        path = "/".join(map(str, types))
+        return f"{path}.{key}" if key else path
 
-    def _fail(self, recipe: Recipe, message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
-        raise (LimitExceeded if limit else InputError)(message, where=self.where(recipe), hint=hint)
+    def _fail(self, recipe: Recipe, message: str, hint: str = "", *, limit: bool = False, key: str = "") -> NoReturn:
+        raise (LimitExceeded if limit else InputError)(message, where=self.where(recipe, key), hint=hint)
 
     def _largest(self, recipes: Iterable[Recipe]) -> Recipe:
         """The deepest entry that alone is too large, or the largest one."""
@@ -172,9 +152,15 @@ class Check:
         )
         self.measures[id(recipe)] = measure
         self._known[id(recipe)] = recipe
-        measure.look = self._siblings(recipe.children)
+        measure.look = self._brothers.look(recipe.children)
         measure.sparse |= measure.look
         return measure
+
+    def names_in(self, structure: Structure, starts: Mapping[int, list[NDArray[np.int64]]]) -> None:
+        """Compare the names about which the recipes could not tell; `starts` are vertices by id() of a recipe."""
+        self._brothers.compare(
+            structure, [(self._known[key], blocks) for key, blocks in starts.items() if self.measures[key].look]
+        )
 
     # -- one entry ---------------------------------------------------------------------------------------------------
 
@@ -183,33 +169,33 @@ class Check:
             if text is not None or what == "type":
                 self._word(recipe, what, text, slash=what == "unit")
         if isinstance(recipe.count, bool) or not isinstance(recipe.count, int) or recipe.count < 1:
-            self._fail(recipe, f"count: expected int >= 1, got {recipe.count!r}")
+            self._fail(recipe, f"expected int >= 1, got {recipe.count!r}", key="count")
         lowest = 0 if recipe.way else 1
         for what, size in (("size", recipe.size), ("capacity", recipe.capacity)):
             if size is None and what == "capacity":
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < lowest:
-                self._fail(recipe, f"{what}: expected int >= {lowest}, got {size!r}")
+                self._fail(recipe, f"expected int >= {lowest}, got {size!r}", key=what)
             if size > limits.SIZE_MAX:
-                self._fail(recipe, f"{what}: {size} units, at most {limits.SIZE_MAX}", hint="use a larger unit", limit=True)
+                self._fail(recipe, f"{size} units, at most {limits.SIZE_MAX}", "use a larger unit", limit=True, key=what)
         if recipe.state not in STATES:
-            self._fail(recipe, f"no state {recipe.state!r}", hint=f"states are {', '.join(STATES)}")
-        for what, pairs in (("property", recipe.properties), ("tag", recipe.tags)):
+            self._fail(recipe, f"no state {recipe.state!r}", hint=f"states are {', '.join(STATES)}", key="state")
+        for what, place, pairs in (("property", "properties", recipe.properties), ("tag", "tags", recipe.tags)):
             for key, value in pairs.items():
                 self._word(recipe, what, key, slash=True)
                 if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
                     message = f"{what} {key!r} has {len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
-                    self._fail(recipe, message, limit=True)
+                    self._fail(recipe, message, limit=True, key=place)
                 if isinstance(value, float) and math.isnan(value):
-                    self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out")
+                    self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out", key=place)
 
     def _word(self, recipe: Recipe, what: str, text: Any, *, slash: bool = False) -> None:
         if not isinstance(text, str) or not text:
-            self._fail(recipe, f"{what}: expected text, got {text!r}")
+            self._fail(recipe, f"expected text, got {text!r}", key=what)
         if len(text) > limits.NAME_LENGTH_MAX:
-            self._fail(recipe, f"{what}: {len(text)} characters, at most {limits.NAME_LENGTH_MAX}", limit=True)
+            self._fail(recipe, f"{len(text)} characters, at most {limits.NAME_LENGTH_MAX}", limit=True, key=what)
         if not text.isprintable() or (not slash and "/" in text):
-            self._fail(recipe, f"{what}: {text!r} has a character that no path can hold", hint="no '/', no control characters")
+            self._fail(recipe, f"{text!r} has a character that no path can hold", "no '/', no control characters", key=what)
 
     def _names(self, recipe: Recipe, names: Sequence[str]) -> None:
         if recipe.name is not None:
@@ -224,12 +210,12 @@ class Check:
             lowest, highest = ids, ids + recipe.count - 1
         else:
             if not len(ids):
-                self._fail(recipe, "an empty list of ids", hint="leave it out, or give one id for each pool")
+                self._fail(recipe, "an empty list of ids", hint="leave it out, or give one id for each pool", key="id")
             lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0:
-            self._fail(recipe, f"id: expected int >= 0, got {lowest}", hint="leave ids out for a pool without")
+            self._fail(recipe, f"expected int >= 0, got {lowest}", hint="leave ids out for a pool without", key="id")
         if highest > limits.ID_MAX:
-            self._fail(recipe, f"id: {highest} is above {limits.ID_MAX}", limit=True)
+            self._fail(recipe, f"{highest} is above {limits.ID_MAX}", limit=True, key="id")
 
     def _form(self, recipe: Recipe, kind: Kind, ids: int | NDArray[np.int64] | None) -> Form:
         if kind.name is None:
@@ -237,7 +223,7 @@ class Check:
         try:
             parts = template.parse(kind.name)
         except FluxresError as error:
-            raise InputError(f"name {kind.name!r}: {error.message}", where=self.where(recipe), hint=error.hint) from None
+            raise InputError(f"name {kind.name!r}: {error.message}", where=self.where(recipe, "name"), hint=error.hint) from None
         values: dict[str, object] = {key: value if value is not None else key for key, value in kind.properties}
         values.update(basename=kind.basename, type=kind.type, unit=kind.unit or "", size=recipe.size)
         before, after, width, above = "", "", 0, []
@@ -246,10 +232,10 @@ class Check:
             if isinstance(part, str):
                 text = part
                 if "/" in part or not part.isprintable():
-                    self._fail(recipe, f"name {kind.name!r} has a character that no path can hold", hint="no '/'")
+                    self._fail(recipe, f"name {kind.name!r} has a character that no path can hold", "no '/'", key="name")
             elif part.key == "id":
                 if ids is None:
-                    self._fail(recipe, f"name {kind.name!r} asks for the id of pools that have none", hint="give them ids")
+                    self._fail(recipe, f"name {kind.name!r} asks for the id of pools that have none", "give them ids", key="name")
                 if not has_id:
                     has_id, width = True, part.width
                     continue
@@ -257,7 +243,8 @@ class Check:
             elif part.key in values:
                 text = part.text(values[part.key])
                 if "/" in text or not text.isprintable():
-                    self._fail(recipe, f"name {kind.name!r}: the value of {part.key!r} holds a character that no path can hold")
+                    message = f"name {kind.name!r}: the value of {part.key!r} has a character that no path can hold"
+                    self._fail(recipe, message, key="name")
             else:
                 text = f"\0{part.key}:{part.width}\0"
                 by_rank |= part.key == "rank"
@@ -274,11 +261,11 @@ class Check:
     def _walk_chain(self, recipe: Recipe, counts: list[int], above: dict[str, bool], *, is_root: bool = False) -> None:
         measure = self.measures[id(recipe)]
         if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
-            self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", hint="give it an id")
+            self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", "give it an id", key="name")
         if not measure.is_chained:
             return
         counts = [*counts, recipe.count]
-        for what, values in (("id", measure.ids), ("name", measure.names), ("rank", recipe.rank)):
+        for what, values in (("id", measure.ids), ("names", measure.names), ("rank", recipe.rank)):
             if values is not None and not isinstance(values, int):
                 self._length(recipe, what, len(values), counts)
         for key in measure.form.above:
@@ -287,17 +274,17 @@ class Check:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
                 message = f"name {measure.kind.name!r} asks for {key!r}, which neither it nor a pool above has"
-                self._fail(recipe, message, hint=hint)
+                self._fail(recipe, message, hint, key="name")
             if not above[key]:
                 message = f"name {measure.kind.name!r} asks for the id of a {key} that has none"
-                self._fail(recipe, message, hint=f"give the {key} an id")
+                self._fail(recipe, message, f"give the {key} an id", key="name")
         if recipe.uuid is not None:
             if not recipe.uuid.isprintable() or not 0 < len(recipe.uuid) <= limits.NAME_LENGTH_MAX:
-                self._fail(recipe, f"uuid: expected a UUID, got {recipe.uuid!r}")
+                self._fail(recipe, f"expected a UUID, got {recipe.uuid!r}", key="uuid")
             if int(np.prod([float(count) for count in counts])) != 1:
-                self._fail(recipe, "one uuid for several pools", hint="give it to an entry that makes one pool")
+                self._fail(recipe, "one uuid for several pools", "give it to an entry that makes one pool", key="uuid")
             if recipe.uuid in self._uuids:
-                self._fail(recipe, f"uuid {recipe.uuid} stands twice", hint="remove one")
+                self._fail(recipe, f"uuid {recipe.uuid} stands twice", "remove one", key="uuid")
             self._uuids.add(recipe.uuid)
         has_id = measure.ids is not None and not (is_root and isinstance(measure.ids, int))
         above = {**above, recipe.type: has_id}
@@ -314,103 +301,7 @@ class Check:
                 fitting.append(product)
         expected = " or ".join(map(str, fitting))
         hint = "one for each pool in a parent, or running on over several parents" if len(fitting) > 1 else "one for each pool"
-        self._fail(recipe, f"{what}: expected {expected} of them, got {length}", hint=hint)
-
-    # -- names of brothers -------------------------------------------------------------------------------------------
-
-    def _siblings(self, recipes: Sequence[Recipe]) -> bool:
-        """Refuse brothers of one name; whether their names must be looked at after expansion."""
-        groups: dict[tuple[str, int, str], list[Recipe]] = {}
-        constants: dict[str, Recipe] = {}
-        look = False
-        for recipe in recipes:
-            measure = self.measures[id(recipe)]
-            form = measure.form
-            if measure.names is not None:
-                self._distinct_names(recipe, measure.names)
-                look |= len(recipes) > 1
-            elif form.has_id:
-                groups.setdefault((form.prefix, form.width, form.suffix), []).append(recipe)
-            elif form.by_rank or form.above:
-                look |= recipe.count > 1 or len(recipes) > 1
-            else:
-                name = form.prefix + form.suffix
-                if recipe.count > 1:
-                    self._fail(recipe, f"{recipe.count} pools of one name, '{name}'", hint="put ${id} into the name")
-                if name in constants:
-                    self._fail(recipe, f"a second pool named '{name}' beside the first", hint="give it an id or another name")
-                constants[name] = recipe
-        for members in groups.values():
-            self._distinct_ids(members)
-        return look or self._may_meet(groups, constants)
-
-    def _may_meet(self, groups: Mapping[tuple[str, int, str], list[Recipe]], constants: Mapping[str, Recipe]) -> bool:
-        if len(groups) + len(constants) < 2:
-            return False
-        forms = [self.measures[id(members[0])].form for members in groups.values()]
-        if all(form.is_plain for form in forms):
-            prefixes = {form.prefix for form in forms}
-            return any(name[-1] in _DIGITS and name.rstrip(_DIGITS) in prefixes for name in constants)
-        leads = sorted([*(form.lead for form in forms), *constants])
-        return any(second.startswith(first) for first, second in itertools.pairwise(leads))
-
-    def _distinct_names(self, recipe: Recipe, names: Sequence[str]) -> None:
-        for low in range(0, len(names), recipe.count):
-            row = names[low : low + recipe.count]
-            if len(set(row)) < len(row):
-                twice = next(name for i, name in enumerate(row) if name in row[:i])
-                self._fail(recipe, f"two pools named '{twice}'", hint="names of pools in one parent differ")
-
-    def _distinct_ids(self, members: list[Recipe]) -> None:
-        rows = []
-        for recipe in members:
-            ids = self.measures[id(recipe)].ids
-            if isinstance(ids, int):
-                if len(members) == 1:
-                    return
-                ids = np.arange(ids, ids + recipe.count) if recipe.count <= limits.POOLS_MAX else np.zeros(0, np.int64)
-            assert ids is not None
-            if len(ids) % recipe.count == 0:
-                rows.append(ids.reshape(-1, recipe.count))
-        if not rows:
-            return
-        tall = max((len(row) for row in rows), default=1)
-        table = np.sort(np.concatenate([np.tile(row, (max(1, tall // len(row)), 1))[:tall] for row in rows], axis=1), axis=1)
-        twice = np.flatnonzero((table[:, 1:] == table[:, :-1]).ravel())
-        if len(twice):
-            number = int(table[:, 1:].ravel()[twice[0]])
-            what = members[-1].type
-            self._fail(members[-1], f"two {what} pools with id {number} in one parent", hint="ids of brothers of one name differ")
-
-    def names_in(self, structure: Structure, starts: Mapping[int, list[NDArray[np.int64]]]) -> None:
-        """Compare the names of brothers about which the recipes could not tell.
-
-        Args:
-            starts: by id of a recipe, the vertices it became.
-
-        Cost: O(pools looked at).
-        """
-        for key, blocks in starts.items():
-            recipe = self._known[key]
-            if not self.measures[key].look:
-                continue
-            steady = all(self._is_steady(child) for child in recipe.children)
-            for v in np.concatenate(blocks).tolist()[: 1 if steady else None]:
-                seen: set[str] = set()
-                for child in structure.children(v).tolist():
-                    name = structure.name(child)
-                    if name in seen:
-                        message = f"two pools named '{name}' in {structure.path(v)}"
-                        self._fail(recipe, message, hint="names of pools in one parent differ")
-                    seen.add(name)
-
-    def _is_steady(self, recipe: Recipe) -> bool:
-        """Whether the names are the same in every parent."""
-        measure = self.measures[id(recipe)]
-        lists = (measure.ids, measure.names)
-        return not (measure.form.above or measure.form.by_rank) and all(
-            values is None or isinstance(values, int) or len(values) == recipe.count for values in lists
-        )
+        self._fail(recipe, f"expected {expected} of them, got {length}", hint, key=what)
 
 
 def _open(recipe: Recipe, lists: Iterable[object], below: Iterable[Measure]) -> frozenset[int]:
@@ -419,46 +310,3 @@ def _open(recipe: Recipe, lists: Iterable[object], below: Iterable[Measure]) -> 
     for measure in below:
         lengths |= measure.open
     return frozenset(0 if length % recipe.count else length // recipe.count for length in lengths if length != recipe.count)
-
-
-def per_parent(values: NDArray[Any], counts: Iterable[int]) -> int:
-    """The shortest length at which a running list repeats.
-
-    Args:
-        values: one for each instance, in order.
-        counts: instances in a parent, parents in a grandparent, and so on.
-
-    >>> per_parent(np.array([0, 1, 0, 1]), [2, 2]), per_parent(np.array([0, 1, 2, 3]), [2, 2])
-    (2, 4)
-    """
-    for length in _products(counts):
-        if len(values) % length == 0 and bool((values.reshape(-1, length) == values[:length]).all()):
-            return length
-    return len(values)
-
-
-def _products(counts: Iterable[int]) -> Iterator[int]:
-    product = 1
-    for count in counts:
-        product *= count
-        yield product
-
-
-def regular_names(names: Sequence[str]) -> tuple[str, NDArray[np.int64]] | None:
-    """Template and ids of names that differ in one padded number at their end, or None.
-
-    >>> regular_names(["n08", "n09", "n10"])
-    ('n${id:02}', array([ 8,  9, 10]))
-    """
-    if not names:
-        return None
-    stem = names[0].rstrip(_DIGITS)
-    width = len(names[0]) - len(stem)
-    padded = any(name[len(stem) : len(stem) + 1] == "0" and len(name) > len(stem) + 1 for name in names)
-    text = f"{stem.replace('$', '$$')}${{id:0{width}}}" if padded else f"{stem.replace('$', '$$')}${{id}}"
-    if not width or len(text) > limits.NAME_LENGTH_MAX:
-        return None
-    ids = [template.invert(text, name) for name in names]
-    if any(number is None for number in ids):
-        return None
-    return text, np.array(ids, np.int64)
