@@ -5,7 +5,7 @@ order in which they were made; a short list says which row belongs to which brea
 copies one row and moves nothing.  A block is narrow (a kilobyte a row) because a job that holds one core of a
 large machine adds two rows: they must not be rows over the whole machine.
 
-One field of a row holds one pool: one bit where every size is 1 (`BitBlock`), else an unsigned integer just
+One field of a row holds one pool: one bit where every size is 1 (`BitBlock`), else an integer just
 wide enough (`CountBlock`).  Changes of a single pool treat both alike, as a field of a machine word; what
 looks at many pools at once is the subclasses' own.
 
@@ -60,7 +60,7 @@ class Block(ABC):
     Args:
         length: pools in the block.
         width: fields' words in a row.
-        dtype: unsigned integer type of a word.
+        dtype: integer type of a word.
         per_word: pools a word holds; a power of two.
     """
 
@@ -181,7 +181,7 @@ class Block(ABC):
         step = amount << shift
         flat, width = self._flat, self._width
         if j - i > SCALAR_ROWS_MAX:
-            # Unsigned words: taking away is its own operation.
+            # Words are mostly unsigned: taking away is its own operation.
             rows = np.frombuffer(self.rows[i:j], np.int64)
             if step > 0:
                 self.matrix[rows, column] += self.matrix.dtype.type(step)

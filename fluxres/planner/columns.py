@@ -70,7 +70,7 @@ class Columns:
         return found
 
     def dtype(self, kind: int) -> np.dtype[Any] | None:
-        """The unsigned type that counts units of a type's pools; None where all sizes are 1, and a bit will do."""
+        """The integer type that counts units of a type's pools; None where all sizes are 1, and a bit will do."""
         if kind not in self._dtypes:
             sizes = self.sizes[self.vertices(kind)]
             unit = not sizes.size or (sizes.min() == 1 and sizes.max() == 1)

@@ -1,4 +1,4 @@
-"""Blocks of pools with sizes: one unsigned integer a pool, as wide as the largest size of the type asks for."""
+"""Blocks of pools with sizes: one integer a pool, as wide as the largest size of the type asks for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CountBlock(Block):
         return self._folded(np.minimum, lo, hi, start, end)
 
     def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
-        # Unsigned arrays wrap, so adding 256 - 3 to a byte takes 3 away.
+        # Arrays wrap, so adding 256 - 3 to an unsigned byte takes 3 away.
         steps = amounts.astype(self.matrix.dtype)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):

@@ -345,26 +345,31 @@ class Planner:
             if line is None:
                 continue
             ordinals, units = line.held(a, b, start, end)
+            which = vertices[ordinals]
             if ordinals.size:
-                held.append((kind, vertices[ordinals], units))
-                roof = self._cover[kind]
-                if roof is not None:
-                    whole.append(vertices[ordinals if roof is line else roof.held(a, b, start, end)[0]])
+                held.append((kind, which, units))
+            roof = self._cover[kind]
+            if roof is not None:
+                whole.append(which if roof is line else vertices[roof.held(a, b, start, end)[0]])
         gone = self._below(whole)
         if out.size:
             gone = Runs.of(np.concatenate([gone.starts, out]), np.concatenate([gone.stops, columns.ends[out]]))
         for kind, which, units in held:
-            total[kind] -= (units[~gone.contain(which)] if gone.starts.size else units).sum(dtype=np.int64)
-        if gone.starts.size:
-            for kind in total.nonzero()[0].tolist():
-                total[kind] -= self._units_in(kind, gone)
-        return total
+            if gone.starts.size:
+                units = units[~gone.contain(which)]
+            total[kind] -= np.add.reduce(units, dtype=np.int64)
+        return total - self._units_in(gone, total) if gone.starts.size else total
 
-    def _units_in(self, kind: int, runs: Runs) -> int:
-        """Units of a type in runs of vertices."""
-        vertices, sums = self.columns.vertices(kind), self.columns.sums(kind)
-        first, stop = vertices.searchsorted(runs.starts), vertices.searchsorted(runs.stops)
-        return int((stop - first if sums is None else sums[stop] - sums[first]).sum())
+    def _units_in(self, runs: Runs, there: Ints) -> Ints:
+        """Units in runs of vertices, by type; types of which nothing is `there` are left out."""
+        edges = np.stack(runs, axis=1).ravel()
+        signs = np.ones(len(edges), np.int64)
+        signs[::2] = -1
+        units = np.zeros_like(there)
+        for kind in there.nonzero()[0].tolist():
+            at, sums = self.columns.vertices(kind).searchsorted(edges), self.columns.sums(kind)
+            units[kind] = (at if sums is None else sums[at]).dot(signs)
+        return units
 
     # -- time -------------------------------------------------------------------------------------------------
 

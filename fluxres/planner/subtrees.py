@@ -34,7 +34,8 @@ class Runs(NamedTuple):
         starts, stops = starts[order].astype(np.int32), np.maximum.accumulate(stops[order].astype(np.int32))
         first = np.ones(len(starts), np.bool_)
         first[1:] = starts[1:] > stops[:-1]
-        last = np.roll(first, -1)
+        last = np.ones(len(starts), np.bool_)
+        last[:-1] = first[1:]
         return cls(starts[first], stops[last])
 
     def contain(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

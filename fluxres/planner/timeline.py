@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +20,14 @@ from fluxres.planner.block import Block, Ints, Row, too_many_breakpoints
 from fluxres.planner.counts import CountBlock
 
 
-def narrowest(size: int) -> np.dtype[np.unsignedinteger]:
-    """The narrowest unsigned type that holds 0 … size.
+def narrowest(size: int) -> np.dtype[Any]:
+    """The narrowest type that holds 0 … size: unsigned, or int64, because NumPy makes floats of int64 and uint64 together.
 
-    >>> narrowest(255), narrowest(256)
-    (dtype('uint8'), dtype('uint16'))
+    >>> narrowest(255), narrowest(256), narrowest(2**40)
+    (dtype('uint8'), dtype('uint16'), dtype('int64'))
     """
-    return np.min_scalar_type(max(size, 1))
+    found = np.min_scalar_type(max(size, 1))
+    return np.dtype(np.int64) if found.itemsize == 8 else found
 
 
 class Timeline:
@@ -34,7 +36,7 @@ class Timeline:
     Args:
         length: pools of the type.
         span: pools a block.
-        dtype: unsigned type of a count; None where one bit a pool will do.
+        dtype: type of a count; None where one bit a pool will do.
     """
 
     __slots__ = ("blocks", "breakpoints", "dtype", "length", "span")
