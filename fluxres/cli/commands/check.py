@@ -19,13 +19,13 @@ def command(ctx: click.Context, source: str | None) -> None:
 
     Ends with status 4 when a rule is broken.
     """
-    from fluxres.cli.sources import read
     from fluxres.cli.stores import reading
     from fluxres.render import documents, listings
     from fluxres.render.text import plural
+    from fluxres.store.files import load
 
     settings = ctx.ensure_object(Settings)
-    graph = reading(settings) if source is None else read(source)
+    graph = reading(settings) if source is None else load(source)
     found = graph.check()
     answer(
         settings,

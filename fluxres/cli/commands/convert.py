@@ -20,11 +20,11 @@ def command(settings: Settings, source: str, dest: str, format_name: str | None)
     What the format of OUT cannot say is told on standard error.
     """
     from fluxres.cli.saving import answer_report, save_file
-    from fluxres.cli.sources import read
+    from fluxres.store.files import load
 
     with progress(2) as shown:
         shown.step(f"reading {source}")
-        graph = read(source)
+        graph = load(source)
         shown.step(f"writing {dest}")
         report = save_file(graph, dest, format_name)
     answer_report(settings, report)

@@ -23,13 +23,13 @@ def command(settings: Settings, source: str, name: str | None, replace: bool, ch
     in use.
     """
     from fluxres import clock
-    from fluxres.cli.sources import read
     from fluxres.cli.stores import store
     from fluxres.render import summary
+    from fluxres.store.files import load
 
     with progress(2) as shown:
         shown.step(f"reading {source}")
-        graph = read(source, name=name if name is not None else settings.graph, clock=clock.system, changes=changes)
+        graph = load(source, name=name if name is not None else settings.graph, clock=clock.system, changes=changes)
         shown.step(f"writing {graph.name}")
         store(settings).put(graph.name, graph, replace=replace, use=True, command=settings.command, wait_s=settings.wait_s)
     facts = summary.document(graph)

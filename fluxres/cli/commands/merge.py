@@ -22,13 +22,13 @@ def command(settings: Settings, source: str, where: str | None) -> None:
     A name that is both is the graph; write ./name for the file.
     """
     from fluxres import clock
-    from fluxres.cli.sources import read
     from fluxres.cli.stores import changing, store
     from fluxres.render import summary
+    from fluxres.store.files import load
 
     opened = store(settings)
     known = source in opened.names()
-    other = opened.load(source, clock=clock.system) if known else read(source, clock=clock.system)
+    other = opened.load(source, clock=clock.system) if known else load(source, clock=clock.system)
     with changing(settings) as graph:
         before = len(graph)
         graph.merge(other, where)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.errors import UsageError
-
-if TYPE_CHECKING:
-    from fluxres.store.files import SaveReport
 
 
 @click.command("save", cls=Command)
@@ -22,20 +17,14 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(settings: Settings, dest: str, format_name: str | None, changed_only: bool, replace: bool) -> None:
     """Write the graph to DEST: a file, or the URL of another store (sqlite:///path.db?graph=NAME)."""
-    from fluxres import clock
-    from fluxres.cli.saving import answer_report, save_changes, save_file, save_store
-    from fluxres.cli.stores import store
-    from fluxres.store.url import is_store_url
+    from fluxres.cli.saving import answer_report, save_file
+    from fluxres.cli.stores import reading, store
+    from fluxres.store.files import save_stored
 
-    if format_name is not None and (changed_only or is_store_url(dest)):
-        raise UsageError(f"format '{format_name}' for what has a form of its own", where=dest, hint="leave out --format")
-    source = store(settings)
-    graph, position = source.open(settings.graph, clock=clock.system)
-    report: SaveReport | None
-    if is_store_url(dest):
-        report = save_store(settings, source, graph, position, dest, changed_only=changed_only, replace=replace)
-    elif changed_only:
-        report = save_changes(source, graph, position, dest)
-    else:
-        report = save_file(graph, dest, format_name)
+    if dest == "-":
+        if changed_only:
+            raise UsageError("changes go to a file or a store", where=dest, hint="name one")
+        save_file(reading(settings), dest, format_name)
+        return
+    report = save_stored(store(settings), settings.graph, dest, format=format_name, changed_only=changed_only, replace=replace)
     answer_report(settings, report)
