@@ -271,19 +271,17 @@ def joined(mine: Shape, theirs: Shape, parent: str | None) -> dict[str, str]:
     same: dict[str, str] = {}
     in_tree, my_outside = theirs.tree, {mine.key(v): v for v in mine.pools if v not in mine.tree}
     for u, pool in theirs.pools.items():
-        if u not in in_tree:
-            if u in mine.pools and (pool["parent"] is None or pool["parent"] in same):
-                same[u] = u
-            elif u not in mine.pools and pool["parent"] is None and theirs.key(u) in my_outside:
-                same[u] = my_outside[theirs.key(u)]
-            continue
+        above = parent if u == theirs.root else same.get(pool["parent"])
+        beside = [v for v, other in mine.pools.items() if above is not None and other["parent"] == above]
+        named = [v for v in beside if mine.pools[v]["name"] == pool["name"]]
         if u == theirs.root and parent is None:
             same[u] = mine.root
-            continue
-        above = parent if u == theirs.root else same.get(pool["parent"])
-        for v, other in mine.pools.items():
-            if above is not None and other["parent"] == above and other["name"] == pool["name"]:
-                same[u] = v
+        elif u not in in_tree and u in mine.pools and (pool["parent"] is None or above is not None):
+            same[u] = u
+        elif u not in in_tree and u not in mine.pools and pool["parent"] is None and theirs.key(u) in my_outside:
+            same[u] = my_outside[theirs.key(u)]
+        elif named:
+            same[u] = named[0]
     for u, v in same.items():
         if theirs.pools[u]["type"] != mine.pools[v]["type"]:
             raise Refused(["MergeConflict"])

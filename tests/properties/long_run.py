@@ -17,7 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.properties.comparison import UNITS_S, Difference, Operation, Pair, operation
+from tests.properties.comparison import UNITS_S, Difference
+from tests.properties.operations import Operation, operation
+from tests.properties.pair import Pair
 from tests.strategies import JOBS, Integer, Machine, machine
 
 STEPS_A_MACHINE = 400

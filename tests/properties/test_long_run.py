@@ -1,0 +1,51 @@
+"""The long runner, shortly; and that it would tell if something were wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fluxres.allocation.records import Records
+from fluxres.model import search
+from tests.properties import long_run
+
+
+def test_graph_and_oracle_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert long_run.main(["--steps", "2400", "--seed", "20", "--quiet"]) == 0
+    assert capsys.readouterr().out == "2400 steps, 0 differences, seed 20, 6 machines\n"
+
+
+def test_a_seed_gives_one_history() -> None:
+    first, second = long_run.Course("7/0"), long_run.Course("7/0")
+    first.run(40)
+    second.run(40)
+    assert first.operations == second.operations
+    assert long_run.Course("7/1").machine != first.machine
+
+
+def test_records_kept_below_a_whole_pool_are_found_and_cut_down(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absorb_nothing(self: Records, *given: Any) -> list[tuple[int, int, int]]:
+        return []
+
+    monkeypatch.setattr(Records, "_absorbed", absorb_nothing)
+    assert long_run.main(["--steps", "4000", "--seed", "20", "--quiet"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    replay = [json.loads(line) for line in told if line.startswith("[")]
+    # One hold below, one of the whole above it.
+    assert [operation[0] for operation in replay] == ["allocate", "allocate"]
+    assert any(line.startswith("shortest replay, 2 operations") for line in told)
+
+
+def test_a_state_that_is_forgotten_in_totals_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def count_everything(graph: Any, start: int, end: int) -> Any:
+        return graph.planner.free_slice(0, graph.structure.n, start, end)
+
+    monkeypatch.setattr(search, "available_units", count_everything)
+    assert long_run.main(["--steps", "4000", "--seed", "20", "--quiet"]) == 1
+    assert "differences" not in capsys.readouterr().out
