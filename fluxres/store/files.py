@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.cluster import Hold
 from fluxres.model.resource_graph import ResourceGraph
+from fluxres.store import Notify, journal, open_store, records
 from fluxres.store import changes as documents
-from fluxres.store import journal, open_store, records
 from fluxres.store.disc import write_whole
 from fluxres.store.encoding import RecordColumns
 from fluxres.store.pending import Mark, Pending
@@ -28,6 +29,8 @@ from fluxres.store.sqlite import Position, SqliteStore
 from fluxres.store.url import is_store_url
 
 Source = str | os.PathLike[str]
+_FILE: Final = "file"
+"""The mark of the last save to a file, or load from one: what a document of changes follows, stores or not in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,10 @@ def load(
         graph, position = store.open(clock=clock)
         place = _place(store, graph.name)
     else:
-        graph, position, place = _load_file(text, clock), None, "file"
+        graph, position, place = _load_file(text, clock), None, _FILE
     for document in [changes] if isinstance(changes, str | os.PathLike) else changes:
         graph = documents.read(Path(document)).apply(graph, clock)
-        position, place = None, "file"
+        position, place = None, _FILE
     graph.name = name if name is not None else graph.name
     _listen(graph).mark(place, position)
     return graph
@@ -134,16 +137,7 @@ def save(
     Returns: what was written, what the format could not say, and whether all was written after all.
     Errors: StoreConflict when the store moved on since; UsageError for what would be lost; StoreError.
     """
-    text = os.fspath(dest)
-    if is_store_url(text):
-        if format is not None:
-            raise UsageError(f"format '{format}' for a store, which has its own", where=text)
-        return _save_to_store(g, open_store(text), changed_only, replace)
-    if changed_only:
-        if format is not None:
-            raise UsageError(f"format '{format}' for changes, which have their own", where=text)
-        return _save_changes(g, Path(text))
-    return _save_file(g, Path(text), format)
+    return _save(g, os.fspath(dest), format, changed_only, replace, _Writing("save", None, None))
 
 
 def save_stored(
@@ -154,50 +148,66 @@ def save_stored(
     format: str | None = None,
     changed_only: bool = False,
     replace: bool = False,
+    command: str = "save",
+    wait_s: float | None = None,
 ) -> SaveReport:
     """As :func:`save`, for a graph in a store: what changed since it was last saved from there is known to its journal.
 
     Args:
         store, name: the graph; the store's default one if None.
+        command, wait_s: as for :meth:`fluxres.store.SqliteStore.writing`.
 
-    Errors: as :func:`save`; UnknownGraph.
+    Errors: as :func:`save`; UnknownGraph; UsageError for a save of the graph over itself.
     """
+    text = os.fspath(dest)
     g, position, places, entries = store.saved(name)
+    if is_store_url(text) and _place(open_store(text), g.name) == f"{store.url}?graph={g.name}":
+        raise UsageError("this is the graph that would be saved", where=text, hint="?graph=NAME names another one")
     events = [journal.body(entry.event) for entry in entries]
     first = position.seq - len(events)
     marks = {
         known.place: Mark(known.seq - first, Position(known.uid, known.at) if known.uid else None, known.digest)
         for known in places
     }
-    Pending.resumed(g, events, marks)
-    report = save(g, dest, format=format, changed_only=changed_only, replace=replace)
-    pending = _listen(g)
+    pending = Pending.resumed(g, events, marks)
+    report = _save(g, text, format, changed_only, replace, _Writing(command, wait_s, store.notify))
     present, shift = documents.digest(g), position.seq - pending.count
     kept = [
-        Saved(
-            place,
-            mark.at + shift,
-            mark.digest or present,
-            mark.position.uid if mark.position else "",
-            mark.position.seq if mark.position else 0,
-        )
+        Saved(place, mark.at + shift, mark.digest or present, *(astuple(mark.position) if mark.position is not None else ()))
         for place, mark in pending.marks.items()
     ]
-    store.remember(g.name, position.uid, kept)
+    store.remember(g.name, position.uid, kept, wait_s=wait_s)
     return report
 
 
-def _save_to_store(g: ResourceGraph, store: SqliteStore, changed_only: bool, replace: bool) -> SaveReport:
+class _Writing(NamedTuple):
+    """How a save writes to a store."""
+
+    command: str
+    wait_s: float | None
+    notify: Notify | None
+
+
+def _save(g: ResourceGraph, dest: str, format: str | None, changed_only: bool, replace: bool, writing: _Writing) -> SaveReport:
+    if format is not None and (changed_only or is_store_url(dest)):
+        what = "a store" if is_store_url(dest) else "changes"
+        raise UsageError(f"format '{format}' for {what}, where it cannot be chosen", where=dest, hint="leave it out")
+    if is_store_url(dest):
+        return _save_to_store(g, open_store(dest, notify=writing.notify), changed_only, replace, writing)
+    return _save_changes(g, Path(dest)) if changed_only else _save_file(g, Path(dest), format)
+
+
+def _save_to_store(g: ResourceGraph, store: SqliteStore, changed_only: bool, replace: bool, writing: _Writing) -> SaveReport:
+    place, pending = _place(store, g.name), Pending.of(g)
     name = store.address.graph or g.name
-    place, pending = _place(store, name), Pending.of(g)
     mark = None if pending is None else pending.marks.get(place)
     base = None if mark is None else mark.position
+    how: dict[str, Any] = {"command": writing.command, "wait_s": writing.wait_s}
     if changed_only and pending is not None and mark is not None and base is not None:
         events = [journal.event_of(stored) for stored in pending.since(mark)]
-        position = store.append(name, g, events, base, command="save --changed-only")
-        pending.mark(place, position)
+        pending.mark(place, store.append(name, g, events, base, **how))
         return SaveReport(store.url, "store", len(g), events=len(events))
-    position = store.put(name, g, replace=replace, base=None if replace else base, command="save")
+    position = store.put(name, g, replace=replace, base=None if replace else base, **how)
     note = _why_whole(pending, "this store") if changed_only else ""
     _listen(g).mark(place, position)
     return SaveReport(store.url, "store", len(g), note=note)
@@ -205,16 +215,16 @@ def _save_to_store(g: ResourceGraph, store: SqliteStore, changed_only: bool, rep
 
 def _save_changes(g: ResourceGraph, path: Path) -> SaveReport:
     pending = Pending.of(g)
-    mark = None if pending is None else pending.last()
+    mark = None if pending is None else pending.marks.get(_FILE) or pending.last()
     if pending is None or mark is None:
         documents.write(path, None, [documents.state_line(g)], g)
         note = _why_whole(pending, "a place to follow")
-        _listen(g).mark("file")
+        _listen(g).mark(_FILE)
         return SaveReport(str(path), "changes", len(g), note=note)
     events = pending.since(mark)
     base = mark.digest if mark.digest is not None else documents.digest(g)
     documents.write(path, base, documents.lines_of(events, g), g)
-    pending.mark("file")
+    pending.mark(_FILE)
     return SaveReport(str(path), "changes", len(g), events=len(events))
 
 
@@ -225,7 +235,7 @@ def _save_file(g: ResourceGraph, path: Path, format: str | None) -> SaveReport:
     write_whole(path, content.encode())
     left_out = _left_out(held)
     if not left_out:
-        _listen(g).mark("file")
+        _listen(g).mark(_FILE)
     return SaveReport(str(path), chosen.name, len(g), left_out=left_out)
 
 
@@ -256,7 +266,7 @@ def _why_whole(pending: Pending | None, place: str) -> str:
 
 
 def _place(store: SqliteStore, name: str) -> str:
-    return f"{store.url}?graph={name}"
+    return f"{store.url}?graph={store.address.graph or name}"
 
 
 def _listen(g: ResourceGraph) -> Pending:

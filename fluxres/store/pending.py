@@ -73,9 +73,11 @@ class Pending:
             self._dropped += 1
             return
         graph = self._graph()
-        last = self.last()
-        if graph is not None and last is not None and last.at == self.count and last.digest is None:
-            last.digest = changes.digest(graph)
+        left = [mark for mark in self.marks.values() if mark.at == self.count and mark.digest is None]
+        if left and graph is not None:
+            digest = changes.digest(graph)
+            for mark in left:
+                mark.digest = digest
         body = journal.body(event)
         self._events.append(body)
         self._bytes += len(body)

@@ -22,8 +22,8 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records
 from fluxres.store.journal import Entry, Event
 
-WEIGHT_MAX: Final = 512
-"""Pools to look up in a replay before a new snapshot is due: about 20 ms of it (specs/store.md)."""
+WEIGHT_MAX: Final = 256
+"""Pools to look up in a replay before a new snapshot is due: about 30 ms of it (specs/store.md)."""
 
 _COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
 _EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"

@@ -293,9 +293,9 @@ class SqliteStore:
             first = min((place.seq for place in places), default=row.seq)
             return graph, Position(row.uid, row.seq), places, list(rows.entries(row, after=first))
 
-    def remember(self, name: str, uid: str, places: Sequence[Saved]) -> None:
+    def remember(self, name: str, uid: str, places: Sequence[Saved], *, wait_s: float | None = None) -> None:
         """Note where a graph was saved to, for the next save of only what changed."""
-        with self._changing(name, f"save {name}", None) as rows:
+        with self._changing(name, f"save {name}", wait_s) as rows:
             row = rows.graph(name)
             if row.uid == uid:
                 rows.remember(row, places)

@@ -51,7 +51,7 @@ class Tally:
 def life(path: Path, state: State, first: int, random: Random, longest_s: float) -> list[dict[str, Any]]:
     """Fork a writer and kill it; the lines it said."""
     reader, fd = os.pipe()
-    seed, weight_max, life_s = random.randrange(2**32), random.choice((0, 10, 60, 512)), random.uniform(0, longest_s)
+    seed, weight_max, life_s = random.randrange(2**32), random.choice((0, 10, 60, 256)), random.uniform(0, longest_s)
     pid = os.fork()
     if pid == 0:
         try:
