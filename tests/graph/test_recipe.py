@@ -1,0 +1,375 @@
+"""Recipes become the columns that a plain recursion gives, and what cannot become columns is refused before they exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY
+from fluxres.graph.recipe import NO_RANK, Recipe, expand, hand_down
+from fluxres.graph.recipe_names import regular_names
+from fluxres.graph.structure import Structure
+from fluxres.graph.uuids import new_origin
+
+ORIGIN = new_origin(bytes(range(16)))
+
+
+def cluster(*children: Recipe, **fields: Any) -> Recipe:
+    return Recipe("cluster", children=children, **fields)
+
+
+def has(type_name: str, count: int = 1, *children: Recipe, **fields: Any) -> Recipe:
+    return Recipe(type_name, count, children=children, **fields)
+
+
+def names(structure: Structure) -> list[str]:
+    return [structure.name(v) for v in range(structure.n)]
+
+
+# -- against a recursion ------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Row:
+    recipe: Recipe
+    parent: int
+    end: int
+    id: int
+
+
+def plain(roots: list[Recipe]) -> list[Row]:
+    """One row at a time, as anyone would write it: the definition of a recipe."""
+    rows: list[Row] = []
+    met: dict[tuple[int, ...], int] = {}
+
+    def grow(recipe: Recipe, parent: int, place: tuple[int, ...], is_root: bool = False) -> None:
+        for i in range(recipe.count):
+            at = len(rows)
+            number = met[place] = met.get(place, -1) + 1
+            ids = recipe.ids
+            value = (
+                -1
+                if ids is None or (is_root and isinstance(ids, int))
+                else ids + i
+                if isinstance(ids, int)
+                else int(ids[number % len(ids)])
+            )
+            rows.append(Row(recipe, parent, 0, value))
+            for j, child in enumerate(recipe.children):
+                grow(child, at, (*place, j))
+            rows[at].end = len(rows)
+
+    for i, root in enumerate(roots):
+        grow(root, -1, (i,), is_root=i == 0)
+    return rows
+
+
+@st.composite
+def trees(draw: Any, depth: int = 3, counts: tuple[int, ...] = ()) -> Recipe:
+    count = draw(st.integers(1, 3)) if counts else 1
+    counts = (count, *counts)
+    children = [draw(trees(depth - 1, counts)) for _ in range(draw(st.integers(0, 2)))] if depth else []
+    levels = draw(st.integers(1, len(counts)))
+    total = int(np.prod(counts[:levels]))
+    ids = draw(st.sampled_from([0, 7, None, "run"]))
+    if ids == "run":
+        ids = np.arange(total) * 3 + draw(st.integers(0, 2))
+    # Names come from the place in the tree, so that brothers differ whatever their ids are.
+    children = [dataclasses.replace(child, basename=f"{child.type}{'xy'[i]}") for i, child in enumerate(children)]
+    return Recipe(
+        draw(st.sampled_from(["node", "core", "rack"])),
+        count,
+        ids=0 if ids is None and count > 1 else ids,
+        size=draw(st.sampled_from([1, 5])),
+        state=draw(st.sampled_from(STATES)),
+        exclusive=draw(st.booleans()),
+        way=draw(st.booleans()),
+        children=tuple(children),
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(trees(), st.lists(trees(1), max_size=2), st.booleans())
+def test_expansion_is_the_plain_recursion(root: Recipe, more: list[Recipe], twice: bool) -> None:
+    if twice:  # the same entries in a second place are copied from the first
+        root = dataclasses.replace(root, children=(*root.children, Recipe("twin", 2, children=root.children)))
+    roots = [root, *(dataclasses.replace(tree, ids=0) for tree in more)]
+    rows = plain(roots)
+    try:
+        structure = expand(roots[0], more=roots[1:], origin=ORIGIN)
+    except InputError as error:
+        assume("of them" not in error.message)  # a list that fitted where it stood first need not fit under the twin
+        raise
+    assert structure.n == len(rows)
+    assert structure.parent.tolist() == [row.parent for row in rows]
+    assert structure.end.tolist() == [row.end for row in rows]
+    assert structure.id.tolist() == [row.id for row in rows]
+    assert structure.size.tolist() == [row.recipe.size for row in rows]
+    assert [STATES[code] for code in structure.state] == [row.recipe.state for row in rows]
+    assert structure.flags.tolist() == [EXCLUSIVE * row.recipe.exclusive + WAY * row.recipe.way for row in rows]
+    assert [structure.kind_of(v).type for v in range(structure.n)] == [row.recipe.type for row in rows]
+    assert structure.tree_end == rows[0].end
+    assert structure.rank.tolist() == ranks_by_recursion(rows)
+    assert [structure.uuid(v) for v in (0, structure.n - 1)] == [
+        structure.uuid(0)[:-12] + f"{v:012x}" for v in (0, structure.n - 1)
+    ]
+
+
+def ranks_by_recursion(rows: list[Row]) -> list[int]:
+    ranks: list[int] = []
+    nodes = 0
+    for v, row in enumerate(rows):
+        if row.recipe.type == "node" and v < rows[0].end:
+            ranks.append(nodes)
+            nodes += 1
+        else:
+            ranks.append(ranks[row.parent] if row.parent >= 0 else -1)
+    return ranks
+
+
+@given(st.lists(st.integers(-1, 5), min_size=1, max_size=30), st.data())
+def test_ranks_go_to_the_nearest_setter_above(parents: list[int], data: st.DataObject) -> None:
+    # A random pre-order forest: each parent is on the path to the vertex before.
+    parent = [-1]
+    for v, want in enumerate(parents, start=1):
+        way = [v - 1]
+        while way[-1] >= 0:
+            way.append(parent[way[-1]])
+        parent.append(way[min(want + 1, len(way) - 1)])
+    n = len(parent)
+    end = np.arange(1, n + 1, dtype=np.int32)
+    for v in range(n - 1, 0, -1):
+        if parent[v] >= 0:
+            end[parent[v]] = max(end[parent[v]], end[v])
+    setters = sorted(data.draw(st.sets(st.integers(0, n - 1))))
+    rank = np.full(n, -9, np.int32)
+    rank[setters] = setters
+    hand_down(rank, np.array(setters, np.int64), end)
+    expected = []
+    for v in range(n):
+        u = v
+        while u >= 0 and u not in setters:
+            u = parent[u]
+        expected.append(u if u >= 0 else NO_RANK)
+    assert rank.tolist() == expected
+
+
+# -- ids, names, ranks --------------------------------------------------------------------------------------------------
+
+
+def test_ids_run_on_as_far_as_their_number_says() -> None:
+    core = has("core", 2, ids=np.arange(4))  # over the two sockets of a node
+    tree = cluster(has("node", 3, has("socket", 2, core), ids=np.array([5, 6, 9])))
+    structure = expand(tree, origin=ORIGIN)
+    assert structure.id[structure.of_type("core")].tolist() == [0, 1, 2, 3] * 3
+    assert structure.path(structure.n - 1) == "/cluster/node9/socket1/core3"
+
+
+def test_a_root_has_no_id_unless_it_is_given() -> None:
+    assert expand(cluster(), origin=ORIGIN).path(0) == "/cluster"
+    assert expand(cluster(ids=np.array([0])), origin=ORIGIN).path(0) == "/cluster0"
+
+
+def test_a_regular_list_of_names_becomes_a_template_and_is_not_stored() -> None:
+    hosts = [f"frontier{i:05}" for i in range(1, 9)]
+    structure = expand(cluster(has("node", 8, has("core", 2), names=hosts)), origin=ORIGIN)
+    assert [structure.name(v) for v in structure.of_type("node")] == hosts
+    assert structure.names == {}
+    assert structure.id[structure.of_type("node")].tolist() == list(range(1, 9))
+
+
+@pytest.mark.parametrize("listed", [["a", "b"], ["n1", "n02"], ["n1", "m2"], ["x9", "x"]])
+def test_other_names_are_kept_as_they_are(listed: list[str]) -> None:
+    assert regular_names(listed) is None
+    structure = expand(cluster(has("rack", 2, has("node", 2, names=listed))), origin=ORIGIN)
+    assert [structure.name(v) for v in structure.of_type("node")] == listed * 2
+
+
+def test_word_for_word_names_are_no_template() -> None:
+    structure = expand(cluster(has("node", 2, names=["n0", "n1"], word_for_word=True)), origin=ORIGIN)
+    assert structure.names == {1: "n0", 2: "n1"}
+
+
+@given(st.lists(st.from_regex(r"[a-z$]{0,2}[0-9]{0,3}", fullmatch=True).filter(bool), min_size=1, max_size=5))
+def test_a_template_gives_back_the_names_it_was_made_of(listed: list[str]) -> None:
+    from fluxres.syntax import template
+
+    regular = regular_names(listed)
+    if regular is not None:
+        text, ids = regular
+        assert [template.render(template.parse(text), {"id": i}.get) for i in ids.tolist()] == listed
+
+
+def test_templates_take_ids_of_ancestors_and_properties() -> None:
+    node = has("node", 2, ids=np.arange(4), name="node-${frame}-${rack}-${id:02}", properties={"frame": "f7"})
+    structure = expand(cluster(has("rack", 2, node)), origin=ORIGIN)
+    assert structure.path(structure.n - 1) == "/cluster/rack1/node-f7-1-03"
+
+
+def test_ranks_given_and_not_given() -> None:
+    given_ranks = has("node", 2, has("core", 1), rank=np.array([7, 3]))
+    structure = expand(cluster(given_ranks, has("node", 1, ids=9), has("node", 2, basename="login", rank=NO_RANK)), origin=ORIGIN)
+    assert structure.rank.tolist() == [-1, 7, 7, 3, 3, 2, -1, -1]
+
+
+def test_what_is_kept_by_vertex_stands_at_every_instance() -> None:
+    core = has("core", 2, tags={"a": None}, capacity=4)
+    structure = expand(cluster(has("node", 2, core, has("gpu", uuid=None))), origin=ORIGIN)
+    cores = structure.of_type("core").tolist()
+    assert structure.tags == {v: {"a": None} for v in cores}
+    assert structure.capacity == dict.fromkeys(cores, 4)
+    structure.set_tag([cores[0]], "b", "1")
+    assert structure.tags[cores[1]] == {"a": None}
+
+
+# -- refusals -----------------------------------------------------------------------------------------------------------
+
+BAD: list[tuple[str, Recipe, str, str]] = [
+    ("count", cluster(has("node", 0)), "cluster/node.count", "expected int >= 1, got 0"),
+    ("size", cluster(has("node", size=0)), "cluster/node.size", "expected int >= 1, got 0"),
+    ("state", cluster(has("node", state="off")), "cluster/node.state", "no state 'off'"),
+    ("name with a slash", cluster(has("node", name="a/b", ids=None)), "cluster/node.name", "character that no path can hold"),
+    (
+        "list too short",
+        cluster(has("rack", 2, has("node", 3, ids=np.arange(4)))),
+        "cluster/rack/node.id",
+        "expected 3 or 6 of them, got 4",
+    ),
+    ("negative id", cluster(has("node", 1, ids=np.array([-1]))), "cluster/node.id", "expected int >= 0, got -1"),
+    ("id twice", cluster(has("node", 2, ids=np.array([4, 4]))), "cluster/node", "two node pools with id 4"),
+    ("ids that overlap", cluster(has("node", 4), has("node", 2, ids=3)), "cluster/node", "two node pools with id 3"),
+    ("list into a range", cluster(has("node", 4), has("node", 2, ids=np.array([9, 2]))), "cluster/node", "with id 2"),
+    (
+        "lists that overlap",
+        cluster(has("node", 2, ids=np.array([1, 2])), has("node", 2, ids=np.array([3, 2]))),
+        "cluster/node",
+        "with id 2",
+    ),
+    ("one name for two", cluster(has("node", 2, name="login")), "cluster/node", "2 pools of one name, 'login'"),
+    (
+        "a name again",
+        cluster(has("node", name="a", ids=None), has("gpu", name="a", ids=None)),
+        "cluster/gpu",
+        "a second pool named 'a'",
+    ),
+    ("names twice", cluster(has("node", 2, names=["a", "a"])), "cluster/node", "two pools named 'a'"),
+    (
+        "no id to name by",
+        cluster(has("node", ids=None, name="n${id}")),
+        "cluster/node.name",
+        "asks for the id of pools that have none",
+    ),
+    ("no such type above", cluster(has("node", name="n${rack}${id}")), "cluster/node.name", "asks for 'rack'"),
+    ("ancestor without id", cluster(has("node", name="n${cluster}${id}")), "cluster/node.name", "id of a cluster that has none"),
+    ("uuid for several", cluster(has("rack", 2, has("node", uuid="u"))), "cluster/rack/node.uuid", "one uuid for several pools"),
+    ("uuid twice", cluster(has("node", uuid="u"), has("gpu", uuid="u")), "cluster/gpu.uuid", "stands twice"),
+    ("two roots", Recipe("cluster", 2), "cluster", "expected one root"),
+]
+
+
+@pytest.mark.parametrize(("tree", "where", "message"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
+def test_what_cannot_be_is_refused_with_its_place(tree: Recipe, where: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        expand(tree, origin=ORIGIN)
+    assert caught.value.where == where
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "brothers",
+    [
+        (has("node", 2, name="a${id}b"), has("node", ids=None, name="a1b")),
+        (has("core", basename="core1", ids=0), has("core", 11)),  # core1 + 0 and core + 10
+        (has("node", 2, name="n${id}"), has("node", 2, name="n${id:01}")),
+        (has("rack", 2, has("x", 1, name="n1${rack}"), has("y", 1, name="n${rack}1", ids=None))),
+        (has("node", 2, names=["p", "q"]), has("gpu", ids=None, name="q")),
+    ],
+)
+def test_brothers_that_meet_by_different_rules_are_found_among_the_pools(brothers: tuple[Recipe, ...] | Recipe) -> None:
+    children = brothers if isinstance(brothers, tuple) else (brothers,)
+    with pytest.raises(InputError, match="two pools named"):
+        expand(cluster(*children), origin=ORIGIN)
+
+
+@pytest.mark.parametrize(
+    "brothers",
+    [
+        (has("core", 4), has("core9", ids=None), has("gpu", 2), has("node", ids=None, name="login")),
+        (has("core", 11), has("core", basename="core1", ids=5)),
+        (has("node", 2, name="a${id}b"), has("node", 2, name="a${id}c")),
+    ],
+)
+def test_brothers_of_like_names_that_do_not_meet_are_taken(brothers: tuple[Recipe, ...]) -> None:
+    structure = expand(cluster(*brothers), origin=ORIGIN)
+    assert len(set(names(structure)[1:])) == structure.n - 1
+
+
+def nested(depth: int) -> Recipe:
+    tree = Recipe("core")
+    for _ in range(depth - 1):
+        tree = Recipe("box", children=(tree,))
+    return tree
+
+
+def doubling(levels: int) -> Recipe:
+    tree = Recipe("core", 1)
+    for _ in range(levels):
+        tree = Recipe("box", 1, ids=None, children=(tree, dataclasses.replace(tree, basename="other")))
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        (cluster(has("rack", 10**9, has("node", 10**9))), "pools in all"),
+        (cluster(has("node", limits.POOLS_MAX)), "pools in all"),
+        (cluster(has("node", 10**9), has("node", 10**9, ids=10**9)), "pools in all"),
+        (nested(limits.DEPTH_MAX + 1), f"more than {limits.DEPTH_MAX} levels"),
+        (cluster(has("memory", size=limits.SIZE_MAX + 1)), "units, at most"),
+        (cluster(has("node", 2, ids=limits.ID_MAX)), "is above"),
+        (cluster(has("n" * (limits.NAME_LENGTH_MAX + 1))), "characters, at most"),
+        (cluster(has("node", properties={"a": "x" * (limits.VALUE_LENGTH_MAX + 1)})), "characters, at most"),
+        (doubling(21), "entries after parts are followed"),
+    ],
+)
+def test_limits_are_met_before_memory_is(tree: Recipe, message: str) -> None:
+    with pytest.raises(LimitExceeded, match=message):
+        expand(tree, origin=ORIGIN)
+
+
+def test_the_deepest_tree_that_is_allowed() -> None:
+    structure = expand(nested(limits.DEPTH_MAX), origin=ORIGIN)
+    assert structure.depth.max() == limits.DEPTH_MAX - 1
+
+
+def test_the_caller_says_where_a_recipe_stands() -> None:
+    with pytest.raises(FluxresError) as caught:
+        expand(cluster(has("node", 0)), origin=ORIGIN, where=lambda recipe, key: f"line of {recipe.type} {key}")
+    assert caught.value.where == "line of node count"
+
+
+def test_a_million_pools_stay_near_the_size_of_their_columns() -> None:
+    # In a process of its own, because the peak of this one has long been higher.
+    code = """
+import resource
+from fluxres.graph.recipe import Recipe, expand
+base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+inner = (Recipe("core", 48), Recipe("gpu", 4), Recipe("memory", size=64))
+node = Recipe("node", 120, children=(Recipe("socket", 2, children=inner),))
+tree = Recipe("cluster", children=(Recipe("rack", 80, children=(node,)),))
+s = expand(tree, origin=0)
+print(s.n, s.nbytes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) * 1024)
+"""
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    pools, columns, grown = map(int, out.split())
+    assert pools == 1 + 80 * (1 + 120 * (1 + 2 * 54))
+    assert grown < columns + 16 * pools
