@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fluxres.planner.block import Block, Ceiling, Ints, Row
+from fluxres.planner.block import REDUCED_ROWS, Block, Ceiling, Ints, Row
 
 Words = npt.NDArray[np.uint64]
 WORD = np.dtype("<u8")
@@ -80,9 +80,10 @@ class BitBlock(Block):
         flags = np.zeros(64 * (right - left), np.uint8)
         flags[ordinals - 64 * left] = 1
         mask = pack(flags)
-        for row in self.rows[i:j]:
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        for k in range(0, j - i, REDUCED_ROWS):
             # 0 + 1 and 1 - 1 are the only sums there are.
-            self.matrix[row, left:right] ^= mask
+            self.matrix[rows[k : k + REDUCED_ROWS], left:right] ^= mask
 
     def _differing(self, k: int) -> int:
         return int(np.bitwise_count(self.matrix[self.rows[k]] ^ self.matrix[self.rows[k - 1]]).sum())
