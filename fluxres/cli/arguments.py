@@ -16,6 +16,7 @@ import click
 
 from fluxres import clock, limits
 from fluxres.errors import LimitExceeded, UnknownPool, UsageError
+from fluxres.render.amounts import when
 from fluxres.syntax import hostlist, moment
 
 if TYPE_CHECKING:
@@ -133,6 +134,22 @@ def found(graph: ResourceGraph, words: Sequence[str], criteria: str) -> Selectio
     if not selection:
         raise UsageError("no pool meets the criteria", where=criteria, hint="fluxres find shows what meets them")
     return selection
+
+
+def check_window(start: float | None, end: float | None) -> None:
+    """Refuse a window that ends before it begins, with the times as they are typed.
+
+    Errors: UsageError.
+
+    >>> check_window(60.0, 30.0)
+    Traceback (most recent call last):
+    fluxres.errors.UsageError: the window ends at 30, not after its beginning at 60 (give a later end, or a duration)
+    """
+    begin = clock.system() if start is None else start
+    if end is not None and not begin < end:
+        raise UsageError(
+            f"the window ends at {when(end)}, not after its beginning at {when(begin)}", hint="give a later end, or a duration"
+        )
 
 
 def tag(text: str) -> tuple[str, str | None]:

@@ -14,7 +14,8 @@ from typing import Final
 
 import click
 
-from fluxres.errors import FluxresError, StoreError, UsageError, exit_status
+from fluxres.errors import FluxresError, InsufficientResources, StoreError, UsageError, exit_status
+from fluxres.render.amounts import when
 from fluxres.render.text import printable
 
 INTERRUPTED: Final = 130
@@ -39,6 +40,9 @@ def report(error: BaseException, *, as_json: bool) -> int:
 
 
 def _lines(error: FluxresError) -> list[str]:
+    if isinstance(error, InsufficientResources) and error.earliest is not None:
+        # The model speaks of seconds; who types commands thinks in dates.
+        error.hint = f"free from {when(error.earliest)} on"
     first, *more = str(error).splitlines() or [""]
     lines = [f"fluxres: ERROR {first}", *(f"  {line}" for line in more)]
     reasons = getattr(error, "reasons", None) or {}

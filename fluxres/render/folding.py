@@ -49,10 +49,10 @@ def fold(structure: Structure, vertices: Int32, looks: UInt64, *, typeable: bool
     return inside + _outside(structure, vertices[split:], looks[split:], typeable)
 
 
-def fold_all(structure: Structure, vertices: Iterable[int]) -> str:
-    """Paths of pools in one text, whatever they look like."""
+def fold_all(structure: Structure, vertices: Iterable[int], *, typeable: bool = False) -> str:
+    """Paths of pools in one text, whatever they look like; `typeable` as in :func:`fold`."""
     chosen = np.unique(np.fromiter(vertices, np.int32))
-    return ",".join(item.text for item in fold(structure, chosen, np.zeros(len(chosen), np.uint64)))
+    return ",".join(item.text for item in fold(structure, chosen, np.zeros(len(chosen), np.uint64), typeable=typeable))
 
 
 class _Segments:

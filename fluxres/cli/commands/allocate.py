@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fluxres.cli.arguments import Moment, targets
+from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
 from fluxres.cli.program import Command
@@ -36,6 +36,7 @@ def command(
     """
     from fluxres.cli.stores import changing
 
+    check_window(start, end)
     with changing(settings) as graph:
         granted = graph.allocate(targets(graph, pools, criteria), job=job, start=start, end=end, duration_s=duration)
     answer_granted(settings, graph, granted)

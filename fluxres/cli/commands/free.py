@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fluxres.cli.arguments import Moment, targets
+from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_left
 from fluxres.cli.output import answer
@@ -31,6 +31,8 @@ def command(
         raise UsageError(wrong, hint="give one of them")
     if ended and (start is not None or end is not None):
         raise UsageError("--ended takes no window", hint="leave out --start and --end")
+    if start is not None:
+        check_window(start, end)
     with changing(settings) as graph:
         if job is None:
             dropped = graph.expire()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fluxres.cli.arguments import Moment, targets
+from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
 from fluxres.cli.program import Command
@@ -21,6 +21,8 @@ def command(settings: Settings, job: str, pools: tuple[str, ...], start: float |
     """Give more to a job that holds something, until it ends."""
     from fluxres.cli.stores import changing
 
+    if end is not None:
+        check_window(start, end)
     with changing(settings) as graph:
         granted = graph.grow(job, targets(graph, pools), start=start, end=end)
     answer_granted(settings, graph, granted)

@@ -70,8 +70,8 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
             return {"subsystem": name, "hierarchy": True, "tree": _tree_document(graph, subsystem.forest(graph, shown, depth))}
         groups = [
             {
-                "from": folding.fold_all(structure, sources.tolist()),
-                "to": folding.fold_all(structure, targets.tolist()),
+                "from": folding.fold_all(structure, sources.tolist(), typeable=True),
+                "to": folding.fold_all(structure, targets.tolist(), typeable=True),
                 "both_ways": arrow == "↔",
                 "edge": {key: value for key, value in shown.edge_data(row).items() if key != "subsystem"},
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fluxres.cli.arguments import Moment, targets
+from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_left
 from fluxres.cli.program import Command
@@ -21,6 +21,8 @@ def command(settings: Settings, job: str, pools: tuple[str, ...], start: float |
     """Take back a part of what a job holds: pools, or N units of them."""
     from fluxres.cli.stores import changing
 
+    if start is not None:
+        check_window(start, end)
     with changing(settings) as graph:
         graph.shrink(job, targets(graph, pools), start=start, end=end)
     answer_left(settings, graph, job)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import Moment, targets
+from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
 from fluxres.cli.output import answer
@@ -59,6 +59,7 @@ def command(
     if pools:
         if job is None:
             raise UsageError("no job was named", hint="add --job J")
+        check_window(start, end)
         with changing(settings) as graph:
             made = graph.stage(targets(graph, pools), job=job, start=start, end=end, ttl_s=ttl)
             facts = [documents.stage(made)]

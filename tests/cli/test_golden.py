@@ -1,0 +1,44 @@
+"""What people see, word for word: each file in golden/ is a transcript that has to come out again.
+
+A line `$ fluxres …` is a command, then comes its standard output, standard error with `! ` before each line, and
+`(status N)` unless that is 0.  All commands of a file share a store and a clock that stands at 1000.  To take the present output
+for right, run with `UPDATE_GOLDEN=1` and read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fluxres.cli.program import program
+from tests.cli.conftest import MACHINE
+
+FILES = sorted(Path(__file__).with_name("golden").glob("*.txt"))
+
+
+def transcript(commands: list[str], place: Path) -> str:
+    lines: list[str] = []
+    for command in commands:
+        result = CliRunner().invoke(program, shlex.split(command)[1:])
+        lines += [f"$ {command}", *result.stdout.splitlines(), *(f"! {line}" for line in result.stderr.splitlines())]
+        lines += [f"(status {result.exit_code})"] * (result.exit_code != 0)
+    return "\n".join(lines).replace(str(place.parent), "TMP") + "\n"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_transcript_comes_out_again(file: Path, place: Path) -> None:
+    (place / "machine.yaml").write_text(MACHINE.read_text(encoding="utf-8"), encoding="utf-8")
+    expected = file.read_text(encoding="utf-8")
+    commands = [line.removeprefix("$ ") for line in expected.splitlines() if line.startswith("$ ")]
+    got = transcript(commands, place)
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(got, encoding="utf-8")
+    assert got == expected
+
+
+def test_there_are_transcripts() -> None:
+    assert len(FILES) >= 8
