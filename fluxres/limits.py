@@ -101,3 +101,18 @@ LOCK_WAIT_SECONDS_DEFAULT: Final = 30.0
 
 TIME_MAX_S: Final = 4_000_000_000_000.0
 """Largest time in seconds (126,000 years): in microseconds it stays below 2**62."""
+
+COUNT_MAX: Final = 2**62 - 1
+"""Largest count, bound or operand in a request: no pool has more units (`SIZE_MAX`), and sums of two stay in int64."""
+
+REQUEST_DEPTH_MAX: Final = 80
+"""Levels of `with` in a request: `DEPTH_MAX` levels of has-a and some slots between; the reader recurses once a level."""
+
+REQUEST_VERTICES_MAX: Final = 100_000
+"""Resource vertices of one request: YAML aliases and generated files could name more than any matcher would look at."""
+
+REQUEST_TEXT_MAX: Final = 65_536
+"""Characters of a shape or a constraint query: both are typed on command lines."""
+
+CONSTRAINT_DEPTH_MAX: Final = 64
+"""Nesting of and, or and not in a constraint: readers and evaluators recurse over it."""

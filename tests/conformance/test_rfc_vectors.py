@@ -16,6 +16,7 @@ import pytest
 
 from fluxres.errors import FluxresError
 from fluxres.syntax import duration, hostlist, idset
+from tests.conformance.request_vectors import SUITES, normal
 
 pytestmark = pytest.mark.conformance
 
@@ -83,6 +84,27 @@ def agrees(expected: Any, got: Any) -> bool:
     if isinstance(got, float):
         return math.isclose(float(expected), got, rel_tol=1e-12)
     return bool(expected == got)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_request_vectors(suite: str, cases: Path, agreeing_min: dict[str, Any]) -> None:
+    rules = SUITES[suite]
+    vectors: list[Case] = json.loads((cases / "rfc" / "vectors.json").read_text(encoding="utf-8"))
+    tried: list[tuple[Case, Any]] = []
+    for case in vectors:
+        if case["rfc"] == rules.rfc and rules.covers(case):
+            try:
+                tried.append((case, rules.outcome(case)))
+            except FluxresError as error:
+                tried.append((case, {"error": str(error)}))
+    differing = [
+        f"{case['id']}: {case['input']!r}: expected {case['expected']!r}, got {got!r}"
+        for case, got in tried
+        if not agrees(normal(case["expected"]), got)
+    ]
+    agreeing = len(tried) - len(differing)
+    print(f"{suite}: {agreeing} of {len(tried)} agree", *differing, sep="\n")
+    assert agreeing >= agreeing_min["rfc"][suite], "\n".join(differing)
 
 
 @pytest.mark.parametrize("suite", OPERATIONS)

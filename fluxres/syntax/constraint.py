@@ -1,0 +1,242 @@
+"""Constraints on where a job may run: `{"and": [{"properties": ["ssd"]}, {"not": [{"ranks": ["0"]}]}]}` (Flux RFC 31).
+
+Read once into frozen values, checked completely, so that a matcher can turn them into masks over a machine without
+meeting a malformed one half-way; :func:`matches` is the meaning of them, for one target, and what a vectorised evaluation
+is compared with.  Where Flux's two matchers differ this follows the RFC and the C one: an empty `or` is true, an empty
+`not` false, several keys in one mapping must all hold, and a host name counts as a property of its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.syntax import hostlist, idset
+from fluxres.syntax.hostlist import Expression
+from fluxres.syntax.place import Place, Position
+
+STATES: Final = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
+_OPERATORS: Final = ("properties", "hostlist", "ranks", "states", "and", "or", "not")
+_RESERVED: Final = frozenset("!&'\"^`|()")
+
+
+class Target(Protocol):
+    """What a constraint is asked about: a node, or what else has a rank."""
+
+    @property
+    def properties(self) -> Collection[str]:
+        """Its property names."""
+
+    @property
+    def hostname(self) -> str:
+        """Its host name."""
+
+    @property
+    def rank(self) -> int:
+        """Its execution target rank, -1 for none."""
+
+    @property
+    def state(self) -> str:
+        """Its state, one of `STATES`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """Targets that have all of `required` and none of `excluded`."""
+
+    required: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hostlist:
+    """Targets whose host name is in any of the hostlists."""
+
+    texts: tuple[str, ...]
+
+    def expressions(self) -> list[Expression]:
+        """The items of all texts, not expanded. Cost O(length)."""
+        return [item for text in self.texts for item in _expressions(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Targets whose rank is in any of the idsets."""
+
+    texts: tuple[str, ...]
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """The ranges of all texts, both ends included, in the order written. Cost O(length)."""
+        return [span for text in self.texts for span in idset.ranges(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Targets in any of the states."""
+
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of the items; without items, every target."""
+
+    items: tuple[Constraint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of the items; without items, every target too (RFC 31)."""
+
+    items: tuple[Constraint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Targets of which the item is false."""
+
+    item: Constraint
+
+
+Constraint = Properties | Hostlist | Ranks | States | And | Or | Not
+
+EVERYTHING: Final = And()
+"""The constraint `{}`."""
+
+
+def parse(values: object, place: Place | None = None, *, position: Position | None = None) -> Constraint:
+    """A constraint from plain values.
+
+    Args:
+        values: a mapping of operators to lists.
+        place: where it stands in a larger document.
+        position: says the line of a path, for messages.
+
+    Cost O(length). Errors: InputError with the place; LimitExceeded beyond `limits.CONSTRAINT_DEPTH_MAX` levels.
+    Source: RFC 31. `states` is ours; several values of `not` are taken together, as Fluxion takes them.
+
+    >>> parse({"properties": ["ssd", "^slow"], "ranks": ["0-3"]})
+    And(items=(Properties(required=('ssd',), excluded=('slow',)), Ranks(texts=('0-3',))))
+    >>> parse({}) is EVERYTHING
+    True
+    """
+    return _constraint(values, place or Place(position=position), 1)
+
+
+def to_plain(constraint: Constraint) -> dict[str, Any]:
+    """The constraint as plain values; :func:`parse` reads an equal one back.
+
+    >>> to_plain(Not(Properties(("gpu",), ("slow",))))
+    {'not': [{'properties': ['gpu', '^slow']}]}
+    """
+    match constraint:
+        case Properties(required, excluded):
+            return {"properties": [*required, *(f"^{name}" for name in excluded)]}
+        case Hostlist(texts):
+            return {"hostlist": list(texts)}
+        case Ranks(texts):
+            return {"ranks": list(texts)}
+        case States(states):
+            return {"states": list(states)}
+        case Not(item):
+            return {"not": [to_plain(item)]}
+        case And(()):
+            return {}
+        case And(items):
+            return {"and": [to_plain(item) for item in items]}
+        case Or(items):
+            return {"or": [to_plain(item) for item in items]}
+
+
+def matches(constraint: Constraint, target: Target, *, hostname_is_property: bool = True) -> bool:
+    """Whether a target satisfies a constraint: the reference that faster evaluations are compared with.
+
+    Args:
+        hostname_is_property: whether `properties` may name a host, as in flux-core's C matcher.
+
+    Cost O(length of the constraint).
+    """
+    match constraint:
+        case Properties(required, excluded):
+            names = set(target.properties)
+            if hostname_is_property:
+                names.add(target.hostname)
+            return names.issuperset(required) and names.isdisjoint(excluded)
+        case Hostlist():
+            return any(_names(item, target.hostname) for item in constraint.expressions())
+        case Ranks():
+            return any(first <= target.rank <= last for first, last in constraint.ranges())
+        case States(states):
+            return target.state in states
+        case Not(item):
+            return not matches(item, target, hostname_is_property=hostname_is_property)
+        case And(items):
+            return all(matches(item, target, hostname_is_property=hostname_is_property) for item in items)
+        case Or(items):
+            return not items or any(matches(item, target, hostname_is_property=hostname_is_property) for item in items)
+
+
+def _constraint(values: object, place: Place, depth: int) -> Constraint:
+    if depth > limits.CONSTRAINT_DEPTH_MAX:
+        raise LimitExceeded(f"expected at most {limits.CONSTRAINT_DEPTH_MAX} levels of constraints", where=str(place))
+    given = place.mapping(values, _OPERATORS)
+    parts = tuple(_operator(name, below, place.at(name), depth) for name, below in given.items())
+    if not parts:
+        return EVERYTHING
+    return parts[0] if len(parts) == 1 else And(parts)
+
+
+def _operator(name: str, values: object, place: Place, depth: int) -> Constraint:
+    below = place.sequence(values, empty=True)
+    if name in ("and", "or", "not"):
+        items = tuple(_constraint(value, place.at(number), depth + 1) for number, value in enumerate(below))
+        if name == "not":
+            return Not(items[0] if len(items) == 1 else And(items))
+        return And(items) if name == "and" else Or(items)
+    texts = tuple(place.at(number).text(value) for number, value in enumerate(below))
+    if name == "properties":
+        names = [_property(text, place.at(number)) for number, text in enumerate(texts)]
+        return Properties(tuple(name for name, wanted in names if wanted), tuple(name for name, wanted in names if not wanted))
+    for number, text in enumerate(texts):
+        try:
+            if name == "hostlist":
+                hostlist.expressions(text)
+            elif name == "ranks":
+                idset.ranges(text)
+            elif text not in STATES:
+                raise place.at(number).expected("a state", text, f"one of {', '.join(STATES)}")
+        except InputError as error:
+            raise place.at(number).refine(error) from None
+    if name == "hostlist":
+        return Hostlist(texts)
+    return Ranks(texts) if name == "ranks" else States(texts)
+
+
+def _property(text: str, place: Place) -> tuple[str, bool]:
+    name = text.removeprefix("^")
+    if not name or not _RESERVED.isdisjoint(name):
+        raise place.expected("a property name", text, f"without any of {' '.join(sorted(_RESERVED))}; ^ in front negates it")
+    return name, name == text
+
+
+# A matcher asks the same few hostlists of every target of a machine.
+@lru_cache(maxsize=64)
+def _expressions(text: str) -> tuple[Expression, ...]:
+    return tuple(hostlist.expressions(text))
+
+
+def _names(item: Expression, host: str) -> bool:
+    """Whether this item of a hostlist has this host, without unfolding it."""
+    if not item.runs:
+        return host == item.prefix
+    if not (host.startswith(item.prefix) and host.endswith(item.suffix)):
+        return False
+    digits = host[len(item.prefix) : len(host) - len(item.suffix)]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > limits.NAME_LENGTH_MAX:
+        return False
+    number = int(digits)
+    return any(first <= number <= last and digits == f"{number:0{width}}" for first, last, width in item.runs)

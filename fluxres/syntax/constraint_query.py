@@ -1,0 +1,227 @@
+"""Constraints as people type them: `ssd&(host:node[0-7]|-slow)` → the values of RFC 31 (Flux RFC 35).
+
+One loop over the tokens with a stack, as nothing that a user types should recurse.  `-`, `not`, *and* and *or* bind in this
+order, and terms side by side are ANDed.  One thing is as flux-core has it rather than as one would guess: a bare
+term or a parenthesis beside what stands before closes an open *or* first, so `a|b c` is `(a|b)&c`, while `a|b -c` and
+`a|b&c` are not.  A query that Flux's own commands take must pick the same nodes here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.syntax import constraint
+from fluxres.syntax.constraint import Constraint
+from fluxres.syntax.excerpt import excerpt
+from fluxres.syntax.place import Place
+
+Values = dict[str, list[Any]]
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<end>\Z)|(?P<open>\()|(?P<close>\))|(?P<and>&&?)|(?P<or>\|\|?)
+      |(?P<minus>-(?=[^\s()|&]))
+      |(?P<run>(?:[^\s()|&'"]+)?(?:'[^']*'|"[^"]*")?))""",
+    re.VERBOSE,
+)
+_OPERATOR = re.compile(r"[\w.+@-]+")
+#: how tightly each binds; a parenthesis holds everything
+_BINDS: Final = {"open": 0, "or": 1, "and": 2, "not": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a command reads its queries.
+
+    Args:
+        default: the operator of a bare operand; None makes one an error.
+        names: shorthands of operators; an entry for None is the default, too.
+        split: by operator, the text at which operands are split into values.
+        combined: operators of which ANDed terms become one with all values.
+    """
+
+    default: str | None = None
+    names: Mapping[str | None, str] = field(default_factory=dict)
+    split: Mapping[str, str] = field(default_factory=dict)
+    combined: Collection[str] = ()
+
+
+REQUIRES: Final = Options(
+    default="properties",
+    names={"property": "properties", "host": "hostlist", "hosts": "hostlist", "rank": "ranks", "state": "states"},
+    split={"properties": ","},
+    combined=("properties",),
+)
+"""As `flux run --requires` reads them, with `state` for the states that are ours."""
+
+
+def parse(text: str, options: Options = REQUIRES) -> Values:
+    """The RFC 31 values of a query.
+
+    Cost O(length). Errors: InputError with the column; LimitExceeded beyond `limits.REQUEST_TEXT_MAX` characters or
+    `limits.CONSTRAINT_DEPTH_MAX` levels. Source: RFC 35.
+
+    >>> parse("ssd,big -host:node[0-7]")
+    {'and': [{'properties': ['ssd', 'big']}, {'not': [{'hostlist': ['node[0-7]']}]}]}
+    >>> parse("a or state:started", Options(default="name"))
+    {'or': [{'name': ['a']}, {'state': ['started']}]}
+    """
+    if len(text) > limits.REQUEST_TEXT_MAX:
+        raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where=_at(0))
+    return _Reader(options).read(text)
+
+
+def constraint_of(text: str) -> Constraint:
+    """The constraint that a `--requires` query names, checked. Errors: as :func:`parse` and `constraint.parse`.
+
+    >>> constraint_of("gpu|rank:0-3")
+    Or(items=(Properties(required=('gpu',), excluded=()), Ranks(texts=('0-3',))))
+    """
+    return constraint.parse(parse(text), Place(("query",)))
+
+
+@dataclass(slots=True)
+class _Part:
+    """A finished expression, and how deep it is."""
+
+    values: Values
+    levels: int
+
+
+class _Reader:
+    """Operators wait on `pending` (with their columns) until something that binds less follows; `parts` are their operands."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.parts: list[_Part] = []
+        self.pending: list[tuple[str, int]] = []
+
+    def read(self, text: str) -> Values:
+        operand_due = True
+        for kind, word, column in _tokens(text):
+            if kind in ("term", "open", "not", "minus"):
+                if not operand_due:
+                    # Beside what came before: a bare term closes every open operator, a negated one only the tighter.
+                    self.reduce(1 if kind in ("term", "open") else _BINDS["and"])
+                    self.pending.append(("and", column))
+                operand_due = kind != "term"
+                if kind == "term":
+                    self.parts.append(_Part(self.term(word, column), 1))
+                elif kind == "minus":
+                    self.parts.append(self.negated(_Part(self.term(word, column + 1), 1)))
+                    operand_due = False
+                else:
+                    self.pending.append((kind, column))
+            elif operand_due:
+                raise InputError(
+                    f"expected a term, got {excerpt(word) if word else 'the end'}",
+                    where=_at(column),
+                    hint="such as ssd, host:node[0-7] or (a|b)&-c",
+                )
+            elif kind == "close":
+                self.reduce(_BINDS["or"])
+                if not self.pending:
+                    raise InputError("expected '(' before this ')'", where=_at(column))
+                self.pending.pop()
+            elif kind != "end":
+                self.reduce(_BINDS[kind])
+                self.pending.append((kind, column))
+                operand_due = True
+        self.reduce(_BINDS["or"])
+        if self.pending:
+            raise InputError("expected ')' for this '('", where=_at(self.pending[-1][1]))
+        return self.parts[0].values
+
+    def reduce(self, binding: int) -> None:
+        """Apply the operators that wait and bind at least as tightly."""
+        while self.pending and _BINDS[self.pending[-1][0]] >= binding:
+            kind, column = self.pending.pop()
+            right = self.parts.pop()
+            made = self.negated(right) if kind == "not" else self.join(kind, self.parts.pop(), right)
+            if made.levels > limits.CONSTRAINT_DEPTH_MAX:
+                raise LimitExceeded(f"expected at most {limits.CONSTRAINT_DEPTH_MAX} levels", where=_at(column))
+            self.parts.append(made)
+
+    def negated(self, part: _Part) -> _Part:
+        return _Part({"not": [part.values]}, part.levels + 1)
+
+    def join(self, kind: str, left: _Part, right: _Part) -> _Part:
+        """`left kind right`: a left one of the same kind is extended, so that chains are one list."""
+        items = left.values.get(kind, [left.values])
+        levels = max(left.levels - (kind in left.values), right.levels) + 1
+        (name,) = right.values
+        if kind == "and" and name in self.options.combined:
+            for item in items:
+                if name in item:
+                    item[name] += right.values[name]
+                    return left
+        items.append(right.values)
+        return _Part({kind: items}, levels)
+
+    def term(self, word: str, column: int) -> Values:
+        operator, operand = self.options.names.get(None, self.options.default), word
+        if word[0] not in "'\"" and ":" in word:
+            given, operand = word.split(":", 1)
+            if not _OPERATOR.fullmatch(given):
+                raise InputError(f"expected an operator before ':', got {excerpt(given)}", where=_at(column))
+            if not operand:
+                raise InputError(f"expected a value after {excerpt(word)}", where=_at(column + len(word)))
+            operator = self.options.names.get(given, given)
+            if operator in _BINDS:
+                raise InputError(f"expected an operator with values, got {excerpt(given)}", where=_at(column))
+        if operator is None:
+            raise InputError(f"expected OPERATOR:VALUE, got {excerpt(word)}", where=_at(column))
+        operand = operand[1:-1] if operand[0] in "'\"" else operand
+        separator = self.options.split.get(operator)
+        values = operand.split(separator) if separator else [operand]
+        if "" in values:
+            raise InputError(f"expected values that are not empty, got {excerpt(word)}", where=_at(column))
+        return {operator: values}
+
+
+Kind = Literal["term", "open", "close", "and", "or", "not", "minus", "end"]
+
+
+def _tokens(text: str) -> Iterator[tuple[Any, str, int]]:
+    """(kind, word, offset); the word after a minus is its term."""
+    offset = 0
+    negated = False
+    while True:
+        found = _TOKEN.match(text, offset)
+        kind, word = (found.lastgroup, found[found.lastgroup]) if found and found.lastgroup else ("", "")
+        start = found.start(found.lastgroup) if found and found.lastgroup else offset
+        if found is None or (kind != "end" and not word):
+            raise InputError("expected a closing quote", where=_at(start), hint="or no quote at all")
+        offset = found.end()
+        if kind == "minus":
+            if negated:
+                raise InputError("expected a term after '-'", where=_at(start))
+            negated = True
+            continue
+        if word == "-":
+            raise InputError("expected a term right after '-'", where=_at(start), hint="not (a|b) negates an expression")
+        if kind == "run":
+            _check_quotes(text, start, offset, word)
+            kind = word if word in ("and", "or", "not") and not negated else "term"
+        if negated:
+            kind, negated, start = "minus", False, start - 1
+        yield kind, word, start
+        if kind == "end":
+            return
+
+
+def _check_quotes(text: str, start: int, end: int, word: str) -> None:
+    quote = re.search("['\"]", word)
+    unquoted_end = start + (quote.start() if quote else len(word))
+    if quote and quote.start() > 0 and word.find(":") != quote.start() - 1:
+        raise InputError("expected a quote at the beginning of a value only", where=_at(unquoted_end))
+    if end < len(text) and (text[end] in "'\"" or (quote and text[end] not in " \t\n\r\f\v()|&")):
+        raise InputError(f"expected a blank, got {excerpt(text[end:])}", where=_at(end), hint="each quote needs its end")
+
+
+def _at(offset: int) -> str:
+    return f"query:{offset + 1}"

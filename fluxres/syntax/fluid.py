@@ -1,0 +1,146 @@
+"""Job ids as text: `ƒuZZybuNNy`, `0017.e9fb.8df1.6c2e`, `6731191091817518` (Flux RFC 19).
+
+An id is 64 bits: milliseconds since the instance began, the generator that made it (usually a rank), and a
+sequence.  Jobs are named in records, logs and URLs by the text, so the same id must be found under any spelling.
+Unlike flux-core this notices an F58 that does not fit in 64 bits.  The forms of words and emoji need tables of
+1,626 words and 576 symbols that are not ours; they are refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple
+
+from fluxres.errors import InputError, UsageError
+from fluxres.syntax.excerpt import excerpt
+from fluxres.syntax.place import shown
+
+Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain"]
+
+ID_BITS: Final = 64
+_TIMESTAMP_BITS, _GENERATOR_BITS, _SEQUENCE_BITS = 40, 14, 10
+_ALPHABET: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_F58_DIGITS_MAX: Final = 12
+_DOTHEX = re.compile(r"(?:job\.)?([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})")
+_HEX = re.compile(r"0x0*([0-9a-fA-F]{1,16})")
+_DEC = re.compile(r"0*([0-9]{1,20})")
+
+
+class Parts(NamedTuple):
+    """The fields of an id."""
+
+    timestamp_ms: int
+    generator: int
+    sequence: int
+
+
+def decode(text: str, form: Form | None = None) -> int:
+    """The id that a text names.
+
+    Args:
+        form: the only form to take; None recognises it. Blanks at both ends do not count.
+
+    Errors: InputError for anything else, ids beyond 64 bits among it. Source: RFC 19.
+
+    >>> decode("ƒuZZybuNNy"), decode("f2"), decode(" 0x4d2 "), decode("job.0.0.0.39")
+    (6731191091817518, 1, 1234, 57)
+    """
+    word = text.strip()
+    found = form or _form(word)
+    if found in ("f58", "f58plain"):
+        number = _f58(word)
+    elif found in ("dothex", "kvs"):
+        groups = _DOTHEX.fullmatch(word)
+        exact = groups and (form is None or word.startswith("job.") == (form == "kvs"))
+        number = int("".join(group.zfill(4) for group in groups.groups()), 16) if groups and exact else None
+    elif found == "hex":
+        digits = _HEX.fullmatch(word)
+        number = int(digits[1], 16) if digits else None
+    else:
+        digits = _DEC.fullmatch(word)
+        number = int(digits[1]) if digits else None
+    if number is None or number >> ID_BITS:
+        raise _refused(text)
+    return number
+
+
+def encode(job_id: int, form: Form = "f58") -> str:
+    """An id as text.
+
+    Args:
+        form: `f58` begins with ƒ, `f58plain` with f for terminals without it; `kvs` is `job.` and dothex.
+
+    Errors: UsageError for what is not an id of 64 bits.
+
+    >>> encode(6731191091817518), encode(57, "f58plain"), encode(57, "kvs"), encode(57, "hex")
+    ('ƒuZZybuNNy', 'fz', 'job.0000.0000.0000.0039', '0x39')
+    """
+    if not 0 <= job_id < 1 << ID_BITS:
+        raise UsageError(f"job id: expected 64 bits, got {shown(job_id)}")
+    if form == "dec":
+        return str(job_id)
+    if form == "hex":
+        return hex(job_id)
+    if form in ("dothex", "kvs"):
+        dotted = ".".join(f"{job_id >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
+        return f"job.{dotted}" if form == "kvs" else dotted
+    digits = ""
+    while job_id or not digits:
+        job_id, digit = divmod(job_id, len(_ALPHABET))
+        digits = _ALPHABET[digit] + digits
+    return ("f" if form == "f58plain" else "ƒ") + digits
+
+
+def split(job_id: int) -> Parts:
+    """The fields of an id.
+
+    >>> split(20703087621)
+    Parts(timestamp_ms=1234, generator=3, sequence=5)
+    """
+    rest, sequence = divmod(job_id, 1 << _SEQUENCE_BITS)
+    timestamp_ms, generator = divmod(rest, 1 << _GENERATOR_BITS)
+    return Parts(timestamp_ms, generator, sequence)
+
+
+def join(parts: Parts) -> int:
+    """The id of these fields. Errors: UsageError for a field that does not fit its bits.
+
+    >>> join(Parts(1234, 3, 5))
+    20703087621
+    """
+    for name, value, bits in zip(Parts._fields, parts, (_TIMESTAMP_BITS, _GENERATOR_BITS, _SEQUENCE_BITS), strict=True):
+        if not 0 <= value < 1 << bits:
+            raise UsageError(f"job id: expected {name} of {bits} bits, got {shown(value)}")
+    return parts.timestamp_ms << (_GENERATOR_BITS + _SEQUENCE_BITS) | parts.generator << _SEQUENCE_BITS | parts.sequence
+
+
+def _form(word: str) -> Form:
+    """The form of a text, in the order in which the RFC tells them apart."""
+    if "." in word:
+        return "dothex"
+    if "-" in word:
+        raise _refused(word)
+    if word.startswith(("ƒ", "f")):
+        return "f58"
+    return "hex" if word.startswith("0x") else "dec"
+
+
+def _f58(word: str) -> int | None:
+    digits = word[1:]
+    if not word.startswith(("ƒ", "f")) or not digits or len(digits) > _F58_DIGITS_MAX:
+        return None
+    number = 0
+    for digit in digits:
+        value = _ALPHABET.find(digit)
+        if value < 0:
+            return None
+        number = number * len(_ALPHABET) + value
+    return number
+
+
+def _refused(text: str) -> InputError:
+    return InputError(
+        f"expected a job id of 64 bits, got {excerpt(text)}",
+        where="job id",
+        hint="as ƒ and base 58, decimal, 0x and hex, or four groups of hex with dots; words and emoji are not read",
+    )

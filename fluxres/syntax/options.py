@@ -1,0 +1,64 @@
+"""Short requests: `-N 2 -n 8 -c 4 -g 1 --exclusive` → the resources section that Flux's own commands make of them.
+
+They mean what they mean to `flux run`: n tasks in n slots of c cores and g gpus; with nodes, each node has as many
+slots as the tasks need when dealt out evenly, rounded up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluxres.errors import InputError, UsageError
+from fluxres.syntax import count as counts
+from fluxres.syntax.place import Place
+from fluxres.syntax.shape import DEFAULT_LABEL
+
+
+def parse_options(
+    N: int | str | None = None,  # noqa: N803 - the letters are the options
+    n: int | None = None,
+    c: int = 1,
+    g: int = 0,
+    x: bool = False,
+) -> list[dict[str, Any]]:
+    """The resources of short options.
+
+    Args:
+        N: nodes; also a count such as `2-4` or `2+`, with one task on each.
+        n: tasks, each in a slot of its own; one per node, or one, when not given.
+        c: cores per task.
+        g: gpus per task.
+        x: nodes exclusively; needs N.
+
+    Errors: InputError naming the option; UsageError for options that do not go together.
+
+    >>> parse_options(N=2, n=8, c=4)[0]["with"]
+    [{'type': 'slot', 'count': 4, 'with': [{'type': 'core', 'count': 4}], 'label': 'task'}]
+    >>> parse_options(n=3, g=1)[0]["with"]
+    [{'type': 'core', 'count': 1}, {'type': 'gpu', 'count': 1}]
+    """
+    inside: list[dict[str, Any]] = [{"type": "core", "count": Place(("-c",)).integer(c)}]
+    if Place(("-g",)).integer(g, 0):
+        inside.append({"type": "gpu", "count": g})
+    tasks = None if n is None else Place(("-n",)).integer(n)
+    if N is None:
+        if x:
+            raise UsageError("expected a number of nodes (-N) with exclusive nodes (-x)", where="-x")
+        return [_slot(tasks or 1, inside)]
+    try:
+        nodes = counts.parse(N)
+    except InputError as error:
+        raise Place(("-N",)).refine(error) from None
+    per_node = 1
+    if tasks is not None:
+        if nodes.fixed is None:
+            raise UsageError(f"expected a fixed number of nodes with tasks (-n), got {nodes}", where="-N")
+        if tasks < nodes.fixed:
+            raise UsageError(f"expected at least one task per node, got {tasks} on {nodes}", where="-n")
+        per_node = -(-tasks // nodes.fixed)
+    made: dict[str, Any] = {"type": "node", "count": nodes.to_plain(), "with": [_slot(per_node, inside)]}
+    return [made | ({"exclusive": True} if x else {})]
+
+
+def _slot(number: int, inside: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "slot", "count": number, "with": inside, "label": DEFAULT_LABEL}

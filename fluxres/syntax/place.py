@@ -1,0 +1,161 @@
+"""Where in a document of plain values one is, and what was expected there: `resources[0].with[1].count: expected …`.
+
+Requests arrive as values that somebody else parsed, so the place is the path of keys, and a line only when whoever read
+the text can say it (`position`).  The checks on single values stand here because every message must have the same shape:
+place, what was expected, what was found, the way out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.syntax.excerpt import excerpt
+
+Key = str | int
+Position = Callable[[tuple[Key, ...]], str]
+"""The place of a path in a file, as `file:line:column`, or empty text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path of keys from the top of a document.
+
+    >>> str(Place().at("resources", 0, "with", 1, "count"))
+    'resources[0].with[1].count'
+    >>> str(Place(position=lambda path: "job.yaml:3:7").at("version"))
+    'job.yaml:3:7: version'
+    """
+
+    path: tuple[Key, ...] = ()
+    position: Position | None = None
+
+    def at(self, *keys: Key) -> Place:
+        """The place below this one."""
+        return Place((*self.path, *keys), self.position)
+
+    def __str__(self) -> str:
+        text = ""
+        for key in self.path:
+            text += f"[{key}]" if isinstance(key, int) else f".{_plain(key)}" if text else _plain(key)
+        spot = self.position(self.path) if self.position else ""
+        return f"{spot}: {text}" if spot and text else spot or text or "request"
+
+    def error(self, message: str, hint: str = "") -> InputError:
+        """What is wrong here."""
+        return InputError(message, where=str(self), hint=hint)
+
+    def expected(self, what: str, value: object, hint: str = "") -> InputError:
+        """`expected WHAT, got VALUE` here."""
+        return self.error(f"expected {what}, got {shown(value)}", hint)
+
+    def refine(self, error: InputError) -> InputError:
+        """The error of a smaller language, at this place."""
+        return type(error)(error.message, where=str(self), hint=error.hint)
+
+    def mapping(self, value: object, keys: Sequence[str] = (), required: Sequence[str] = ()) -> Mapping[str, Any]:
+        """A mapping with text keys, all `required` and, where `keys` are given, no others."""
+        if not isinstance(value, Mapping):
+            raise self.expected("a mapping", value)
+        for key in value:
+            if not isinstance(key, str):
+                raise self.expected("keys that are text", key)
+            if keys and key not in keys:
+                raise self.error(f"unknown key {excerpt(key)}", f"known: {', '.join(keys)}")
+        for key in required:
+            if key not in value:
+                raise self.error(f"expected the key {key!r}, which is missing")
+        return value
+
+    def sequence(self, value: object, what: str = "a list", *, empty: bool = False) -> Sequence[Any]:
+        """A list, with something in it unless `empty`."""
+        if not isinstance(value, list | tuple):
+            raise self.expected(what, value)
+        if not value and not empty:
+            raise self.error(f"expected {what} of at least one, got an empty list")
+        return value
+
+    def text(self, value: object, *, empty: bool = False, length: int = limits.VALUE_LENGTH_MAX) -> str:
+        """A text of bounded length."""
+        if not isinstance(value, str):
+            raise self.expected("text", value)
+        if not value and not empty:
+            raise self.error("expected text, got empty text")
+        if len(value) > length:
+            raise LimitExceeded(f"expected at most {length} characters, got {len(value)}", where=str(self))
+        return value
+
+    def integer(self, value: object, least: int = 1, most: int = limits.COUNT_MAX) -> int:
+        """An integer between two bounds; `true` is none."""
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.expected(f"an integer >= {least}", value)
+        if value > most:
+            raise LimitExceeded(f"expected an integer up to {most}, got {shown(value)}", where=str(self))
+        return value
+
+    def seconds(self, value: object) -> float:
+        """Seconds >= 0, finite and bounded."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0 or value == math.inf:
+            raise self.expected("a number of seconds >= 0", value, "0 stands for no limit of its own")
+        if value > limits.TIME_MAX_S:
+            raise LimitExceeded(f"expected seconds <= {limits.TIME_MAX_S:.0f}, got {shown(value)}", where=str(self))
+        return float(value)
+
+    def boolean(self, value: object) -> bool:
+        """True or false."""
+        if not isinstance(value, bool):
+            raise self.expected("true or false", value)
+        return value
+
+    def values(self, value: object) -> Any:
+        """A private copy of free-form values: what JSON has, of bounded depth and number. Cost O(values), no recursion."""
+        top: list[Any] = [None]
+        todo: list[tuple[Any, Any, Key, tuple[Key, ...]]] = [(value, top, 0, ())]
+        for copied in range(limits.DOCUMENT_VALUES_MAX):
+            if not todo:
+                return top[0]
+            item, holder, key, path = todo.pop()
+            if len(path) > limits.DOCUMENT_DEPTH_MAX:
+                raise LimitExceeded(f"expected at most {limits.DOCUMENT_DEPTH_MAX} levels of values", where=str(self))
+            if isinstance(item, Mapping):
+                holder[key] = made = dict.fromkeys(self.at(*path).mapping(item))
+                todo += [(below, made, name, (*path, name)) for name, below in item.items()]
+            elif isinstance(item, list | tuple):
+                holder[key] = listed = [None] * len(item)
+                todo += [(below, listed, number, (*path, number)) for number, below in enumerate(item)]
+            elif item is None or isinstance(item, str | bool | int) or (isinstance(item, float) and math.isfinite(item)):
+                holder[key] = item
+            else:
+                raise self.at(*path).expected("a value that JSON has", item)
+            if copied + len(todo) > limits.DOCUMENT_VALUES_MAX:
+                break
+        raise LimitExceeded(f"expected at most {limits.DOCUMENT_VALUES_MAX} values", where=str(self))
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, however large or deep it is, and never an error of its own.
+
+    >>> shown("x" * 100), shown([[[]]]), shown(10**6000), shown(None)
+    ("'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'", 'a list of 1', 'an integer of 19932 bits', 'null')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return excerpt(value)
+    if isinstance(value, int):
+        return str(value) if value.bit_length() < 256 else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return f"a mapping of {len(value)}"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def _plain(key: str) -> str:
+    return key if len(key) <= 40 else key[:37] + "..."

@@ -1,0 +1,108 @@
+"""Units of amounts, and exact conversion between those that measure the same.
+
+A request says `memory=4{unit:GB}` where the pool counts GiB, or asks for kilowatts of a PDU in watts.  The factors are
+fractions, never floats: an amount of units is an integer in every record, and a rounding error of one byte would decide
+whether a job fits.  What does not divide is rounded up, because who asked for 4 GB must not get less.
+
+Prefixes are as their standards have them: kB, MB, GB are powers of 1000 (KB is read as kB), KiB, MiB, GiB powers of 1024.
+A unit nobody here knows (licences, tokens) converts to itself and to nothing else.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import Final
+
+from fluxres.errors import InputError
+from fluxres.syntax.excerpt import excerpt
+from fluxres.syntax.place import shown
+
+_SI: Final = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_IEC: Final = {f"{letter}i": power for power, letter in enumerate("KMGTPE", start=1)}
+
+
+def _family(dimension: str, bases: dict[str, Fraction], *, iec: bool = False) -> dict[str, tuple[str, Fraction]]:
+    """Units with prefixes, each (dimension, factor to the dimension's base)."""
+    made = {base: (dimension, factor) for base, factor in bases.items()}
+    for base, factor in bases.items():
+        made |= {prefix + base: (dimension, factor * 1000**power) for prefix, power in _SI.items()}
+        made["K" + base] = (dimension, factor * 1000)
+        if iec:
+            made |= {prefix + base: (dimension, factor * 1024**power) for prefix, power in _IEC.items()}
+    return made
+
+
+_WHOLE: Final = Fraction(1)
+_UNITS: Final[dict[str, tuple[str, Fraction]]] = {
+    **_family("bytes", {"B": _WHOLE}, iec=True),
+    **_family("power", {"W": _WHOLE}),
+    **_family("bandwidth", {"B/s": Fraction(8), "b/s": _WHOLE, "bps": _WHOLE}, iec=True),
+    **{word: ("time", Fraction(seconds)) for word, seconds in (("s", 1), ("m", 60), ("h", 3600), ("d", 86400))},
+    "ms": ("time", Fraction(1, 1000)),
+    "us": ("time", Fraction(1, 1_000_000)),
+}
+
+
+def dimension(unit: str) -> str | None:
+    """What a unit measures: bytes, power, bandwidth or time; None for one that is not known.
+
+    >>> dimension("GiB"), dimension("Gb/s"), dimension("licence")
+    ('bytes', 'bandwidth', None)
+    """
+    found = _UNITS.get(unit)
+    return found[0] if found else None
+
+
+def convert(amount: int | Fraction, from_unit: str | None, to_unit: str | None) -> int | Fraction:
+    """The same amount in another unit, exactly; an int whenever it is whole.
+
+    Args:
+        amount: an integer or a fraction.
+        from_unit, to_unit: units of one dimension, or the same text; None is a plain number.
+
+    Errors: InputError for an unknown unit, and for units of different dimensions.
+
+    >>> convert(4, "GiB", "MiB"), convert(1, "Gbps", "MB/s"), convert(1, "kB", "KiB")
+    (4096, 125, Fraction(125, 128))
+    """
+    if isinstance(amount, bool) or not isinstance(amount, int | Fraction):
+        raise InputError(f"expected an integer or a fraction, got {shown(amount)}", where="unit")
+    if from_unit == to_unit:
+        return _whole(Fraction(amount))
+    ends = []
+    for unit in (from_unit, to_unit):
+        if unit is None or unit not in _UNITS:
+            raise _unknown(unit, from_unit, to_unit)
+        ends.append(_UNITS[unit])
+    (measures, factor), (wanted, divisor) = ends
+    if measures != wanted:
+        raise InputError(f"expected units of one dimension, got {from_unit} ({measures}) and {to_unit} ({wanted})", where="unit")
+    return _whole(Fraction(amount) * factor / divisor)
+
+
+def convert_up(amount: int | Fraction, from_unit: str | None, to_unit: str | None) -> int:
+    """The least whole amount in another unit that is not less: what a request needs. Errors: as :func:`convert`.
+
+    >>> convert_up(4, "GB", "GiB"), convert_up(4, "GiB", "GB"), convert_up(1, "B", "MiB")
+    (4, 5, 1)
+    """
+    exact = Fraction(convert(amount, from_unit, to_unit))
+    return -(-exact.numerator // exact.denominator)
+
+
+def _whole(amount: Fraction) -> int | Fraction:
+    return amount.numerator if amount.denominator == 1 else amount
+
+
+def _unknown(unit: str | None, from_unit: str | None, to_unit: str | None) -> InputError:
+    if unit is None:
+        said = from_unit or to_unit or ""
+        return InputError(f"expected a unit on both sides, got {excerpt(said)} and none", where="unit")
+    close = [known for known in _UNITS if known.lower() == unit.lower()] or get_close_matches(unit[:16], _UNITS, 3)
+    hint = (
+        f"did you mean {' or '.join(close)}?"
+        if close
+        else "known: bytes B … EiB, power W … EW, bandwidth B/s b/s bps, time us ms s m h d"
+    )
+    return InputError(f"expected a known unit, got {excerpt(unit)}", where="unit", hint=hint)
