@@ -93,7 +93,7 @@ class MarksHeader(msgspec.Struct, frozen=True):
     pools: int
     state: Column
     tags: Sparse
-    jobs: Packed
+    owners: Packed
     records: list[Column]
     stages: Packed
 
@@ -103,29 +103,26 @@ class RecordColumns:
     """Who holds what, as columns.
 
     Args:
-        jobs: ids, in the order the jobs first held something.
-        job, vertex: int32; index into `jobs`, and vertex number.
+        owners: jobs (and stages, under owners of their own), in the order they first held something.
+        owner, vertex: int32; index into `owners`, and vertex number.
         start, end, amount: int64; ticks and units.
         stages: temporary locks.
     """
 
-    jobs: list[str]
-    job: NDArray[np.int32]
+    owners: list[str]
+    owner: NDArray[np.int32]
     vertex: NDArray[np.int32]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     amount: NDArray[np.int64]
     stages: list[Staged]
 
-    def __len__(self) -> int:
-        return len(self.job)
-
     @classmethod
-    def of(cls, jobs: list[str], spans: Sequence[tuple[int, int, int, int, int]], stages: list[Staged]) -> RecordColumns:
-        """From (job index, vertex, start, end, amount) rows."""
+    def of(cls, owners: list[str], spans: Sequence[tuple[int, int, int, int, int]], stages: list[Staged]) -> RecordColumns:
+        """From (owner index, vertex, start, end, amount) rows."""
         rows = np.array(spans, np.int64).reshape(-1, 5)
-        job, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
-        return cls(jobs, job, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages)
+        owner, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
+        return cls(owners, owner, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages)
 
 
 _RECORD_DTYPES: Final = (np.int32, np.int32, np.int64, np.int64, np.int64)
@@ -164,10 +161,10 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
         pools=structure.n,
         state=columns.encode(structure.state, payloads),
         tags=_sparse(structure.tags, payloads),
-        jobs=_pack(records.jobs, payloads),
+        owners=_pack(records.owners, payloads),
         records=[
             columns.encode(column, payloads)
-            for column in (records.job, records.vertex, records.start, records.end, records.amount)
+            for column in (records.owner, records.vertex, records.start, records.end, records.amount)
         ],
         stages=_pack(records.stages, payloads),
     )
@@ -344,13 +341,13 @@ def _read_attribute(attribute: Attribute, take: Callable[[int], memoryview]) -> 
 
 
 def _read_records(header: MarksHeader, take: Callable[[int], memoryview]) -> RecordColumns:
-    jobs: list[str] = _unpack(header.jobs, list[str], take)
+    owners: list[str] = _unpack(header.owners, list[str], take)
     found = [columns.decode(column, dtype, take) for column, dtype in zip(header.records, _RECORD_DTYPES, strict=True)]
     stages: list[Staged] = _unpack(header.stages, list[Staged], take)
     if len({len(column) for column in found}) != 1:
         raise StoreError("records whose columns differ in length")
-    job, vertex, start, end, amount = found
-    return RecordColumns(jobs, job, vertex, start, end, amount, stages)
+    owner, vertex, start, end, amount = found
+    return RecordColumns(owners, owner, vertex, start, end, amount, stages)
 
 
 def _check(structure: Structure, records: RecordColumns) -> None:
@@ -360,7 +357,7 @@ def _check(structure: Structure, records: RecordColumns) -> None:
         ("kind", structure.kind, len(structure.kinds)),
         ("state", structure.state, len(STATES)),
         ("origin", structure.origin, len(structure.origins)),
-        ("job", records.job, len(records.jobs)),
+        ("owner", records.owner, len(records.owners)),
         ("held pool", records.vertex, count),
     ]
     for subsystem in structure.subsystems.values():
@@ -369,5 +366,7 @@ def _check(structure: Structure, records: RecordColumns) -> None:
     for name, column, bound in bounds:
         if len(column) and not (column.min() >= 0 and column.max() < bound):
             raise StoreError(f"{name}: a number outside of 0 to {bound - 1}")
+    if (records.amount < 1).any() or (records.start >= records.end).any():
+        raise StoreError("a record of nothing")
     if not 1 <= structure.tree_end <= count:
         raise StoreError(f"a tree of {structure.tree_end} of {count} pools")

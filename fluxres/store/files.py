@@ -95,7 +95,7 @@ def _load_file(text: str, clock: Clock | None) -> ResourceGraph:
         return documents.read(path).apply(None, clock)
     loaded = registry.read(text if text == "-" else path)
     try:
-        return records.restore(loaded.structure, _held(loaded.allocations), name=loaded.name, clock=clock)
+        return records.allocate(loaded.structure, _held(loaded.allocations), name=loaded.name, clock=clock)
     except FluxresError as error:
         raise InputError(f"the allocations break a rule: {error}", where=text) from error
 

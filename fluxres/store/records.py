@@ -1,7 +1,8 @@
 """Between a live graph and the columns that are stored of its records.
 
-Records are put back through the same checks that made them.  It takes some microseconds a span more than
-filling the dictionaries would, and in return no file can talk a graph into breaking a rule.
+What a store wrote is taken back as it is: a checksum says that it is what was written, and a machine whose every
+node is held has to be loaded by every command.  What a file says was perhaps typed by hand, and goes through
+the checks of an allocation.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from fluxres.allocation.records import Records
+from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
@@ -19,43 +21,54 @@ from fluxres.store.encoding import RecordColumns
 
 
 def capture(records: Records) -> RecordColumns:
-    """The records as columns.  Cost O(spans)."""
-    jobs = records.jobs()
-    number = {job: i for i, job in enumerate(jobs)}
+    """The records as columns, those of stages included.  Cost O(spans)."""
+    owners = list(records.pools_of)
+    number = {owner: i for i, owner in enumerate(owners)}
     spans = [
-        (number[job], v, start, end, amount)
+        (number[owner], v, start, end, amount)
         for v, holders in records.held.items()
-        for job, held in holders.items()
-        if job in number
+        for owner, held in holders.items()
         for start, end, amount in held
     ]
-    return RecordColumns.of(jobs, spans, list(records.stages.values()))
+    return RecordColumns.of(owners, spans, list(records.stages.values()))
 
 
 def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
-    """A graph that holds what the columns say.
+    """A graph that holds what :func:`capture` found.
 
-    Errors: those of the operations, when the records break a rule.
+    Errors: UsageError when units do not fit a pool.
     """
-    # A pool that went down keeps what it holds (rule A7), but would not be given anew: states come last.
-    states = structure.state.copy()
-    structure.state[:] = 0
     graph = ResourceGraph(structure, name=name, clock=clock)
-    _allocate(graph.records, stored)
-    for staged in stored.stages:
-        graph.records.stage(staged, graph.records.plan_stage(staged))
-    for code in np.unique(states).tolist():
-        structure.set_state(np.flatnonzero(states == code).astype(np.int32), STATES[code])
+    before = Records(structure, graph.planner)
+    columns = (stored.owner, stored.vertex, stored.start, stored.end, stored.amount)
+    for i, v, start, end, amount in zip(*(column.tolist() for column in columns), strict=True):
+        holders: dict[str, Steps] = before.held.setdefault(v, {})
+        owner = stored.owners[i]
+        holders[owner] = (*holders.get(owner, ()), (start, end, amount))
+    before.stages = {staged.stage: staged for staged in stored.stages}
+    # Jobs are listed in the order they first held something, and not in that of their pools.
+    graph.records.pools_of = {owner: set() for owner in stored.owners}
+    graph.records.take(before, np.arange(structure.n, dtype=np.int32))
     return graph
 
 
-def _allocate(records: Records, stored: RecordColumns) -> None:
-    order = np.lexsort((stored.vertex, stored.end, stored.start, stored.job))
-    columns = (stored.job, stored.start, stored.end)
-    job, start, end = (column[order] for column in columns)
-    cuts = np.flatnonzero((np.diff(job) != 0) | (np.diff(start) != 0) | (np.diff(end) != 0)) + 1
-    targets = list(zip(stored.vertex[order].tolist(), stored.amount[order].tolist(), strict=True))
+def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
+    """A graph in which this was allocated.
+
+    Errors: those of an allocation.
+    """
+    # A pool that is down keeps what it holds (rule A7), but would not be given anew: states come last.
+    states = structure.state.copy()
+    structure.state[:] = 0
+    graph = ResourceGraph(structure, name=name, clock=clock)
+    order = np.lexsort((wanted.vertex, wanted.end, wanted.start, wanted.owner))
+    owner, start, end = (column[order] for column in (wanted.owner, wanted.start, wanted.end))
+    cuts = np.flatnonzero((np.diff(owner) != 0) | (np.diff(start) != 0) | (np.diff(end) != 0)) + 1
+    targets = list(zip(wanted.vertex[order].tolist(), wanted.amount[order].tolist(), strict=True))
     bounds = [0, *cuts.tolist(), len(targets)] if targets else [0]
     for lo, hi in pairwise(bounds):
-        owner, window = stored.jobs[job[lo]], (int(start[lo]), int(end[lo]))
-        records.allocate(records.plan_allocate(targets[lo:hi], owner, *window), owner, *window)
+        job, window = wanted.owners[owner[lo]], (int(start[lo]), int(end[lo]))
+        graph.records.allocate(graph.records.plan_allocate(targets[lo:hi], job, *window), job, *window)
+    for code in np.unique(states).tolist():
+        structure.set_state(np.flatnonzero(states == code).astype(np.int32), STATES[code])
+    return graph

@@ -196,11 +196,12 @@ class Rows:
     def loss(self, row: GraphRow) -> str:
         """What is lost when this graph goes, in words."""
         try:
-            held = records.capture(self.read(row).records)
+            graph = self.read(row)
         except StoreError:
             return f"{row.pools} pools, whose records cannot be read,"
-        jobs, spans = len(held.jobs), len(held)
-        return f"{row.pools} pools and {spans} span{'' if spans == 1 else 's'} of {jobs} job{'' if jobs == 1 else 's'}"
+        jobs = set(graph.jobs())
+        spans = sum(len(held) for holders in graph.records.held.values() for job, held in holders.items() if job in jobs)
+        return f"{row.pools} pools and {spans} span{'' if spans == 1 else 's'} of {len(jobs)} job{'' if len(jobs) == 1 else 's'}"
 
     def _blob(self, table: str, row: GraphRow) -> bytes:
         found = self.db.execute(f"SELECT blob FROM {table} WHERE graph = ?", (row.number,)).fetchone()

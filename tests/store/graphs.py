@@ -34,7 +34,9 @@ def machine(racks: int = 2, nodes: int = 3, origin: int = 1) -> ResourceGraph:
 def facts(graph: ResourceGraph) -> dict[str, Any]:
     """Everything about a graph that lasts, in an order of its own."""
     s, held = graph.structure, capture(graph.records)
-    rows = zip(held.job.tolist(), held.vertex.tolist(), held.start.tolist(), held.end.tolist(), held.amount.tolist(), strict=True)
+    rows = zip(
+        held.owner.tolist(), held.vertex.tolist(), held.start.tolist(), held.end.tolist(), held.amount.tolist(), strict=True
+    )
     plain = {name: column.tolist() for name, column in s.columns().items() if name not in ("kind", "origin")}
     kinds = [[k.type, k.basename, k.unit, k.name, [[key, type(v).__name__, str(v)] for key, v in k.properties]] for k in s.kinds]
     return {
@@ -49,7 +51,7 @@ def facts(graph: ResourceGraph) -> dict[str, Any]:
         "subsystems": [
             [sub.name, sub.hierarchy, [[a, b, repr(data)] for a, b, data in sub.rows()]] for sub in s.subsystems.values()
         ],
-        "held": sorted([held.jobs[job], *rest] for job, *rest in rows),
+        "held": sorted([held.owners[owner], *rest] for owner, *rest in rows),
         "stages": sorted((g.stage, g.job, sorted(g.targets), g.start, g.end, g.expires) for g in held.stages),
     }
 
