@@ -69,8 +69,11 @@ class BitBlock(Block):
         busy = words.nonzero()[0]
         bits = unpack(words[busy]).view(np.bool_).nonzero()[0]
         ordinals = (busy[bits >> 6] << 6 | bits & 63) + (lo & ~63)
-        ordinals = ordinals[slice(*ordinals.searchsorted((lo, hi)).tolist())]
-        return (ordinals, np.ones(len(ordinals), np.uint8)) if ordinals.size else None
+        if ordinals.item(0) < lo or ordinals.item(-1) >= hi:
+            ordinals = ordinals[slice(*ordinals.searchsorted((lo, hi)).tolist())]
+        units = np.empty(len(ordinals), np.uint8)
+        units.fill(1)
+        return (ordinals, units) if ordinals.size else None
 
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.bitwise_and, lo, hi, start, end)

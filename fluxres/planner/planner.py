@@ -355,19 +355,16 @@ class Planner:
         if out.size:
             gone = Runs.of(np.concatenate([gone.starts, out]), np.concatenate([gone.stops, columns.ends[out]]))
         for kind, which, units in held:
-            if gone.starts.size:
-                units = units[~gone.contain(which)]
-            total[kind] -= np.add.reduce(units, dtype=np.int64)
-        return total - self._units_in(gone, total) if gone.starts.size else total
+            total[kind] -= gone.outside(which).dot(units)
+        return total - self._units_in(gone, total) if gone.edges.size else total
 
     def _units_in(self, runs: Runs, there: Ints) -> Ints:
         """Units in runs of vertices, by type; types of which nothing is `there` are left out."""
-        edges = np.stack(runs, axis=1).ravel()
-        signs = np.ones(len(edges), np.int64)
+        signs = np.ones(len(runs.edges), np.int64)
         signs[::2] = -1
         units = np.zeros_like(there)
         for kind in there.nonzero()[0].tolist():
-            at, sums = self.columns.vertices(kind).searchsorted(edges), self.columns.sums(kind)
+            at, sums = self.columns.vertices(kind).searchsorted(runs.edges), self.columns.sums(kind)
             units[kind] = (at if sums is None else sums[at]).dot(signs)
         return units
 

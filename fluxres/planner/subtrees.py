@@ -14,63 +14,69 @@ import numpy.typing as npt
 Vertices = npt.NDArray[np.int32]
 
 RUNS_SLICED_MAX: Final = 64
-"""Up to so many runs are written slice by slice; more of them by one cumulative sum."""
+"""Up to so many runs are cleared slice by slice; more of them by one cumulative sum."""
 
 
 class Runs(NamedTuple):
-    """Disjoint, ascending runs [starts[k], stops[k])."""
+    """Disjoint runs that do not touch, as strictly ascending edges: start, stop, start, stop, …
 
-    starts: Vertices
-    stops: Vertices
+    A vertex lies in a run when an odd number of edges stands at or before it.
+    """
+
+    edges: Vertices
 
     @classmethod
     def of(cls, starts: npt.NDArray[Any], stops: npt.NDArray[Any]) -> Runs:
-        """The union of subtrees (nested or disjoint) that begin at `starts`, in any order.
+        """The union of subtrees (nested or disjoint, none empty), in any order.
 
         >>> Runs.of(np.array([7, 1, 2, 4]), np.array([9, 4, 3, 6]))
-        Runs(starts=array([1, 7], dtype=int32), stops=array([6, 9], dtype=int32))
+        Runs(edges=array([1, 6, 7, 9], dtype=int32))
         """
-        order = np.argsort(starts, kind="stable")
-        starts, stops = starts[order].astype(np.int32), np.maximum.accumulate(stops[order].astype(np.int32))
-        first = np.ones(len(starts), np.bool_)
-        first[1:] = starts[1:] > stops[:-1]
-        last = np.ones(len(starts), np.bool_)
-        last[:-1] = first[1:]
-        return cls(starts[first], stops[last])
+        if len(starts) > 1:
+            order = np.argsort(starts, kind="stable")
+            starts, stops = starts[order], np.maximum.accumulate(stops[order])
+            apart = starts[1:] > stops[:-1]
+            starts, stops = starts[np.concatenate([[True], apart])], stops[np.concatenate([apart, [True]])]
+        edges = np.empty(2 * len(starts), np.int32)
+        edges[::2], edges[1::2] = starts, stops
+        return cls(edges)
 
-    def contain(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which of the vertices lie in a run.
+    @property
+    def starts(self) -> Vertices:
+        """Where each run begins."""
+        return self.edges[::2]
 
-        >>> Runs.of(np.array([1, 7]), np.array([6, 9])).contain(np.array([0, 1, 5, 6, 8], np.int32))
-        array([False,  True,  True, False,  True])
+    @property
+    def stops(self) -> Vertices:
+        """Where each run ends."""
+        return self.edges[1::2]
+
+    def outside(self, vertices: Vertices) -> npt.NDArray[np.int64]:
+        """1 for each vertex that lies in no run, else 0.
+
+        >>> Runs.of(np.array([1, 7]), np.array([6, 9])).outside(np.array([0, 1, 5, 6, 8], np.int32))
+        array([1, 0, 0, 1, 0])
         """
-        if not len(self.starts):
-            return np.zeros(len(vertices), np.bool_)
-        k = self.starts.searchsorted(vertices, "right") - 1
-        inside: npt.NDArray[np.bool_] = (k >= 0) & (vertices < self.stops[k])
-        return inside
+        return ~self.edges.searchsorted(vertices, "right") & 1
 
     def clear(self, values: npt.NDArray[Any], base: int) -> None:
-        """Set to 0 what lies in a run; values[0] belongs to vertex `base`."""
-        if len(self.starts) <= RUNS_SLICED_MAX:
-            for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True):
-                values[max(start - base, 0) : max(stop - base, 0)] = 0
-            return
-        values[self.flags(base, base + len(values))] = 0
+        """Set to 0 what lies in a run; values[0] belongs to vertex `base`.
 
-    def flags(self, lo: int, hi: int) -> npt.NDArray[np.bool_]:
-        """For every vertex in [lo, hi): does it lie in a run?
-
-        >>> Runs.of(np.array([1, 7]), np.array([6, 9])).flags(4, 8)
-        array([ True,  True, False,  True])
+        >>> units = np.full(5, 3)
+        >>> Runs.of(np.array([1, 7]), np.array([6, 9])).clear(units, 4); units
+        array([0, 0, 3, 0, 0])
         """
-        first, last = self.stops.searchsorted(np.int32(lo), "right"), self.starts.searchsorted(np.int32(hi))
-        edges = np.zeros(hi - lo + 1, np.int8)
-        # Runs do not touch, so within one assignment no place stands twice.
-        edges[np.maximum(self.starts[first:last] - lo, 0)] = 1
-        edges[np.minimum(self.stops[first:last] - lo, hi - lo)] = -1
-        flags: npt.NDArray[np.bool_] = np.cumsum(edges[:-1], dtype=np.int8) > 0
-        return flags
+        if len(self.edges) <= 2 * RUNS_SLICED_MAX:
+            edges = np.clip(self.edges - base, 0, len(values)).tolist()
+            for start, stop in zip(edges[::2], edges[1::2], strict=True):
+                values[start:stop] = 0
+            return
+        # One turn at every edge, in bytes: a byte that overflows is as odd as before.
+        before = int(self.edges.searchsorted(np.int32(base), "right"))
+        turns = np.zeros(len(values), np.int8)
+        turns[self.edges[before : int(self.edges.searchsorted(np.int32(base + len(values))))] - base] = 1
+        turns[:1] += before & 1
+        values[np.cumsum(turns, dtype=np.int8) & 1 == 1] = 0
 
 
-NO_RUNS: Final = Runs(np.zeros(0, np.int32), np.zeros(0, np.int32))
+NO_RUNS: Final = Runs(np.zeros(0, np.int32))
