@@ -206,7 +206,10 @@ class Structure:
             return self.path(v)
         for subsystem in self.subsystems.values():
             if subsystem.hierarchy and self.is_member(subsystem, v):
-                return self.auxiliary_uri(subsystem, v)
+                # In a hierarchy made of edges two brothers may have one name: only a URI that leads back names the pool.
+                uri = self.auxiliary_uri(subsystem, v)
+                if self._by_auxiliary_path(subsystem.name, uri.partition(":/")[2]) == v:
+                    return uri
         return self.uuid(v)
 
     def uuid(self, v: int) -> str:

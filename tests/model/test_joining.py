@@ -13,7 +13,7 @@ from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
 from tests.allocation.test_records import BUNDLE, CORE, LICENSE, MEMORY, NODE, machine, trace
 
-POWERED = {
+POWERED: dict[str, Any] = {
     "fluxres": 1,
     "name": "demo",
     "resources": [{"type": "rack", "with": [{"type": "node", "count": 2, "with": [{"type": "core", "count": 2}]}]}],
@@ -21,18 +21,18 @@ POWERED = {
         "power": {
             "hierarchy": True,
             "pools": [{"type": "pdu", "id": 0, "size": 1, "with": [{"type": "outlet", "id": 0}]}],
-            "edges": [{"from": "power:/pdu0", "to": "/demo/rack/node*", "relation": "supplies", "capacity": 500}],
+            "edges": [{"from": "power:/pdu0", "to": "/demo/rack*/node*", "relation": "supplies", "capacity": 500}],
         }
     },
 }
 
 
-def powered() -> ResourceGraph:
+def powered(document: dict[str, Any] = POWERED) -> ResourceGraph:
     import orjson
 
     from fluxres.formats.cluster import read_cluster
 
-    read: Any = read_cluster(orjson.dumps(POWERED), file="powered.json")
+    read: Any = read_cluster(orjson.dumps(document), file="powered.json")
     return ResourceGraph(read[0] if isinstance(read, tuple) else read.structure)
 
 
@@ -195,6 +195,20 @@ def test_an_implied_hold_keeps_a_pool_in_its_hierarchy() -> None:
     g.unlink("/demo/rack")
     assert g.pool("power:/pdu0/node0").uris == ["power:/pdu0/node0"]
     assert g.check() == []
+
+
+def test_a_pool_whose_uri_leads_elsewhere_is_named_by_its_uuid() -> None:
+    racks = {"type": "rack", "count": 2, "with": [{"type": "node", "id": 0}]}
+    g = powered({**POWERED, "resources": [racks]})
+    uuid = g.pool("/demo/rack1/node0").uuid
+    g.unlink("/demo/rack1/node0")
+    assert g.pool("power:/pdu0/node0").path == "/demo/rack0/node0"
+    assert g.pool(uuid).where == uuid
+    told: list[Any] = []
+    g.sink = told.append
+    g.allocate(uuid, job="a")
+    assert told[0]["pools"] == [[uuid, 1]]
+    assert g.pool("/demo/rack0/node0").available() == 1
 
 
 def test_an_auxiliary_edge_survives_where_both_its_ends_do() -> None:
