@@ -178,9 +178,7 @@ class Structure:
         """A URI for each hierarchy that `v` stands in, containment first (RFC 4, "Composite Resource Data")."""
         first = self.uri(v)
         found = [first] if first is not None else []
-        for subsystem in self.subsystems.values():
-            if subsystem.hierarchy and self.is_member(subsystem, v):
-                found.append(self.auxiliary_uri(subsystem, v))
+        found.extend(self.auxiliary_uri(s, v) for s in self.subsystems.values() if s.hierarchy and self.is_member(s, v))
         return found
 
     @staticmethod

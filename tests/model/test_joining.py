@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fluxres
 from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownJob, UsageError
 from fluxres.graph import uuids
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
 from tests.allocation.test_records import BUNDLE, CORE, LICENSE, MEMORY, NODE, machine, trace
@@ -21,18 +23,18 @@ POWERED: dict[str, Any] = {
         "power": {
             "hierarchy": True,
             "pools": [{"type": "pdu", "id": 0, "size": 1, "with": [{"type": "outlet", "id": 0}]}],
-            "edges": [{"from": "power:/pdu0", "to": "/demo/rack*/node*", "relation": "supplies", "capacity": 500}],
+            "edges": [{"from": "power:/pdu0", "to": "/demo/rack/node*", "relation": "supplies", "capacity": 500}],
         }
     },
 }
 
 
-def powered(document: dict[str, Any] = POWERED) -> ResourceGraph:
+def powered() -> ResourceGraph:
     import orjson
 
     from fluxres.formats.cluster import read_cluster
 
-    read: Any = read_cluster(orjson.dumps(document), file="powered.json")
+    read: Any = read_cluster(orjson.dumps(POWERED), file="powered.json")
     return ResourceGraph(read[0] if isinstance(read, tuple) else read.structure)
 
 
@@ -198,8 +200,11 @@ def test_an_implied_hold_keeps_a_pool_in_its_hierarchy() -> None:
 
 
 def test_a_pool_whose_uri_leads_elsewhere_is_named_by_its_uuid() -> None:
-    racks = {"type": "rack", "count": 2, "with": [{"type": "node", "id": 0}]}
-    g = powered({**POWERED, "resources": [racks]})
+    racks = Recipe("rack", count=2, children=(Recipe("node"),))
+    s = expand(Recipe("cluster", name="demo", children=(racks,)), more=[Recipe("pdu")], origin=uuids.new_origin())
+    nodes = s.of_type("node")
+    s.subsystems["power"] = Subsystem("power", True, np.full(2, s.tree_end, np.int32), nodes)
+    g = ResourceGraph(s)
     uuid = g.pool("/demo/rack1/node0").uuid
     g.unlink("/demo/rack1/node0")
     assert g.pool("power:/pdu0/node0").path == "/demo/rack0/node0"
