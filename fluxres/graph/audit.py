@@ -94,7 +94,6 @@ def _check_shape(s: Structure) -> Iterator[Problem]:
     bad = ~inside & ~root
     # Before v stands its parent, or the last pool of the subtree of its elder sibling (of the root before it).
     bad |= (s.parent != v - 1) & (_ends_at(s) != s.parent)
-    bad |= root & (v != 0) & (v < s.tree_end)
     if bad.any():
         yield from _numbered(bad, s, "does not stand in the slice of its parent")
     elif int(s.depth.max()) >= limits.DEPTH_MAX:

@@ -159,12 +159,13 @@ def extract_many(s: Structure, keep: Mask, size: Int64 | None = None) -> tuple[S
         kept &= size > 0
     if not kept.any():
         raise UsageError("nothing to copy", hint="a copy needs at least one pool with available units")
-    taken = _with_ancestors(s, kept)
+    taken = kept.copy()
     taken[0] = True
     taken[_joined(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), 0, s.n)] = True
+    taken = _with_ancestors(s, taken)
     while not taken[above := _hierarchy_parents(s, _Renumbering(np.flatnonzero(taken).astype(np.int32), 0, s.n), 0)].all():
         taken[above] = True
-    taken = _with_ancestors(s, taken)
+        taken = _with_ancestors(s, taken)
     vertices = np.flatnonzero(taken).astype(np.int32)
     numbers = _Renumbering(vertices, 0, s.n)
     own = kept[vertices]
@@ -306,12 +307,10 @@ def _beside(s: Structure, taken: _Renumbering, way: int, outside: Int64 | None, 
     fresh = np.concatenate([here[found], _hierarchy_parents(s, taken, way)])
     while len(fresh):
         found[fresh - s.tree_end] = True
+        # Up in every auxiliary hierarchy, and in the tree of its own that a pool outside containment may stand in.
         parents = {graph.parent(u) for u in fresh.tolist() for graph in s.subsystems.values() if graph.hierarchy}
+        parents.update(s.parent[fresh].tolist())
         fresh = np.array([u for u in parents if u >= s.tree_end and not found[u - s.tree_end]], np.int32)
-    # A tree outside containment comes with the pools above the one that is needed.
-    for u in np.flatnonzero(found).tolist():
-        for above in s.ancestors(u + s.tree_end):
-            found[above - s.tree_end] = True
     if outside is not None:
         own = found & (outside > 0)
     return here[found], own[found]

@@ -652,6 +652,14 @@ def test_merge_joins_trees_outside_containment_by_uuid_and_adds_what_they_lack()
     assert from_other.tolist() == [0, 1, 2, 3, 4, 6]
 
 
+def test_merge_refuses_a_part_of_a_tree_outside_containment_without_what_it_is_part_of() -> None:
+    panel = Node("panel", 0, uuid="the-panel")
+    s = build(Node("cluster", basename="c"), Node("plant", 0, [panel]))
+    other = build(Node("cluster", basename="c"), Node("plant", 1, [panel]), origin=OTHER_ORIGIN)
+    with pytest.raises(MergeConflict, match="the pool with uuid the-panel would stand here and at"):
+        surgery.merge(s, other)
+
+
 def test_merge_keeps_tables_of_kinds_apart() -> None:
     a, b = demo(1, 1, 1), build(Node("cluster", basename="demo", children=[Node("gpu", 0), Node("core", 1)]), origin=OTHER_ORIGIN)
     kinds = list(a.kinds), list(b.kinds)
@@ -720,11 +728,16 @@ def beside(s: Structure, taken: set[int], own: set[int], available: list[int] | 
         found = {u for u in found if available[u - s.tree_end]}
     parents = {b: a for a, b, _ in s.subsystems["power"].rows()}
     # From a pool of the tree one step leads outside; from there the way goes on as long as it stays outside.
-    climbing = found | {parents[v] for v in taken if parents.get(v, -1) >= s.tree_end}
-    while climbing:
-        found |= climbing
-        climbing = {parents[u] for u in climbing if parents.get(u, -1) >= s.tree_end} - found
-    return found | {w for u in found for w in s.ancestors(u)}
+    found |= {parents[v] for v in taken if parents.get(v, -1) >= s.tree_end}
+    return climbed(s, found)
+
+
+def climbed(s: Structure, found: set[int]) -> set[int]:
+    """These pools outside the tree and those above them outside it, in `power` and in trees of their own."""
+    parents = {b: a for a, b, _ in s.subsystems["power"].rows()}
+    while more := {a for u in found for a in (parents.get(u, -1), s.parent.item(u)) if a >= s.tree_end} - found:
+        found = found | more
+    return found
 
 
 @given(machines_with_graphs(), st.data())
@@ -739,12 +752,7 @@ def test_extract_takes_the_edges_between_what_it_takes(s: Structure, data: st.Da
     above = set(s.ancestors(v))
     if v == 0:
         wanted = {u for u in range(s.tree_end, s.n) if outside is None or outside[u - s.tree_end]}
-        wanted |= beside(s, inside, set(), outside)
-        wanted |= {w for u in wanted for w in s.ancestors(u)}
-        parents = {b: a for a, b, _ in s.subsystems["power"].rows()}
-        while more := {parents[u] for u in wanted if parents.get(u, -1) >= s.tree_end} - wanted:
-            wanted |= more
-        wanted |= {w for u in wanted for w in s.ancestors(u)}
+        wanted = climbed(s, wanted | beside(s, inside, set(), outside))
     else:
         wanted = beside(s, inside | above, inside, outside)
     assert vertices.tolist() == sorted(above | inside | wanted)
@@ -847,3 +855,57 @@ def test_merge_is_the_inverse_of_unlink_on_random_graphs(s: Structure, data: st.
         assert by_uuid(made)[name] <= found
         assert {edge for edge in found - by_uuid(made)[name] if (edge[0] in gone) == (edge[1] in gone)} == set()
     assert not errors(made)
+
+
+@st.composite
+def relatives(draw: st.DrawFn) -> tuple[Structure, Structure]:
+    """Two structures that share pools, names or nothing: parts and remains of one machine, or a stranger."""
+    s = draw(machines_with_graphs())
+
+    def one() -> Structure:
+        form = draw(st.sampled_from(["whole", "part", "rest", "share", "stranger"]))
+        v = draw(st.integers(0, s.tree_end - 1))
+        if form == "part":
+            return surgery.extract(s, v, take_ancestors=draw(st.booleans()))[0]
+        if form == "rest" and v:
+            return surgery.unlink(s, v)[0]
+        if form == "share":
+            keep = np.array([draw(st.booleans()) for _ in range(s.n)])
+            keep[v] = True
+            return surgery.extract_many(s, keep)[0]
+        if form == "stranger":
+            stranger = draw(machines_with_graphs())
+            stranger.origins[0] = OTHER_ORIGIN
+            return stranger
+        return surgery.duplicate(s)
+
+    return one(), one()
+
+
+@given(relatives(), st.data())
+def test_any_merge_is_a_valid_structure_or_a_conflict_with_a_place(
+    pair: tuple[Structure, Structure], data: st.DataObject
+) -> None:
+    s, other = pair
+    place = s.path(data.draw(st.integers(0, s.tree_end - 1)))
+    at = data.draw(st.sampled_from([None, None, place, f"{place}/new", f"{place}/rack7"]))
+    before = snapshot(s), snapshot(other)
+    try:
+        made, from_s, from_other = surgery.merge(s, other, at)
+    except MergeConflict as conflict:
+        refused = conflict
+    else:
+        refused = None
+        assert not errors(made)
+        assert {*from_s.tolist(), *from_other.tolist()} == set(range(made.n))
+        assert [made.uuid(new) for new in from_s.tolist()] == [s.uuid(v) for v in range(s.n)]
+        assert [made.name(new) for new in from_s.tolist()] == [s.name(v) for v in range(s.n)]
+        for structure, numbers in ((s, from_s), (other, from_other)):
+            assert len(set(numbers.tolist())) == structure.n
+            above = structure.parent[1 : structure.tree_end]
+            assert made.parent[numbers[1 : structure.tree_end]].tolist() == numbers[above].tolist()
+            for name, found in kept_edges(structure, dict(enumerate(numbers.tolist()))).items():
+                ends = {(a, b) for a, b, _ in all_edges(made)[name]}
+                assert {(a, b) for a, b, _ in found} <= ends
+    assert refused is None or (refused.where and refused.hint)
+    assert (snapshot(s), snapshot(other)) == before
