@@ -14,8 +14,9 @@ from fluxres.errors import STATUS
 from tests.traceability import ROOT
 
 PACKAGE = ROOT / "fluxres"
-TREES = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(PACKAGE.rglob("*.py"))}
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
+TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")])}
+TREES = {path: ast.parse(text, str(path)) for path, text in TEXTS.items() if path.is_relative_to(PACKAGE)}
+TESTS = [path for path in TEXTS if path not in TREES]
 
 LINES_MAX = 500
 VAGUE = re.compile(r"Manager|Helper|Util|Handler", re.IGNORECASE)
@@ -83,7 +84,7 @@ def undocumented() -> Iterator[str]:
 
 
 def test_files_are_short_enough_to_read() -> None:
-    lines = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    lines = {place(path): len(TEXTS[path].splitlines()) for path in TREES}
     assert {path: count for path, count in lines.items() if count > LINES_MAX} == {}
 
 
@@ -119,21 +120,20 @@ def test_only_the_clock_reads_time() -> None:
 
 
 def test_nothing_is_left_unfinished() -> None:
-    texts = {path: path.read_text(encoding="utf-8") for path in [*TREES, *TESTS] if path != Path(__file__)}
-    found = [f"{place(path)}: {match.group()}" for path, text in texts.items() for match in UNFINISHED.finditer(text)]
-    assert found == []
+    texts = {path: text for path, text in TEXTS.items() if path != Path(__file__)}
+    assert [f"{place(path)}: {match.group()}" for path, text in texts.items() for match in UNFINISHED.finditer(text)] == []
 
 
 def test_every_ignored_type_error_says_which_and_why() -> None:
-    assert [place(path) for path in TREES if BARE_IGNORE.search(path.read_text(encoding="utf-8"))] == []
+    assert [place(path) for path in TREES if BARE_IGNORE.search(TEXTS[path])] == []
 
 
 @pytest.mark.parametrize("bound", [name for name in dir(limits) if name.isupper()])
 def test_every_bound_is_held_somewhere_and_hit_by_a_test(bound: str) -> None:
     word = re.compile(rf"\b{bound}\b")
     general = {Path(__file__), ROOT / "tests" / "test_limits.py"}
-    holders = [path for path in TREES if path.name != "limits.py" and word.search(path.read_text(encoding="utf-8"))]
-    tests = [path for path in TESTS if path not in general and word.search(path.read_text(encoding="utf-8"))]
+    holders = [path for path in TREES if path.name != "limits.py" and word.search(TEXTS[path])]
+    tests = [path for path in TESTS if path not in general and word.search(TEXTS[path])]
     assert holders, f"no module holds {bound}"
     assert tests, f"no test names {bound}"
 
