@@ -47,17 +47,19 @@ class Oracle:
         self.held: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in pools}
         self.stages: dict[int, tuple[str, Targets, range, int]] = {}  # job, what, when, tick at which it expires
         self.now = 0
+        self._above: dict[str, list[str]] = {}
+        for key, pool in pools.items():
+            self._above[key] = [] if pool["parent"] is None else [pool["parent"], *self._above[pool["parent"]]]
+        self._below = {key: [other for other in pools if key in self._above[other]] for key in pools}
 
     # -- the tree and time ------------------------------------------------------------------------------------------
 
-    def ancestors(self, key: str) -> Iterator[str]:
-        parent = self.pools[key]["parent"]
-        while parent is not None:
-            yield parent
-            parent = self.pools[parent]["parent"]
+    def ancestors(self, key: str) -> list[str]:
+        """What is above, parent first."""
+        return self._above[key]
 
     def below(self, key: str) -> list[str]:
-        return [other for other in self.pools if key in self.ancestors(other)]
+        return self._below[key]
 
     def ticks(self, start: int | None, end: int | None) -> range:
         """The ticks of ``[start, end)``, from now on by default; an `end` of None covers the last tick too."""

@@ -62,7 +62,7 @@ class Shape:
         return any(graph.hierarchy and graph.touches(uuid) for graph in self.graphs.values())
 
     def key(self, uuid: str) -> str:
-        """The path of a pool, the URI of one outside the tree, its uuid where it has neither."""
+        """The path of a pool, the URI of one outside the tree, its uuid where no URI is its own."""
         if uuid in self.tree:
             return "".join(f"/{self.pools[u]['name']}" for u in [*reversed(list(self.ancestors(uuid))), uuid])
         return next(
@@ -105,7 +105,8 @@ def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]
                     mine[holder] = mine.get(holder, 0) + n
         for number, (job, targets, ticks, expires) in source.stages.items():
             moved = [(key[uuid], n) for k, n in targets if (uuid := source.pools[k]["uuid"]) in key]
-            made.stages[number] = (job, moved, ticks, expires)
+            if moved:
+                made.stages[number] = (job, moved, ticks, expires)
     return made
 
 
@@ -194,9 +195,9 @@ def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
             raise Refused(["UsageError"])
         left = shape.subtree(top)
     else:
-        top = next((u for u in shape.pools if shape.graphs[name].touches(u) and shape.uri(name, u) == key), None)
-        if top is None:
+        if len(named := shape.at_uri(name, key)) != 1:
             raise Refused(["UnknownPool"])
+        top = named[0]
         below = shape.graphs[name].below(top)
         shape.graphs[name].edges = [edge for edge in shape.graphs[name].edges if edge[1] not in below]
         left = [u for v in below if v not in shape.tree for u in shape.subtree(v)]

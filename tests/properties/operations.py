@@ -31,6 +31,7 @@ WEIGHTS = {
     "relink": 1,
     "merge_jobs": 1,
     "merge": 1,
+    "save": 1,
 }
 """How often each operation is chosen; those that make another machine cost as much as a hundred others."""
 
@@ -143,5 +144,6 @@ CHOICES: dict[str, Callable[[Integer, Oracle, str], Operation]] = {
     "relink": lambda integer, oracle, job: ["relink", some_key(integer, oracle), integer(0, oracle.horizon)],
     "merge_jobs": lambda integer, oracle, job: ["merge_jobs", job, pick(integer, JOBS), integer(0, oracle.horizon)],
     "merge": _merge,
+    "save": lambda integer, oracle, job: ["save", pick(integer, ("file", "store", "changes")), chance(integer, 3)],
     "untag": lambda integer, oracle, job: ["untag", some_key(integer, oracle), pick(integer, ("a", "b"))],
 }

@@ -61,6 +61,7 @@ class ModelMachine(RuleBasedStateMachine):
     relink = operation("relink")
     merge_jobs = operation("merge_jobs")
     merge = operation("merge")
+    save = operation("save")
 
     @precondition(lambda self: hasattr(self, "pair"))
     @invariant()
