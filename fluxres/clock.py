@@ -58,7 +58,7 @@ def ticks(seconds: float, what: str = "time") -> int:
         return FOREVER
     if not 0 <= seconds <= limits.TIME_MAX_S:
         # Python refuses to print an int of many thousand digits.
-        got = repr(seconds) if isinstance(seconds, float) or abs(seconds) < 10**300 else "a number of over 300 digits"
+        got = "a number of over 300 digits" if isinstance(seconds, int) and abs(seconds) >= 10**300 else repr(seconds)
         raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {got}")
     return round(seconds * TICKS_PER_S)
 
