@@ -1,7 +1,7 @@
 """Words of the command line that mean pools, moments and tags.
 
-`/demo/rack[0-1]/node[0-3]=1` names eight pools and a unit of each: brackets fold names in any part of a path.  A name
-that really has brackets in it is taken as it is when there is such a pool.
+`/demo/rack[0-1]/node[0-3]=1` names eight pools and a unit of each: any part of a path may be a hostlist, with brackets and
+commas.  A name that really has brackets or commas in it is taken as it is when there is such a pool.
 """
 
 from __future__ import annotations
@@ -46,19 +46,23 @@ class Window(click.ParamType[tuple[float, float]]):
 
 
 def expand(where: str) -> list[str]:
-    """The paths or URIs that a text with brackets stands for.
+    """The paths or URIs that a text with brackets or commas stands for.
 
     Errors: InputError for brackets that are wrong; LimitExceeded beyond IDSET_COUNT_MAX paths.
 
     >>> expand("power:/pdu0/node[0-1]")
     ['power:/pdu0/node0', 'power:/pdu0/node1']
     """
-    if "[" not in where:
+    if not _folds(where):
         return [where]
     parts = _outside_brackets(where)
-    if prod(hostlist.count(part) if "[" in part else 1 for part in parts) > limits.IDSET_COUNT_MAX:
+    if prod(hostlist.count(part) if _folds(part) else 1 for part in parts) > limits.IDSET_COUNT_MAX:
         raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} pools in one argument", where=where)
-    return ["/".join(names) for names in product(*(hostlist.parse(part) if "[" in part else [part] for part in parts))]
+    return ["/".join(names) for names in product(*(hostlist.parse(part) if _folds(part) else [part] for part in parts))]
+
+
+def _folds(text: str) -> bool:
+    return "[" in text or "," in text
 
 
 def _outside_brackets(where: str) -> list[str]:
@@ -78,7 +82,7 @@ def vertices(graph: ResourceGraph, words: Iterable[str]) -> list[int]:
     """
     found: list[int] = []
     for word in words:
-        if "[" in word:
+        if _folds(word):
             try:
                 found.append(graph.vertex(word))
                 continue

@@ -1,0 +1,139 @@
+"""Options that are everywhere, and words that mean pools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fluxres import limits
+from fluxres.cli import arguments
+from fluxres.cli.program import COMMANDS, Group, program
+from fluxres.cli.settings import OUTPUTS
+from fluxres.errors import FluxresError, LimitExceeded
+from fluxres.model import ResourceGraph
+from fluxres.store import open_store
+from tests.cli.conftest import MACHINE, Invoke
+
+
+def commands() -> dict[str, object]:
+    import click
+
+    context = click.Context(program)
+    return {name: program.get_command(context, name) for name in COMMANDS}
+
+
+def test_every_command_is_there_and_says_what_it_does(fluxres: Invoke) -> None:
+    for name, title in COMMANDS.items():
+        shown = fluxres(name, "--help").stdout
+        assert shown.startswith(f"Usage: fluxres {name}")
+        assert "Options everywhere:" in shown
+        assert title.endswith(".")
+
+
+def test_options_stand_before_or_after_the_command(tiny: Invoke) -> None:
+    after = tiny("info", "--json").stdout
+    assert tiny("--json", "info").stdout == after == tiny("-o", "json", "info").stdout
+    assert json.loads(after)["graph"] == "tiny"
+    assert tiny("--no-header", "find", "type=rack").stdout == tiny("find", "type=rack", "--no-header").stdout
+    assert tiny("--json", "graphs", "use", "tiny").stdout == tiny("graphs", "use", "tiny", "--json").stdout
+    assert tiny("-o", "paths", "find", "type=rack", "-o", "folded").stdout == "/tiny/rack[0-1]\n"
+
+
+def test_the_store_is_an_option_a_variable_or_the_data_folder(
+    fluxres: Invoke, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fluxres("load", str(MACHINE))
+    assert (place.parent / "data" / "fluxres" / "fluxres.db").exists()
+    fluxres("load", str(MACHINE), "--store", "own.db")
+    fluxres("--store", f"sqlite://{place}/own.db?graph=tiny", "tag", "/tiny", "own")
+    monkeypatch.setenv("FLUXRES_STORE", str(place / "own.db"))
+    assert "own" in fluxres("find", "tag=own").stdout
+    monkeypatch.delenv("FLUXRES_STORE")
+    assert fluxres("find", "tag=own").stdout == ""
+
+
+def test_a_graph_is_named_or_the_one_in_use(tiny: Invoke) -> None:
+    tiny("load", str(MACHINE), "--name", "other")
+    tiny("tag", "/tiny", "seen")
+    assert "seen" in tiny("find", "tag=seen", "--graph", "other").stdout
+    assert tiny("find", "tag=seen", "--graph", "tiny").stdout == ""
+    tiny("graphs", "use", "tiny")
+    assert tiny("find", "tag=seen").stdout == ""
+
+
+def test_a_command_without_a_store_leaves_none_behind(fluxres: Invoke, place: Path) -> None:
+    fluxres("info", status=2)
+    fluxres("allocate", "/x", "--job", "j", status=2)
+    assert not (place.parent / "data").exists()
+
+
+def test_errors_are_json_when_the_answer_would_be(tiny: Invoke) -> None:
+    for args in (["show", "/tiny/x", "--json"], ["--json", "shwo"], ["info", "--nope", "-o", "json"]):
+        told = json.loads(tiny(*args, status=2).stderr)
+        assert set(told) >= {"error", "message", "where", "hint", "status"}
+        assert told["status"] == 2
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "completion"])
+def test_every_command_answers_in_json(name: str) -> None:
+    command = commands()[name]
+    assert "json" in command.outputs  # type: ignore[attr-defined]  # commands are Command or Group
+    assert set(command.outputs) <= set(OUTPUTS)  # type: ignore[attr-defined]  # as above
+
+
+def test_commands_of_commands_have_the_options_too() -> None:
+    group = commands()["graphs"]
+    assert isinstance(group, Group)
+    assert all("--json" in str([p.opts for p in sub.params]) for sub in group.commands.values())
+
+
+# -- pools by words ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def graph(tiny: Invoke) -> ResourceGraph:
+    return open_store().load("tiny")
+
+
+def paths(graph: ResourceGraph, *words: str) -> list[tuple[str, int | None]]:
+    return [(graph.structure.where(v), amount) for v, amount in arguments.targets(graph, words)]
+
+
+def test_brackets_fold_any_part_of_a_path(graph: ResourceGraph) -> None:
+    assert paths(graph, "/tiny/rack0/node[0-1]/core[2,3]=1") == [
+        ("/tiny/rack0/node0/core2", 1),
+        ("/tiny/rack0/node0/core3", 1),
+        ("/tiny/rack0/node1/core2", 1),
+        ("/tiny/rack0/node1/core3", 1),
+    ]
+    assert paths(graph, "power:/pdu[0-1]=5", "tiny:/login1") == [("power:/pdu0", 5), ("power:/pdu1", 5), ("/tiny/login1", None)]
+
+
+def test_what_commands_print_folded_they_read_again(graph: ResourceGraph, tiny: Invoke) -> None:
+    for criteria in ("type=core", "type=node", "all", "rank=2", "type=switch"):
+        if criteria == "all":
+            criteria = "size>=0"
+        words = tiny("find", criteria, "-o", "folded").stdout.split()
+        assert sorted(v for v, _ in arguments.targets(graph, words)) == graph.find(criteria).vertices.tolist()
+
+
+def test_a_name_with_brackets_is_taken_as_it_is(tiny: Invoke, place: Path) -> None:
+    (place / "odd.yaml").write_text("fluxres: 1\nname: odd\nresources: [{type: node, names: ['a[0-1]']}]\n", encoding="utf-8")
+    loaded = tiny("load", "odd.yaml", status=0)
+    assert loaded.exit_code == 0
+    graph = open_store().load("odd")
+    name = graph.structure.name(1)
+    assert paths(graph, f"/odd/{name}") == [(f"/odd/{name}", None)]
+
+
+def test_more_pools_than_the_bound_are_refused_before_they_are_made() -> None:
+    with pytest.raises(LimitExceeded, match=str(limits.IDSET_COUNT_MAX)):
+        arguments.expand("/a[0-9999]/b[0-9999]/c[0-9999]")
+
+
+@pytest.mark.parametrize("word", ["/tiny/rack[0-1", "/tiny/rack]0[", "/tiny//rack0=x", "", "=3", "/tiny/rack0=" + "9" * 400])
+def test_words_that_name_no_pool_are_refused(graph: ResourceGraph, word: str) -> None:
+    with pytest.raises(FluxresError):
+        arguments.targets(graph, [word])

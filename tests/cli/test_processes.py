@@ -1,0 +1,211 @@
+"""Commands as processes: what only shows when there are two of them, a terminal goes away, or somebody is impatient."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fluxres.store import open_store
+from tests.cli.conftest import MACHINE, Invoke, process
+
+WAIT_S = 60
+
+
+def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = running.communicate(timeout=WAIT_S)
+    return running.returncode, out or "", err or ""
+
+
+def test_help_needs_click_and_nothing_heavy() -> None:
+    heavy = ["numpy", "rich", "yaml", "networkx", "msgspec", "orjson", "sqlite3"]
+    code = f"""
+import sys
+from fluxres.cli.main import main
+status = main()
+print([name for name in {heavy} if name in sys.modules], status)
+"""
+    shown = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[-1] == "[] 0"
+    assert "aggregate" in shown.stdout
+
+
+def test_a_command_imports_what_it_needs_and_no_networkx(tiny: Invoke) -> None:
+    code = """
+import sys
+from fluxres.cli.main import main
+status = main()
+print([name for name in ("networkx", "rich", "yaml", "hypothesis") if name in sys.modules], status)
+"""
+    for command in (["info"], ["show"], ["find", "type=node"], ["allocate", "/tiny/rack0", "--job", "j1"], ["log"]):
+        shown = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True)
+        assert shown.stdout.splitlines()[-1] == "[] 0", command
+
+
+def test_two_at_once_give_a_node_to_one_of_them(tiny: Invoke) -> None:
+    started = [process("allocate", "/tiny/rack0/node0", "--job", f"j{i}") for i in range(4)]
+    ended = [finish(running) for running in started]
+    assert sorted(status for status, *_ in ended) == [0, 1, 1, 1]
+    told = json.loads(tiny("allocated", "--json").stdout)["allocated"]
+    assert [span["path"] for span in told] == ["/tiny/rack0/node0"]
+    assert all("held by" in err for status, _, err in ended if status == 1)
+
+
+def test_who_waits_is_told_for_whom_and_goes_on(tiny: Invoke) -> None:
+    with open_store().writing(command="a long command"):
+        waiting = process("state", "/tiny/rack0", "down", "--wait", "50")
+        assert waiting.stderr is not None
+        told = waiting.stderr.readline()
+    status, out, _ = finish(waiting)
+    assert told.startswith(f"fluxres: waiting for process {os.getpid()} (a long command")
+    assert (status, out) == (0, "/tiny/rack0: down\n")
+
+
+def test_who_waits_too_long_gives_up_with_status_4(tiny: Invoke) -> None:
+    with open_store().writing(command="a long command"):
+        status, out, err = finish(process("state", "/tiny/rack0", "down", "--wait", "0.1"))
+    assert (status, out) == (4, "")
+    assert "a long command" in err
+    assert tiny("find", "state=down").stdout == ""
+
+
+def test_reading_waits_for_nobody(tiny: Invoke) -> None:
+    with open_store().writing(command="a long command"):
+        status, out, _ = finish(process("find", "name=rack0", "-o", "paths"))
+    assert (status, out) == (0, "/tiny/rack0\n")
+
+
+def test_ctrl_c_ends_quietly_with_the_store_as_it_was(tiny: Invoke) -> None:
+    with open_store().writing(command="a long command"):
+        waiting = process("state", "/tiny/rack0", "down", "--wait", "50")
+        assert waiting.stderr is not None
+        waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        status, out, err = finish(waiting)
+    assert (status, out, err.strip()) == (130, "", "fluxres: interrupted")
+    assert tiny("find", "state=down").stdout == ""
+
+
+def test_ctrl_c_at_any_moment_shows_no_traceback(tiny: Invoke) -> None:
+    for pause_s in (0.03, 0.06, 0.1, 0.15, 0.2, 0.3):
+        running = process("allocate", "/tiny/rack1", "--job", f"j{pause_s}")
+        time.sleep(pause_s)
+        running.send_signal(signal.SIGINT)
+        status, _, err = finish(running)
+        if status == -signal.SIGINT or ("Traceback" in err and "in main" not in err):
+            continue  # Python had not come to the program yet
+        assert status in (0, 130), err
+        assert "Traceback" not in err
+        if status == 0:
+            tiny("free", f"j{pause_s}")
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    running = process("--store", str(MACHINE.with_name("none.db")), "formats", stdout=writer)
+    os.close(writer)
+    status, _, err = finish(running)
+    assert (status, err) == (141, "")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tiny: Invoke) -> None:
+    running = process("find", "type=core", "-o", "paths")
+    assert running.stdout is not None
+    running.stdout.readline()
+    running.stdout.close()
+    assert running.stderr is not None
+    assert running.stderr.read() == ""
+    running.stderr.close()
+    assert running.wait(WAIT_S) in (0, 141)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disc_under_standard_output_is_an_error(tiny: Invoke) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        status, _, err = finish(process("find", "type=core", "-o", "paths", stdout=full))
+    assert (status, err) == (4, "fluxres: ERROR standard output: No space left on device\n")
+
+
+def test_a_typo_in_a_file_is_named_by_line_and_column(place: Path) -> None:
+    (place / "site.yaml").write_text("fluxres: 1\nname: x\nresources:\n  - {type: node, cuont: 2}\n", encoding="utf-8")
+    status, out, err = finish(process("load", "site.yaml"))
+    assert (status, out) == (2, "")
+    assert err.startswith("fluxres: ERROR site.yaml:4:18: resources[0].cuont: unknown key")
+    assert not open_store().names()
+
+
+@pytest.mark.parametrize("content", [b"", b"\t", b"\x00", b"\xff\xfe", b"a: [", b"- 1", b"fluxres: 2"], ids=repr)
+def test_what_is_no_machine_is_refused_with_the_store_as_it_was(place: Path, tiny: Invoke, content: bytes) -> None:
+    (place / "site.yaml").write_bytes(content)
+    refused = tiny("load", "site.yaml", "--name", "tiny", "--replace", status=2)
+    assert refused.stderr.startswith("fluxres: ERROR site.yaml")
+    assert len(tiny("log", "--no-header").stdout.splitlines()) == 1
+
+
+def terminal(*args: str) -> str:
+    """What a command writes to a terminal."""
+    master, slave = pty.openpty()
+    running = process(*args, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"})
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    os.close(master)
+    assert running.wait(WAIT_S) == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_the_same_text_with_colour_and_a_pipe_gets_none(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny("state", "/tiny/rack0", "down")
+    plain = tiny("find", "type=rack").stdout
+    coloured = terminal("find", "type=rack")
+    assert "\x1b[31mdown\x1b[0m" in coloured
+    assert _without_colour(coloured) == plain
+    assert terminal("find", "type=rack", "--color", "never") == plain
+    assert tiny("find", "type=rack", "--color", "always").stdout == coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal("find", "type=rack") == plain
+
+
+def _without_colour(text: str) -> str:
+    for code in ("0", "1", "2", "31", "33", "36"):
+        text = text.replace(f"\x1b[{code}m", "")
+    return text
+
+
+def test_completion_offers_commands_options_pools_and_jobs(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny("allocate", "/tiny/rack0", "--job", "j17")
+
+    def complete(words: str, at: int) -> list[str]:
+        env = {**os.environ, "_FLUXRES_COMPLETE": "fish_complete", "COMP_WORDS": words, "COMP_CWORD": words.split(" ")[at]}
+        running = process(env=env)
+        status, out, err = finish(running)
+        assert (status, err) == (0, "")
+        return [line.partition(",")[2].partition("\t")[0] for line in out.splitlines()]
+
+    assert {"allocate", "allocated"} <= set(complete("fluxres allo", 1))
+    assert "--job" in complete("fluxres allocate --j", 2)
+    assert complete("fluxres show /tiny/rack1/n", 2) == [f"/tiny/rack1/node{i}" for i in (3, 4, 5)]
+    assert complete("fluxres free j", 2) == ["j17"]
+    assert complete("fluxres graphs use t", 3) == ["tiny"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_command(fluxres: Invoke, shell: str) -> None:
+    script = fluxres("completion", shell).stdout
+    assert "fluxres" in script
+    assert "_FLUXRES_COMPLETE" in script

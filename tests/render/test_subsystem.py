@@ -1,0 +1,45 @@
+"""Auxiliary graphs drawn folded stand for exactly their edges."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import assume, given, settings
+
+from fluxres.model import ResourceGraph
+from fluxres.render import subsystem
+from tests.strategies import Machine, machines
+
+
+@given(machines(pools_max=30))
+@settings(max_examples=40, deadline=None)
+def test_edge_groups_are_the_edges(machine: Machine) -> None:
+    structure = machine.structure()
+    assume(structure.subsystems)
+    for shown in structure.subsystems.values():
+        found: Counter[tuple[int, int, str]] = Counter()
+        for sources, arrow, targets, row in subsystem.edge_groups(structure, shown):
+            text = subsystem.edge_text(shown, row)
+            for a in sources.tolist():
+                for b in targets.tolist():
+                    found[a, b, text] += 1
+                    if arrow == "↔":
+                        found[b, a, text] += 1
+        edges = Counter((int(shown.src[row]), int(shown.dst[row]), subsystem.edge_text(shown, row)) for row in range(len(shown)))
+        assert set(found) == set(edges)
+
+
+@given(machines(pools_max=30))
+@settings(max_examples=40, deadline=None)
+def test_the_counts_of_a_forest_multiply_to_all_its_pools(machine: Machine) -> None:
+    graph = ResourceGraph(machine.structure())
+    structure = graph.structure
+    assume("power" in structure.subsystems)
+    shown = structure.subsystems["power"]
+    by_type: Counter[str] = Counter()
+    above = [1]
+    for line in subsystem.forest(graph, shown):
+        del above[line.level + 1 :]
+        above.append(above[line.level] * line.count)
+        by_type[structure.kind_of(line.vertex).type] += above[-1]
+    assert by_type == Counter(structure.kind_of(v).type for v in shown.members.tolist())
