@@ -188,6 +188,7 @@ def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[st
                 raise InputError(f"the uuid {text!r} stands twice", where=document.where(path))
             explicit.add(text)
             structure.uuid_texts[at] = text
+            structure.serial[at] = -1  # no uuid of base and serial may lead here
         else:
             raise InputError(f"expected a UUID, got {typed.short(text)}", where=document.where(path))
         at += count

@@ -21,27 +21,32 @@ Values = dict[str, Any]
 def outside_homes(structure: Structure) -> dict[str, list[int]]:
     """Which graph declares which of the pools outside the has-a tree: the first that touches them.
 
-    All of them go to the top-level `pools` where that would change their order, or give a hierarchy edges it has not.
+    Those before the first that a graph touches stand in the top-level `pools`; all of them do where their order or the
+    edges of a hierarchy would not come out otherwise.
     """
     roots = (np.flatnonzero(structure.parent[structure.tree_end :] < 0) + structure.tree_end).tolist()
     if not roots:
         return {}
     order = list(structure.subsystems)
-    home: dict[int, int] = {}
+    first: dict[int, int] = {}
     for number, subsystem in enumerate(structure.subsystems.values()):
         members = subsystem.members[subsystem.members >= structure.tree_end]
         for tree in np.unique(np.searchsorted(roots, members, side="right") - 1).tolist():
-            home.setdefault(roots[tree], number)
-    numbers = [home.get(root, -1) for root in roots]
+            first.setdefault(roots[tree], number)
+    numbers = [first.get(root, -1) for root in roots]
+    for at in range(1, len(numbers)):
+        if numbers[at] < 0:
+            numbers[at] = numbers[at - 1]  # a pool without edges stays with the one before it
     homes = {
-        order[number]: [r for r, m in zip(roots, numbers, strict=True) if m == number]
+        OUTSIDE if number < 0 else order[number]: [root for root, home in zip(roots, numbers, strict=True) if home == number]
         for number in sorted(set(numbers))
-        if number >= 0
     }
-    fits = all(_contained(structure, structure.subsystems[graph], found) is not None for graph, found in homes.items())
-    if -1 in numbers or numbers != sorted(numbers) or not fits:
-        return {OUTSIDE: roots}
-    return homes
+    fits = all(
+        _contained(structure, structure.subsystems[graph], found) is not None
+        for graph, found in homes.items()
+        if graph != OUTSIDE
+    )
+    return homes if fits and numbers == sorted(numbers) else {OUTSIDE: roots}
 
 
 def _contained(structure: Structure, subsystem: Subsystem, roots: Sequence[int]) -> int | None:

@@ -70,7 +70,7 @@ class Parts:
     def __init__(self, document: Document, cluster: Cluster) -> None:
         self._parts: dict[str, Layer] = {}
         self._read: set[Path] = set()
-        self._collect(document, cluster, [])
+        self._collect(document, cluster, [] if document.path is None else [document.path.resolve()])
 
     def _collect(self, document: Document, cluster: Cluster, chain: list[Path]) -> None:
         for i, name in enumerate(cluster.include or ()):
@@ -78,7 +78,7 @@ class Parts:
             if path in self._read:
                 continue
             self._read.add(path)
-            inner = yaml_document.load(path, file=str(path if document.folder is None else _shown(document.folder, name)))
+            inner = yaml_document.load(path, file=str(self._folder(document) / name))
             parts = typed.convert(inner, Cluster)
             for key in ("resources", "root", "pools", "graphs", "allocations", "uuids"):
                 if getattr(parts, key) is not UNSET:
@@ -94,10 +94,10 @@ class Parts:
 
     def _included(self, document: Document, name: str, i: int, chain: list[Path]) -> Path:
         where = document.where(["include", i])
-        if document.folder is None:
+        if document.path is None:
             raise InputError("text that is not in a file cannot include one", where=where, hint="load it from a file")
         try:
-            path = (document.folder / name).resolve()
+            path = (self._folder(document) / name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
             raise InputError(f"cannot include {name!r}: {error}", where=where) from None
         if path in chain:
@@ -107,8 +107,12 @@ class Parts:
         if len(chain) >= limits.INCLUDE_DEPTH_MAX:
             raise LimitExceeded(f"includes are more than {limits.INCLUDE_DEPTH_MAX} files deep", where=where)
         if not path.exists():
-            raise InputError(f"no file {name!r} to include", where=where, hint=f"paths start at {document.folder or '.'}")
+            raise InputError(f"no file {name!r} to include", where=where, hint=f"paths start at {self._folder(document)}")
         return path
+
+    @staticmethod
+    def _folder(document: Document) -> Path:
+        return Path() if document.path is None else document.path.parent
 
     def entry(self, layer: Layer, around: tuple[str, ...] = ()) -> Entry:
         """An entry with the parts that it uses.
@@ -129,7 +133,3 @@ class Parts:
             around = (*around, name)
             layers.append(part)
         return Entry(layers, around)
-
-
-def _shown(folder: Path, name: str) -> Path:
-    return folder / name

@@ -74,13 +74,13 @@ class Document:
         values: dicts, lists, str, int, float, bool and None; an aliased part is one object in several places.
         file: its name for messages.
         text: what it was read from.
-        folder: where relative includes start; None when there is no such place (standard input, text given).
+        path: of the file, from whose folder includes start; None for standard input and text given.
     """
 
     values: object
     file: str
     text: str = field(repr=False)
-    folder: Path | None = None
+    path: Path | None = None
     is_json: bool = False
 
     @cached_property
@@ -133,11 +133,11 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     >>> load(b"{count: 0x10, on: yes}").values
     {'count': 16, 'on': 'yes'}
     """
-    folder = None
+    path = None
     if isinstance(source, str) and "\n" not in source and source != "-":
         source = Path(source)
     if isinstance(source, Path):
-        file, folder = file or str(source), source.parent
+        file, path = file or str(source), source
         data = source_text.read_file(source)
     elif source == "-":
         file, data = file or "<stdin>", source_text.read_all(sys.stdin.buffer.read, "<stdin>")
@@ -145,10 +145,10 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
         file, data = file or "<text>", source.encode("utf-8", "surrogatepass")
     else:
         file, data = file or "<text>", source
-    return parse(data, file=file, folder=folder)
+    return parse(data, file=file, path=path)
 
 
-def parse(data: bytes, *, file: str = "<text>", folder: Path | None = None) -> Document:
+def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Document:
     """The document in these bytes; see :func:`load`."""
     if len(data) > limits.DOCUMENT_BYTES_MAX:
         raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
@@ -156,14 +156,14 @@ def parse(data: bytes, *, file: str = "<text>", folder: Path | None = None) -> D
     if text.lstrip()[:1] in ("{", "["):
         values = _parse_json(text, file)
         if values is not None:
-            return Document(values, file, text, folder, is_json=True)
+            return Document(values, file, text, path, is_json=True)
     if len(data) > limits.YAML_BYTES_MAX:
         raise LimitExceeded(
             f"{len(data)} bytes of YAML, at most {limits.YAML_BYTES_MAX} are read",
             where=file,
             hint="large documents are read as JSON",
         )
-    return Document(_Composer(file).compose(text), file, text, folder)
+    return Document(_Composer(file).compose(text), file, text, path)
 
 
 def _parse_json(text: str, file: str) -> object | None:

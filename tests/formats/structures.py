@@ -13,8 +13,19 @@ from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
 
 TYPES = ["node", "core", "gpu", "rack", "cluster", "memory"]
-WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp", "Zs", "Cn", "Co", "Cf"], exclude_characters="/"), min_size=1, max_size=8)
-VALUES = st.one_of(st.none(), st.booleans(), st.integers(-5, 10**20), st.floats(allow_nan=False), WORDS, st.sampled_from(["no", "1e3", "", "~", "a: b", "0x1"]))
+WORDS = st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp", "Zs", "Cn", "Co", "Cf"], exclude_characters="/"),
+    min_size=1,
+    max_size=8,
+)
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 10**20),
+    st.floats(allow_nan=False),
+    WORDS,
+    st.sampled_from(["no", "1e3", "", "~", "a: b", "0x1"]),
+)
 
 
 @st.composite
@@ -30,7 +41,9 @@ def recipes(draw: Any, depth: int = 3, type_name: str | None = None) -> Recipe:
         type_name or "cluster",
         count if type_name else 1,
         ids=draw(st.integers(0, 12)) if count > 1 or not type_name else draw(st.one_of(st.none(), st.integers(0, 3))),
-        name=draw(st.sampled_from([None, None, "x${type}-${basename}-${id:03}", "${basename}${id}"])) if count > 1 and type_name else None,
+        name=draw(st.sampled_from([None, None, "x${type}-${basename}-${id:03}", "${basename}${id}"]))
+        if count > 1 and type_name
+        else None,
         size=draw(st.sampled_from([1, 1, 64])),
         unit=draw(st.sampled_from([None, "GiB"])),
         properties=draw(st.dictionaries(WORDS, VALUES, max_size=2)),
@@ -82,7 +95,9 @@ def structures(draw: Any) -> Structure:
         rank = structure.rank.copy()
         rank[setters] = rng.integers(NO_RANK, 4, len(setters))
         changed = np.flatnonzero(rank != structure.rank)
-        hand_down(rank, np.union1d(np.flatnonzero([structure.kinds[k].type == "node" for k in structure.kind]), changed), structure.end)
+        hand_down(
+            rank, np.union1d(np.flatnonzero([structure.kinds[k].type == "node" for k in structure.kind]), changed), structure.end
+        )
         structure.rank[: structure.tree_end] = rank[: structure.tree_end]
     if draw(st.booleans()):
         structure.origins.append(new_origin(b"\1" * 16))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from fluxres.errors import InputError, UsageError
+from fluxres.formats import registry
 from fluxres.formats.cluster import Hold, read_cluster
+from fluxres.formats.cluster_runs import Runs, per_parent
 from fluxres.formats.cluster_write import write_cluster
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
 from tests.formats.structures import structures
+
+CLUSTERS = sorted((Path(__file__).parents[2] / "data" / "clusters").glob("*.yaml"))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -22,3 +30,194 @@ def test_any_structure_is_read_back_equal_and_written_back_the_same(structure: S
     again = read_cluster(text.encode()).structure
     assert equal(structure, again) == []
     assert write_cluster(again) == text
+
+
+def lines(text: str) -> int:
+    return text.count("\n")
+
+
+def written(structure: Structure) -> str:
+    text = write_cluster(structure)
+    again = read_cluster(text.encode()).structure
+    assert equal(structure, again) == []
+    assert write_cluster(again) == text
+    return text
+
+
+def machine(nodes: int = 8) -> Structure:
+    socket = Recipe("socket", 2, children=(Recipe("core", 4, ids=np.arange(8)), Recipe("memory", size=64, unit="GiB", ids=None)))
+    node = Recipe("node", nodes, ids=np.arange(1, 2 * nodes + 1), name="n${id:03}", children=(socket,))
+    return expand(Recipe("cluster", name="m", children=(Recipe("rack", 2, children=(node,)),)), origin=new_origin(bytes(16)))
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_the_machines_that_come_with_it_are_written_in_a_page(path: Path) -> None:
+    text = written(read_cluster(path).structure)
+    assert lines(text) < 60
+    assert len(text) < 2500
+
+
+def test_a_regular_machine_is_as_short_as_its_recipe() -> None:
+    assert written(machine()) == (
+        "fluxres: 1\n"
+        "name: m\n"
+        "resources:\n"
+        "  - type: rack\n"
+        "    count: 2\n"
+        "    with:\n"
+        "      - type: node\n"
+        "        count: 8\n"
+        '        name: "n${id:03}"\n'
+        "        id: 1-16\n"
+        "        with:\n"
+        "          - type: socket\n"
+        "            count: 2\n"
+        "            with:\n"
+        "              - {type: core, count: 4, id: 0-7}\n"
+        "              - {type: memory, size: 64, unit: GiB}\n"
+        "uuids: 00000000-0000-8000-8000-000000000000\n"
+    )
+
+
+def test_one_odd_node_costs_one_entry_and_no_second_copy_of_its_contents() -> None:
+    structure = machine(100)
+    structure.set_state([structure.vertex("/m/rack0/n050")], "drain")
+    text = written(structure)
+    assert lines(text) < lines(write_cluster(machine(100))) + 12
+    assert text.count("type: core") == 1
+    assert "state: drain" in text
+
+
+def test_odd_pools_everywhere_stay_right() -> None:
+    structure = machine(50)
+    rng = np.random.default_rng(7)
+    for v in rng.choice(structure.of_type("core"), 60, replace=False).tolist():
+        structure.set_tag([v], "t", str(v % 3))
+    structure.size[structure.of_type("memory")[::7]] = 32
+    text = written(structure)
+    assert "rank" not in text
+
+
+def test_equal_hashes_of_different_subtrees_only_cost_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runs, "_subtree_hashes", lambda self: np.zeros(len(self.rows["kind"]), np.uint64))
+    structure = machine(6)
+    structure.size[structure.of_type("memory")[3]] = 1
+    written(structure)
+
+
+def test_a_copy_keeps_its_ranks_uuids_flags_and_full_sizes() -> None:
+    structure = machine(4)
+    keep = np.zeros(structure.n, np.bool_)
+    keep[[0, 1]] = True
+    for node in structure.of_type("node")[[1, 2]].tolist():
+        keep[node : structure.end[node]] = True
+    columns = {name: column[keep] for name, column in structure.columns().items()}
+    number = np.cumsum(keep) - 1
+    columns["parent"] = np.where(columns["parent"] >= 0, number[columns["parent"]], -1)
+    columns["end"] = np.concatenate([[0], np.cumsum(keep)])[columns["end"]]
+    part = Structure(columns, structure.kinds, origins=structure.origins, capacity={5: 9})
+    part.flags[:2] = 2
+    text = written(part)
+    assert "rank: 1" in text
+    assert "way: true" in text
+    assert "capacity: 9" in text
+
+
+def test_pools_of_several_graphs_and_of_none_keep_their_order() -> None:
+    text = """fluxres: 1
+name: m
+resources: [{type: node, count: 2}]
+pools: [{type: spare}]
+graphs:
+  a: {pools: [{type: x, count: 2}], edges: [{from: 'a:/x*', to: '/m/node*'}]}
+  b: {pools: [{type: x, count: 2}], edges: [{from: 'b:/x*', to: 'a:/x0'}]}
+"""
+    again = written(read_cluster(text).structure)
+    assert "pools:\n  - {type: spare}\n" in again
+    bare = read_cluster(text.replace("pools: [{type: spare}]\n", "")).structure
+    assert '"a:/x[0-1]"' in written(bare)
+
+
+def test_edges_are_folded() -> None:
+    text = """fluxres: 1
+name: m
+resources: [{type: rack, count: 40, with: [{type: node, count: 50}]}]
+graphs:
+  net:
+    pools: [{type: switch, count: 40}, {type: spine, count: 4}]
+    edges:
+      - {from: 'net:/spine*', to: 'net:/switch*', pairing: cross, capacity: 400, direction: both}
+      - {from: 'net:/switch*', to: '/m/rack*/node*', pairing: share, capacity: 100, direction: both}
+      - {from: '/m/rack*/node0', to: '/m/rack*/node1', relation: twin}
+"""
+    structure = read_cluster(text).structure
+    assert len(structure.subsystems["net"]) == 2 * 160 + 2 * 2000 + 40
+    again = written(structure)
+    assert lines(again) < 35
+    for word in ("pairing: cross", "pairing: share", "direction: both", "/m/rack[0-39]/node[0-49]"):
+        assert word in again
+
+
+def test_allocations_are_folded_by_amount() -> None:
+    structure = machine()
+    nodes, memory = structure.of_type("node").tolist(), structure.of_type("memory").tolist()
+    holds = [Hold("a", 0.0, 3600.0, dict.fromkeys(nodes[:4], 1) | {memory[9]: 10}), Hold("b", 1.25, None, {memory[0]: 64})]
+    text = write_cluster(structure, holds)
+    assert '"/m/rack0/n[001-004]": 1' in text
+    assert read_cluster(text).allocations == holds
+
+
+def test_names_that_selectors_could_mistake_are_found_again() -> None:
+    odd = ["a[0-1]", "a*", "b,c", "x y", "é", "$d"]
+    tree = Recipe("cluster", name="m", children=(Recipe("node", len(odd), names=odd), Recipe("core", 2)))
+    structure = expand(tree, origin=new_origin())
+    holds = [Hold("j", 0.0, None, dict.fromkeys(range(1, 9), 1))]
+    assert read_cluster(write_cluster(structure, holds)).allocations == holds
+
+
+def test_a_graph_may_have_another_name_than_its_root() -> None:
+    text = write_cluster(machine(), name="other")
+    loaded = read_cluster(text)
+    assert (loaded.name, loaded.structure.name(0)) == ("other", "m")
+    assert write_cluster(loaded.structure, name=loaded.name) == text
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=3))
+def test_the_shortest_period_is_the_shortest(blocks: list[list[int]]) -> None:
+    values = np.array(blocks).ravel()
+    length = per_parent(values, [2, 3, len(blocks)])
+    assert (values == np.resize(values[:length], len(values))).all()
+    shorter = [n for n in (2, 6) if n < length]
+    assert not any((values == np.resize(values[:n], len(values))).all() for n in shorter)
+
+
+# -- to a file ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    from fluxres.model import ResourceGraph
+
+    graph = ResourceGraph(machine(), name="m")
+    graph.allocate("/m/rack0/n001", job="j", start=0, end=10)
+    path = tmp_path / "m.yaml"
+    assert registry.write(graph, path) == registry.Written("cluster", [])
+    loaded = registry.read(path)
+    assert equal(graph.structure, loaded.structure) == []
+    assert loaded.allocations == registry.holds(graph) == [Hold("j", 0.0, 10.0, {2: 1})]
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="no format"):
+        registry.write(graph, tmp_path / "m.doc")
+    with pytest.raises(InputError, match="cannot be written"):
+        registry.write(graph, tmp_path / "nowhere" / "m.yaml")
+    with pytest.raises(InputError, match="is a folder"):
+        registry.write(graph, tmp_path, "cluster")
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.yaml"]
+
+
+def test_stages_are_told_to_be_left_out(tmp_path: Path) -> None:
+    from fluxres.model import ResourceGraph
+
+    graph = ResourceGraph(machine(), name="m")
+    graph.stage("/m/rack0/n001", job="j")
+    assert registry.write(graph, tmp_path / "m.yml").left_out == ["1 stage, which lasts seconds"]

@@ -1,0 +1,651 @@
+"""``cluster.yaml`` says what machine it means; every mistake in it ends in one message with place and way out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats import registry, yaml_document
+from fluxres.formats.cluster import Hold, read_cluster
+from fluxres.formats.cluster_entries import DefaultIds
+from fluxres.formats.cluster_schema import json_schema
+from fluxres.graph.structure import Structure
+
+ROOT = Path(__file__).parents[2]
+CLUSTERS = sorted((ROOT / "data" / "clusters").glob("*.yaml"))
+
+
+def read(text: str) -> Structure:
+    return read_cluster(f"fluxres: 1\n{text}\n".encode()).structure
+
+
+def paths(structure: Structure) -> list[str]:
+    return [structure.path(v) for v in range(structure.n)]
+
+
+def inside(text: str) -> list[str]:
+    """Names below a root with these entries."""
+    return [path.removeprefix("/cluster/") for path in paths(read(f"resources: {text}"))[1:]]
+
+
+def refusal(text: str, file: str = "c.yaml") -> FluxresError:
+    with pytest.raises(InputError) as caught:
+        read_cluster(text.encode(), file=file)
+    return caught.value
+
+
+# -- the has-a tree -----------------------------------------------------------------------------------------------------
+
+
+def test_names_ids_and_counts_have_their_defaults() -> None:
+    assert inside("[{type: node, with: [{type: core, count: 2}, {type: memory, size: 4}]}]") == [
+        "node",
+        "node/core0",
+        "node/core1",
+        "node/memory",
+    ]
+
+
+def test_entries_of_one_type_count_on() -> None:
+    assert inside("[{type: core, count: 2}, {type: gpu}, {type: core, properties: [fast]}]") == ["core0", "core1", "gpu", "core2"]
+
+
+def test_a_pool_with_a_name_of_its_own_leaves_the_others_their_numbers() -> None:
+    assert inside("[{type: node, name: login}, {type: node, count: 2}, {type: node}]") == ["login", "node0", "node1", "node2"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "names"),
+    [
+        ("{type: node, id: 7}", ["node7"]),
+        ("{type: node, count: 3, id: 7}", ["node7", "node8", "node9"]),
+        ("{type: node, id: '1-2,5'}", ["node1", "node2", "node5"]),
+        ("{type: node, id: [5, 1-2]}", ["node5", "node1", "node2"]),
+        ("{type: node, id: null}", ["node"]),
+        ("{type: node, count: 2, id: {start: 4}}", ["node4", "node5"]),
+        ("{type: node, count: 1}", ["node0"]),
+        ("{type: node, basename: n, count: 2}", ["n0", "n1"]),
+        ("{type: node, count: 2, name: 'x${id:02}'}", ["x00", "x01"]),
+        ("{type: node, name: 'x${id}'}", ["x0"]),
+        ("{type: node, hosts: 'tioga[09-11]'}", ["tioga09", "tioga10", "tioga11"]),
+        ("{type: node, hosts: 'a,b[1-2]'}", ["a", "b1", "b2"]),
+        ("{type: node, hosts: login}", ["login"]),
+        ("{type: node, names: 'n[1-2]'}", ["n1", "n2"]),
+        ("{type: node, names: ['x y', z]}", ["x y", "z"]),
+        ("{type: node, hosts: 'n[5-6]-ib', id: 0-1}", ["n5-ib", "n6-ib"]),
+    ],
+)
+def test_forms_of_ids_and_names(entry: str, names: list[str]) -> None:
+    assert inside(f"[{entry}]") == names
+
+
+def test_ids_of_hosts_are_their_numbers_and_ids_beside_hosts_are_what_they_say() -> None:
+    assert read("resources: [{type: node, hosts: 'n[05-06]'}]").id.tolist() == [-1, 5, 6]
+    assert read("resources: [{type: node, hosts: 'n[05-06]', id: 0-1}]").id.tolist() == [-1, 0, 1]
+    assert read("resources: [{type: node, names: 'n[05-06]'}]").id.tolist() == [-1, 0, 1]
+
+
+def test_lists_run_on_over_parents() -> None:
+    two = "[{type: rack, count: 2, with: [{type: node, count: 2, KEY}]}]"
+    assert inside(two.replace("KEY", "id: 0-3"))[3:] == ["rack1", "rack1/node2", "rack1/node3"]
+    assert inside(two.replace("KEY", "id: {start: 1, within: cluster}"))[3:] == ["rack1", "rack1/node3", "rack1/node4"]
+    assert inside(two.replace("KEY", "id: {within: rack}"))[3:] == ["rack1", "rack1/node0", "rack1/node1"]
+    assert inside(two.replace("KEY", "hosts: 'n[1-4]'"))[3:] == ["rack1", "rack1/n3", "rack1/n4"]
+
+
+def test_roots() -> None:
+    assert paths(read("resources: [{type: center, with: [{type: cluster, count: 2}]}]")) == [
+        "/center",
+        "/center/cluster0",
+        "/center/cluster1",
+    ]
+    assert paths(read("name: demo\nresources: [{type: cluster, with: [{type: node}]}]")) == ["/demo", "/demo/node"]
+    assert paths(read("name: $a\nresources: []")) == ["/$a"]
+    assert paths(read("root: {type: node, id: 0, with: [{type: core}]}")) == ["/node0", "/node0/core"]
+    assert read_cluster(b"fluxres: 1\nname: graph\nroot: {type: node, name: n1}\n").name == "graph"
+
+
+def test_what_every_pool_has() -> None:
+    structure = read(
+        "resources: [{type: node, size: 3, unit: GiB, properties: {ssd: , class: 3}, "
+        "tags: [x], state: drain, exclusive: true, uuid: u-1}]"
+    )
+    kind = structure.kind_of(1)
+    assert (kind.unit, kind.properties) == ("GiB", (("class", 3), ("ssd", None)))
+    assert (structure.size[1], structure.state[1], structure.flags[1], structure.tags[1]) == (3, 2, 1, {"x": None})
+    assert structure.vertex("u-1") == 1
+
+
+@pytest.mark.parametrize("written", ["null", "'null'", "~"])
+def test_the_state_null_can_be_written_with_and_without_quotes(written: str) -> None:
+    if written == "'null'":
+        assert read(f"resources: [{{type: node, state: {written}}}]").state.tolist() == [0, 6]
+    else:
+        assert read(f"resources: [{{type: node, state: {written}}}]").state.tolist() == [0, 6]
+
+
+def test_ranks() -> None:
+    four = "resources: [{type: rack, count: 2, with: [{type: node, count: 2, KEY}]}]"
+    assert read(four.replace("KEY", "rank: 5-8")).rank.tolist() == [-1, -1, 5, 6, -1, 7, 8]
+    assert read(four.replace("KEY", "rank: [1, 0]")).rank.tolist() == [-1, -1, 1, 0, -1, 1, 0]
+    assert read(four.replace("KEY", "rank: null")).rank.tolist() == [-1] * 7
+    assert read(four.replace("KEY", "size: 1")).rank.tolist() == [-1, -1, 0, 1, -1, 2, 3]
+
+
+def test_default_ids_are_one_rule() -> None:
+    ids = DefaultIds([("core", "core", None), ("core", "core", "x${id}"), ("core", "c", None)])
+    assert ids.start("core", "core", None, counted=False) is None
+    assert ids.start("core", "core", "x${id}", counted=False) == 0
+    ids.took("core", "core", 4)
+    assert ids.start("core", "core", None, counted=True) == 5
+    assert ids.start("core", "c", None, counted=True) == 0
+
+
+# -- parts and includes -------------------------------------------------------------------------------------------------
+
+
+def test_parts_may_use_parts_and_entries_replace_their_keys() -> None:
+    text = """
+parts:
+  small: {type: socket, count: 2, with: [{type: core, count: 2}]}
+  large: {use: small, with: [{type: core, count: 3}]}
+resources: [{use: small}, {use: large, count: 1, basename: big}]
+"""
+    assert [path for path in paths(read(text)) if path.count("/") == 2] == [
+        "/cluster/socket0",
+        "/cluster/socket1",
+        "/cluster/big0",
+    ]
+    assert len(read(text).of_type("core")) == 7
+
+
+def test_includes_bring_parts_in_turn(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "cpu.yaml").write_text("fluxres: 1\nparts: {cpu: {type: socket, with: [{type: core, count: 4}]}}\n")
+    (tmp_path / "parts" / "node.yaml").write_text(
+        "fluxres: 1\ninclude: [cpu.yaml]\nparts: {n: {type: node, with: [{use: cpu}]}}\n"
+    )
+    (tmp_path / "c.yaml").write_text("fluxres: 1\ninclude: [parts/node.yaml, parts/cpu.yaml]\nresources: [{use: n, count: 2}]\n")
+    assert len(read_cluster(tmp_path / "c.yaml").structure.of_type("core")) == 8
+
+
+def included(tmp_path: Path, inner: str, outer: str = "include: [p.yaml]\nresources: [{use: n}]") -> FluxresError:
+    (tmp_path / "p.yaml").write_text(f"fluxres: 1\n{inner}\n")
+    (tmp_path / "c.yaml").write_text(f"fluxres: 1\n{outer}\n")
+    with pytest.raises(InputError) as caught:
+        read_cluster(tmp_path / "c.yaml")
+    return caught.value
+
+
+def test_mistakes_of_includes_point_into_the_file_that_has_them(tmp_path: Path) -> None:
+    error = included(tmp_path, "parts:\n  n: {type: node, cuont: 2}")
+    assert error.where == f"{tmp_path / 'p.yaml'}:3:19: parts.n.cuont"
+    error = included(tmp_path, "parts:\n  n: {type: node, id: x}")
+    assert error.where == f"{tmp_path / 'p.yaml'}:3:23: parts.n.id"
+    assert "includes itself" in included(tmp_path, "include: [c.yaml]").message
+    assert "no file" in included(tmp_path, "include: [q.yaml]").message
+    assert "is a folder" in included(tmp_path, "include: [.]").message
+    assert "parts only" in included(tmp_path, "resources: []").message
+    again = included(tmp_path, "parts: {n: {type: node}}", "include: [p.yaml]\nparts: {n: {type: core}}\nresources: []")
+    assert "stands in" in again.message
+    assert again.where.startswith(f"{tmp_path / 'c.yaml'}:3:9")
+
+
+def test_includes_end_at_their_bound(tmp_path: Path) -> None:
+    for i in range(limits.INCLUDE_DEPTH_MAX + 2):
+        (tmp_path / f"{i}.yaml").write_text(
+            f"fluxres: 1\ninclude: [{i + 1}.yaml]\nresources: []\n".replace("resources: []\n", "" if i else "resources: []\n")
+        )
+    with pytest.raises(LimitExceeded, match="files deep"):
+        read_cluster(tmp_path / "0.yaml")
+
+
+def test_text_without_a_file_includes_nothing() -> None:
+    assert "cannot include" in refusal("fluxres: 1\ninclude: [a.yaml]\nresources: []\n").message
+
+
+def test_parts_that_double_at_every_level_end_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RECIPES_MAX", 1000)
+    parts = ["  p0: {type: core}"]
+    # Different counts make different chains, so that nothing can be shared between the uses.
+    parts += [
+        f"  p{i}: {{type: t{i}, with: [{{use: p{i - 1}, count: 1}}, {{use: p{i - 1}, basename: b, count: 2}}]}}"
+        for i in range(1, 30)
+    ]
+    error = refusal("fluxres: 1\nparts:\n" + "\n".join(parts) + "\nresources: [{use: p29}]\n")
+    assert isinstance(error, LimitExceeded)
+    assert "entries after parts are followed" in error.message
+
+
+# -- auxiliary graphs ---------------------------------------------------------------------------------------------------
+
+MACHINE = """
+name: m
+resources: [{type: rack, count: 2, with: [{type: node, count: 2}]}]
+graphs:
+  power:
+    HEAD
+    pools: [{type: pdu, count: 2, with: [{type: outlet, count: 2}]}]
+    edges:
+      - EDGE
+"""
+
+
+def rows(edge: str, head: str = "hierarchy: false") -> list[tuple[str, str]]:
+    structure = read(MACHINE.replace("EDGE", edge).replace("HEAD", head))
+    return [(structure.path(a), structure.path(b)) for a, b, _ in structure.subsystems["power"].rows()]
+
+
+@pytest.mark.parametrize(
+    ("edge", "expected"),
+    [
+        ("{from: 'power:/pdu0', to: '/m/rack*'}", ["pdu0-rack0", "pdu0-rack1"]),
+        ("{from: 'power:/pdu[0-1]', to: '/m/rack1'}", ["pdu0-rack1", "pdu1-rack1"]),
+        ("{from: 'power:/pdu[0-1]', to: '/m/rack[1,0]'}", ["pdu0-rack1", "pdu1-rack0"]),
+        ("{from: 'power:/pdu*', to: '/m/*/node0', direction: in}", ["node0-pdu0", "node0-pdu1"]),
+        ("{from: 'power:/pdu0', to: 'm:/rack0', direction: both}", ["pdu0-rack0", "rack0-pdu0"]),
+        ("{from: 'power:/pdu*', to: '/m/rack*/node*', pairing: share}", ["pdu0-node0", "pdu0-node1", "pdu1-node0", "pdu1-node1"]),
+        ("{from: '/m/rack0/*', to: 'power:/pdu*', pairing: cross}", ["node0-pdu0", "node0-pdu1", "node1-pdu0", "node1-pdu1"]),
+        ("{from: ['power:/pdu1', 'power:/pdu0/outlet1'], to: /m/rack0}", ["pdu1-rack0", "outlet1-rack0"]),
+        ("{from: '/', to: '/m/rack0'}", ["m-rack0"]),
+        ("{from: '/m', to: 'm:/rack1/node[0-1]'}", ["m-node0", "m-node1"]),
+    ],
+)
+def test_edges_between_selections(edge: str, expected: list[str]) -> None:
+    assert [f"{a.rpartition('/')[2]}-{b.rpartition('/')[2]}" for a, b in rows(edge)] == expected
+
+
+def test_a_hierarchy_has_the_tree_of_its_own_pools_and_uris() -> None:
+    structure = read(
+        MACHINE.replace("HEAD", "hierarchy: true").replace("EDGE", "{from: 'power:/pdu1/outlet0', to: '/m/rack0', capacity: 5}")
+    )
+    rack = structure.vertex("/m/rack0")
+    assert structure.uris(rack) == ["m:/rack0", "power:/pdu1/outlet0/rack0"]
+    assert structure.vertex("power:/pdu1/outlet0/rack0") == rack
+
+
+def test_edges_carry_relation_capacity_and_attributes() -> None:
+    structure = read(
+        MACHINE.replace("HEAD", "hierarchy: false").replace(
+            "EDGE",
+            "{from: 'power:/pdu0', to: /m/rack0, relation: feeds, capacity: 5, attributes: {phase: L1, m: 2}}\n"
+            "      - {from: /m, to: /m/rack0}",
+        )
+    )
+    data = [data for _, _, data in structure.subsystems["power"].rows()]
+    assert data == [
+        {"subsystem": "power", "type": "feeds", "capacity": 5.0, "phase": "L1", "m": 2.0},
+        {"subsystem": "power", "type": "link"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edge", "where", "message"),
+    [
+        ("{from: 'power:/pdu2', to: /m/rack0}", "from", "no pool 'pdu2'"),
+        ("{from: /m/rack0, to: '/m/rack0/node[1-2]'}", "to", "no pool 'node2'"),
+        ("{from: /m/rack0, to: '/m/rack0/gpu*'}", "to", "no pool 'gpu*'"),
+        ("{from: /m/rack0, to: '/m/rack0/node0/*'}", "to", "selects nothing"),
+        ("{from: /x/rack0, to: /m}", "from", "no pool 'x'"),
+        ("{from: rack0, to: /m}", "from", "no pool 'rack0'"),
+        ("{from: 'net:/pdu0', to: /m}", "from", "no hierarchy 'net'"),
+        ("{from: /m/rack0, to: ['/m', '/m/rack9']}", "to[1]", "no pool 'rack9'"),
+        ("{from: '/m/rack*', to: 'power:/pdu*/outlet*'}", "", "2 pools on one side and 4 on the other"),
+        ("{from: '/m/rack*', to: /m, pairing: each}", "", "2 pools on one side and 1 on the other"),
+        ("{from: /m, to: /m}", "", "to itself"),
+        ("{from: /m, to: /m/rack0, capacity: -1}", "capacity", "expected a number >= 0"),
+        ("{from: /m, to: /m/rack0, attributes: {type: x}}", "attributes.type", "no name for an attribute"),
+        (
+            "{from: /m, to: /m/rack0, attributes: {x: null}}",
+            "attributes.x",
+            "expected text or int or number or true or false, got null",
+        ),
+        ("{from: /m, to: '/m/rack[0'}", "to", "matching brackets"),
+        ("{from: /m}", "", "the key 'to' is missing"),
+        ("{from: [], to: /m}", "from", "expected at least one entry"),
+    ],
+)
+def test_edges_that_cannot_be(edge: str, where: str, message: str) -> None:
+    error = refusal("fluxres: 1\n" + MACHINE.replace("HEAD", "hierarchy: false").replace("EDGE", edge))
+    path = f"graphs.power.edges[0].{where}".rstrip(".")
+    assert error.where.split(": ", 1)[1] == path
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        ("{from: /m/rack0, to: /m/rack0/node0}\n      - {from: /m, to: /m/rack0/node0}", "would have two parents"),
+        ("{from: /m/rack0, to: /m/rack0/node0}\n      - {from: /m/rack0/node0, to: /m/rack0}", "has a cycle"),
+        ("{from: /m, to: /m/rack0/node0}\n      - {from: /m, to: /m/rack1/node0}", "would both be 'node0'"),
+    ],
+)
+def test_hierarchies_are_forests_with_unique_paths(edges: str, message: str) -> None:
+    error = refusal("fluxres: 1\n" + MACHINE.replace("HEAD", "hierarchy: true").replace("EDGE", edges))
+    assert message in error.message
+    assert "graphs.power" in error.where
+
+
+@pytest.mark.parametrize("name", ["m", "pools", "a/b", "a:b"])
+def test_names_of_graphs_that_would_be_mistaken(name: str) -> None:
+    error = refusal(f"fluxres: 1\nname: m\nresources: []\ngraphs: {{'{name}': {{}}}}\n")
+    assert error.where.startswith("c.yaml:4:10")
+
+
+def test_more_edges_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "EDGES_MAX", 3)
+    error = refusal(
+        "fluxres: 1\nname: m\nresources: [{type: a, count: 2}, {type: b, count: 2}]\n"
+        "graphs: {g: {edges: [{from: '/m/a*', to: '/m/b*', pairing: cross}]}}\n"
+    )
+    assert isinstance(error, LimitExceeded)
+    assert "4 edges" in error.message
+
+
+def test_more_graphs_than_fit() -> None:
+    graphs = ", ".join(f"g{i}: {{}}" for i in range(limits.SUBSYSTEMS_MAX + 1))
+    assert isinstance(refusal(f"fluxres: 1\nresources: []\ngraphs: {{{graphs}}}\n"), LimitExceeded)
+
+
+# -- allocations and uuids ----------------------------------------------------------------------------------------------
+
+
+def test_allocations_name_pools_like_edges_do() -> None:
+    loaded = read_cluster(
+        b"fluxres: 1\nname: m\nresources: [{type: node, count: 3, size: 4}]\n"
+        b"allocations:\n  - {job: a, start: 1.5, end: 3, pools: {'/m/node[0-1]': 2, 'm:/node2': 4}}\n  - {job: b, pools: {}}\n"
+    )
+    assert loaded.allocations == [Hold("a", 1.5, 3.0, {1: 2, 2: 2, 3: 4}), Hold("b", 0.0, None, {})]
+
+
+@pytest.mark.parametrize(
+    ("held", "path", "message"),
+    [
+        ("{job: a, pools: {/m/node9: 1}}", "pools./m/node9", "no pool 'node9'"),
+        ("{job: a, pools: {/m/node0: 5}}", "pools./m/node0", "5 units of /m/node0, which has 4"),
+        ("{job: a, pools: {/m/node0: 0}}", "pools./m/node0", "expected int >= 1, got 0"),
+        ("{job: a, pools: {/m/node0: 1, '/m/node*': 1}}", "pools./m/node*", "/m/node0 stands twice"),
+        ("{job: a, start: 5, end: 5, pools: {}}", "end", "before it begins"),
+        ("{job: a, start: -1, pools: {}}", "start", "expected number >= 0, got -1"),
+        ("{job: '', pools: {}}", "job", "expected text"),
+        ("{job: 5, pools: {}}", "job", "expected text, got 5"),
+    ],
+)
+def test_allocations_that_cannot_be(held: str, path: str, message: str) -> None:
+    error = refusal(f"fluxres: 1\nname: m\nresources: [{{type: node, count: 3, size: 4}}]\nallocations: [{held}]\n")
+    assert error.where.split(": ", 1)[1] == f"allocations[0].{path}"
+    assert message in error.message
+
+
+U = "00000000-0000-8000-8000-{:012x}".format
+
+
+@pytest.mark.parametrize(
+    ("uuids", "expected"),
+    [
+        (U(0), [U(0), U(1), U(2)]),
+        (f"[[{U(5)}, 2], {U(9)}]", [U(5), U(6), U(9)]),
+        (f"['plain text', [{U(0)}, 2]]", ["plain text", U(0), U(1)]),
+    ],
+)
+def test_uuids_that_are_given(uuids: str, expected: list[str]) -> None:
+    structure = read(f"uuids: {uuids}\nresources: [{{type: node, count: 2}}]")
+    assert [structure.uuid(v) for v in range(3)] == expected
+    assert [structure.vertex(text) for text in expected] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("uuids", "message"),
+    [
+        (f"[[{U(0)}, 2]]", "2 uuids for 3 pools"),
+        (f"[[{U(0)}, 4]]", "more uuids than the 3 pools"),
+        (f"[[{U(0)}, 2], {U(1)}]", "stands for two pools"),
+        (f"[x, x, {U(1)}]", "stands twice"),
+        ("nonsense", "expected a UUID, got 'nonsense'"),
+        (f"[[{U(0)}]]", "expected a UUID, or [UUID, count]"),
+        (f"[[{U(0)}, 0]]", "expected a UUID, or [UUID, count]"),
+        (f"[[{U(2**48 - 1)}, 3]]", "leaves its last 48 bits"),
+    ],
+)
+def test_uuids_that_cannot_be(uuids: str, message: str) -> None:
+    error = refusal(f"fluxres: 1\nresources: [{{type: node, count: 2}}]\nuuids: {uuids}\n")
+    assert message in error.message
+    assert "uuids" in error.where
+
+
+def test_uuids_are_made_of_the_base_that_is_given() -> None:
+    loaded = read_cluster(b"{fluxres: 1, resources: []}", origin=8 << 76 | 2 << 62)
+    assert loaded.structure.uuid(0) == U(0)
+
+
+# -- mistakes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "where", "message"),
+    [
+        ("fluxres: 2", "1:10: fluxres", "expected 1, got 2"),
+        ("fluxres: 1\nresource: []", "2:1: resource", "unknown key 'resource' (did you mean 'resources'?)"),
+        ("fluxres: 1\nname: x", "1:1", "the key 'resources' is missing"),
+        ("fluxres: 1\nname: 3\nresources: []", "2:7: name", "expected text, got 3"),
+        ("fluxres: 1\nresources: {}", "2:12: resources", "expected a list, got a mapping"),
+        ("fluxres: 1\nresources:\n- count: 2", "3:3: resources[0]", "the key 'type' is missing"),
+        ("fluxres: 1\nresources:\n- {type: node, count: four}", "3:23: resources[0].count", "expected int >= 1, got 'four'"),
+        ("fluxres: 1\nresources:\n- {type: node, count: -1}", "3:23: resources[0].count", "expected int >= 1, got -1"),
+        ("fluxres: 1\nresources:\n- {type: node, size: 0}", "3:22: resources[0].size", "expected int >= 1, got 0"),
+        ("fluxres: 1\nresources:\n- {type: node, size: 1.5}", "3:22: resources[0].size", "expected int >= 0, got 1.5"),
+        ("fluxres: 1\nresources:\n- {type: node, state: dwon}", "3:23: resources[0].state", "(did you mean 'down'?)"),
+        ("fluxres: 1\nresources:\n- {type: node, id: 1-}", "3:20: resources[0].id", "expected an id or a range"),
+        ("fluxres: 1\nresources:\n- {type: node, id: []}", "3:20: resources[0].id", "expected at least one entry"),
+        ("fluxres: 1\nresources:\n- {type: node, id: ''}", "3:20: resources[0].id", "expected at least one number"),
+        ("fluxres: 1\nresources:\n- {type: node, id: -2}", "3:20: resources[0].id", "expected int >= 0, got -2"),
+        ("fluxres: 1\nresources:\n- {type: node, id: 0-99999999999}", "3:20: resources[0].id", "numbers"),
+        ("fluxres: 1\nresources:\n- {type: node, count: 3, id: 0-1}", "3:30: resources[0].id", "expected 3 of them, got 2"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, id: {within: rack}}",
+            "3:29: resources[0].id.within",
+            "no 'rack' around this entry",
+        ),
+        ("fluxres: 1\nresources:\n- {type: node, rank: [-1]}", "3:22: resources[0].rank", "expected int >= 0"),
+        ("fluxres: 1\nresources:\n- {type: node, hosts: 'n[2-1]'}", "3:23: resources[0].hosts", "expected lo <= hi"),
+        ("fluxres: 1\nresources:\n- {type: node, hosts: a, name: b}", "3:23: resources[0].hosts", "both 'name' and 'hosts'"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, hosts: 'n[1-2]', count: 3}",
+            "3:23: resources[0].hosts",
+            "expected 3 of them, got 2",
+        ),
+        ("fluxres: 1\nresources:\n- {type: node, name: 'a/b'}", "3:22: resources[0].name", "no path can hold"),
+        ("fluxres: 1\nresources:\n- {type: node, name: '${x'}", "3:22: resources[0].name", "expected ${KEY}"),
+        ("fluxres: 1\nresources:\n- {type: node, properties: {a: [1]}}", "3:32: resources[0].properties.a", "got a list of 1"),
+        ("fluxres: 1\nresources:\n- {type: node, properties: {a: .nan}}", "3:28: resources[0].properties", "is not a number"),
+        ("fluxres: 1\nresources:\n- {type: node, tags: {a: 3}}", "3:26: resources[0].tags.a", "expected text or null, got 3"),
+        ("fluxres: 1\nresources:\n- {type: node, id: 1}\n- {type: node, id: 1}", "4:3: resources[1]", "two node pools with id 1"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, name: a}\n- {type: gpu, name: a}",
+            "4:3: resources[1]",
+            "a second pool named 'a'",
+        ),
+        ("fluxres: 1\nresources:\n- {type: cluster}\n- {type: cluster}", "4:3: resources[1]", "two roots"),
+        ("fluxres: 1\nresources:\n- {type: cluster}\n- {type: rack}", "3:3: resources[0]", "two roots"),
+        ("fluxres: 1\nresources:\n- {type: cluster, count: 2}", "3:3: resources[0]", "expected one root"),
+        ("fluxres: 1\nresources: []\nroot: {type: node}", "2:1: resources", "both 'root' and 'resources'"),
+        ("fluxres: 1\nparts: {a: {use: b}, b: {use: a}}\nresources: [{use: a}]", "2:31: parts.b.use", "contains itself"),
+        ("fluxres: 1\nparts: {abc: {type: x}}\nresources: [{use: abd}]", "3:19: resources[0].use", "(did you mean 'abc'?)"),
+        ("fluxres: 1\nresources: [{type: a, count: 99999999999999}]", "2:13: resources[0]", "at most"),
+        ("fluxres: 1\nresources: [{type: a, size: 99999999999999999999}]", "2:29: resources[0].size", "got 99999999999999999999"),
+        ("name: x\nresources: []", "1:1", "the key 'fluxres' is missing"),
+        ("[1]", "1:1", "expected a mapping"),
+        ("text", "1:1", "expected a mapping"),
+        ("fluxres: 1\nuuids: 3\nresources: []", "2:8: uuids", "expected text or a list, got 3"),
+    ],
+)
+def test_mistakes_are_told_with_line_column_path_and_way_out(line: str, where: str, message: str) -> None:
+    error = refusal(line)
+    assert error.where == f"c.yaml:{where}"
+    assert message in str(error).removeprefix(error.where)
+
+
+def test_trees_deeper_than_allowed() -> None:
+    # JSON, because a flow of brackets is all there is to it.
+    entry: dict[str, object] = {"type": "core"}
+    for _ in range(limits.DEPTH_MAX):
+        entry = {"type": "box", "with": [entry]}
+    error = refusal(json.dumps({"fluxres": 1, "resources": [entry]}))
+    assert isinstance(error, LimitExceeded)
+    assert f"{limits.DEPTH_MAX} levels" in error.message
+
+
+WORDS = st.sampled_from(
+    [
+        "type",
+        "count",
+        "id",
+        "with",
+        "use",
+        "name",
+        "hosts",
+        "names",
+        "size",
+        "rank",
+        "uuid",
+        "state",
+        "tags",
+        "properties",
+        "way",
+        "capacity",
+        "x",
+    ]
+)
+LEAVES = st.one_of(
+    st.sampled_from(["node", "0-3", "n[0-3]", "p", "${id}", "cluster", "", "up", "/", "n*"]),
+    st.integers(-1, 5),
+    st.none(),
+    st.booleans(),
+    st.floats(),
+)
+ENTRIES = st.recursive(
+    st.dictionaries(WORDS, LEAVES, max_size=4),
+    lambda inner: st.dictionaries(
+        WORDS, st.one_of(LEAVES, st.lists(inner, max_size=2), st.lists(LEAVES, max_size=2)), max_size=4
+    ),
+    max_leaves=6,
+).map(lambda entry: {"type": "node", **entry})
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.fixed_dictionaries(
+        {"fluxres": st.just(1)},
+        optional={
+            "name": LEAVES,
+            "resources": st.lists(ENTRIES, max_size=3),
+            "root": ENTRIES,
+            "parts": st.dictionaries(st.just("p"), ENTRIES),
+            "pools": st.lists(ENTRIES, max_size=2),
+            "graphs": st.dictionaries(
+                st.sampled_from(["power", "pools"]),
+                st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "hierarchy": LEAVES,
+                        "pools": st.lists(ENTRIES, max_size=2),
+                        "edges": st.lists(
+                            st.dictionaries(
+                                st.sampled_from(["from", "to", "capacity", "pairing"]), st.one_of(LEAVES, st.just("/cluster/*"))
+                            ),
+                            max_size=2,
+                        ),
+                    },
+                ),
+            ),
+            "uuids": st.one_of(LEAVES, st.lists(LEAVES)),
+        },
+    )
+)
+def test_any_document_is_a_machine_or_a_message(document: dict[str, object]) -> None:
+    data = json.dumps(document).encode()
+    try:
+        loaded = read_cluster(data)
+    except InputError as error:
+        assert error.where.startswith("<text>")  # noqa: PT017  # many examples do not raise
+        return
+    assert loaded.structure.n >= 1
+
+
+# -- schema, registry and the machines that come with it ----------------------------------------------------------------
+
+
+def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
+    written = json.loads((ROOT / "specs" / "cluster.schema.json").read_text())
+    assert written == json_schema()
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_the_machines_that_come_with_it_fit_the_schema(path: Path) -> None:
+    jsonschema.validate(yaml_document.load(path).values, json_schema())
+
+
+def test_editors_are_told_of_mistakes_by_the_schema() -> None:
+    for wrong in ({"fluxres": 2}, {"fluxres": 1, "resources": [{"type": "node", "count": 0}]}, {"fluxres": 1, "resource": []}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, json_schema())
+
+
+@pytest.mark.parametrize(
+    ("name", "pools", "counts"),
+    [
+        ("demo", 200, {"rack": 2, "node": 8, "socket": 16, "core": 128, "gpu": 16, "pdu": 2, "switch": 3}),
+        ("workstation", 56, {"node": 1, "core": 16, "pu": 32, "gpu": 1}),
+        ("quartz", 123_739, {"node": 3018, "socket": 6036, "core": 108_648}),
+        ("frontier", 1_020_843, {"rack": 74, "node": 9408, "core": 602_112, "gpu": 75_264, "nic": 37_632}),
+        ("el-capitan", 1_392_088, {"rack": 87, "node": 11_136, "socket": 44_544, "core": 1_069_056, "gpu": 44_544}),
+    ],
+)
+def test_the_machines_that_come_with_it_have_the_published_figures(name: str, pools: int, counts: dict[str, int]) -> None:
+    structure = read_cluster(ROOT / "data" / "clusters" / f"{name}.yaml").structure
+    assert structure.n == pools
+    assert {kind: len(structure.of_type(kind)) for kind in counts} == counts
+
+
+def test_hosts_of_the_large_machines_are_called_as_their_sites_call_them() -> None:
+    for name, first, last in [
+        ("quartz", "quartz1", "quartz3018"),
+        ("frontier", "frontier00001", "frontier09408"),
+        ("el-capitan", "elcap1", "elcap11136"),
+    ]:
+        structure = read_cluster(ROOT / "data" / "clusters" / f"{name}.yaml").structure
+        nodes = structure.of_type("node")
+        assert (structure.name(int(nodes[0])), structure.name(int(nodes[-1]))) == (first, last)
+
+
+def test_the_demo_has_power_and_network() -> None:
+    structure = read_cluster(ROOT / "data" / "clusters" / "demo.yaml").structure
+    node = structure.vertex("/demo/rack1/node6")
+    assert structure.uris(node) == ["demo:/rack1/node6", "power:/pdu1/rack1/node6"]
+    network = structure.subsystems["network"]
+    leaf = structure.subsystems["network"].predecessors(node).tolist()
+    assert [structure.name(v) for v in leaf] == ["leaf1"]
+    assert network.edge_data(int(network.in_rows(node)[0]))["capacity"] == 100
+
+
+def test_formats_are_found_by_content(tmp_path: Path) -> None:
+    assert [found.name for found in registry.formats()] == ["cluster"]
+    for data in (b"fluxres: 1", b"# x\n\nname: a\nfluxres: 1", b'{"name": "a", "fluxres": 1}', b'{\n "fluxres": 1}'):
+        found = registry.detect(data)
+        assert found is not None
+        assert found.name == "cluster"
+    assert registry.detect(b"notfluxres: 1") is None
+    with pytest.raises(InputError, match="no format that is known"):
+        registry.read(b"a: 1\n")
+    with pytest.raises(FluxresError, match="no format 'jgf'"):
+        registry.read(b"a: 1\n", format="jgf")
+    path = tmp_path / "x"
+    path.write_text("{fluxres: 1, name: a, resources: []}")
+    assert registry.read(path).name == "a"

@@ -1,0 +1,306 @@
+"""YAML and JSON come out as plain values with their places; what is not such a document ends in one message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats import json_places, yaml_document, yaml_text
+from fluxres.formats.yaml_document import load
+
+
+def refusal(source: bytes | str | Path) -> FluxresError:
+    with pytest.raises(InputError) as caught:
+        load(source)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("017", 17),
+        ("-3", -3),
+        ("+3", 3),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("-.inf", float("-inf")),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("null", None),
+        ("yes", "yes"),
+        ("off", "off"),
+        ("12:30", "12:30"),
+        ("1_000", "1_000"),
+        ("2026-12-01", "2026-12-01"),
+        ("0-3", "0-3"),
+        ("'12'", "12"),
+        ('"~"', "~"),
+        ("=", "="),
+    ],
+)
+def test_plain_scalars_are_those_of_the_core_schema(text: str, value: object) -> None:
+    found = load(f"k: {text}\n".encode()).values
+    assert found == {"k": value}
+    assert type(found["k"]) is type(value)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("source", "where", "message"),
+    [
+        (b"", "<text>:1:1", "is empty"),
+        (b"# only a comment\n", "<text>:1:1", "is empty"),
+        (b"a: 1\nb:\n\tc: 2\n", "<text>:3:1: b", "found character that cannot start any token"),
+        (b"a: 1\nb: x\0y\n", "<text>:2:5", "contains a NUL character"),
+        (b"a: \x1b[31m\n", "<text>:1:4", "control character U+001B"),
+        (b"a: 1\nb: \xff\n", "<text>:2:4", "byte 0xff is not UTF-8"),
+        ("a: 1".encode("utf-16"), "<text>:1:1", "is UTF-16"),
+        (b"a: 1\n---\nb: 2\n", "<text>:2:1", "a second document begins here"),
+        (b"a:\n  b: 1\n  b: 2\n", "<text>:3:3: a.b", "the key stands here twice"),
+        (b"a: {1: x}\n", "<text>:1:5: a", "the key 1 is not text"),
+        (b"? [x]\n: y\n", "<text>:1:3", "a list cannot be a key"),
+        (b"a: !!python/object:os.system x\n", "<text>:1:4: a", "tags such as"),
+        (b"a: [*x]\n", "<text>:1:5: a[0]", "no anchor '&x'"),
+        (b"a: &x [1, *x]\n", "<text>:1:11: a[1]", "stands inside its own anchor"),
+        (b"a: &x {b: {<<: *x}}\n", "<text>:1:16: a.b.<<", "stands inside its own anchor"),
+        (b"<<: 3\n", "<text>:1:5: <<", "'<<' merges a mapping"),
+        (b"a: [1, 2\n", "<text>:2:1: a[2]", "did not find expected"),
+        (b'{"a": {"b": 1, "b": 2}}', "<text>:1:16: a.b", "the key stands here twice"),
+    ],
+)
+def test_a_broken_document_is_refused_with_line_column_and_path(source: bytes, where: str, message: str) -> None:
+    error = refusal(source)
+    assert error.where == where
+    assert message in error.message
+    assert error.hint or error.message.startswith(("no anchor", "did not", "'<<'", "found"))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+    assert load(b"\xef\xbb\xbfa: 1\n").values == {"a": 1}
+
+
+def test_merge_keys_take_what_is_not_there_and_the_first_of_several() -> None:
+    text = b"a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  <<: [*a, *b]\n  x: 3\n"
+    document = load(text)
+    assert document.values["c"] == {"x": 3, "y": 1, "z": 2}  # type: ignore[index]
+    assert document.position(["c", "z"]) == (2, 17)
+
+
+# -- places -------------------------------------------------------------------------------------------------------------
+
+
+def test_places_of_values_and_keys() -> None:
+    document = load(b"resources:\n  - type: node\n    count:  four\n")
+    assert document.where(["resources", 0, "count"]) == "<text>:3:13: resources[0].count"
+    assert document.where(["resources", 0, "count"], key=True) == "<text>:3:5: resources[0].count"
+    assert document.where(["resources", 0, "missing"]) == "<text>:2:5: resources[0].missing"
+
+
+PLAIN = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False), st.text(max_size=6)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=4), inner, max_size=4)),
+    max_leaves=15,
+)
+
+
+def paths(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(deeper for key, item in items for deeper in paths(item, (*path, key)))]
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=4), PLAIN, min_size=1, max_size=4))
+def test_json_is_read_as_json_and_every_place_is_where_its_value_begins(value: dict[str, object]) -> None:
+    text = json.dumps(value, indent=1)
+    assume("Infinity" not in text)
+    document = load(text.encode())
+    assert document.is_json
+    assert document.values == value
+    lines = text.split("\n")
+    for path in paths(value):
+        line, column = document.position(path)
+        rest = "\n".join([lines[line - 1][column - 1 :], *lines[line:]])
+        inner = value
+        for step in path:
+            inner = inner[step]  # type: ignore[index]
+        assert json.JSONDecoder().raw_decode(rest)[0] == inner
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=4), PLAIN, max_size=4).filter(bool))
+def test_what_the_emitter_writes_the_reader_reads(value: dict[str, object]) -> None:
+    text = yaml_text.block(value)
+    document = yaml_document.parse(text.encode())
+    assert document.values == value
+    assert yaml_text.block(document.values) == text  # type: ignore[arg-type]
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b"]), st.integers(), min_size=1))
+def test_keys_are_counted_as_often_as_they_are_written(value: dict[str, int]) -> None:
+    text = json.dumps({'x"\\': '"a": ', "inner": [value, ": "]})
+    assert json_places.written_keys(text) == 2 + len(value)
+
+
+# -- bounds -------------------------------------------------------------------------------------------------------------
+
+
+def bomb(levels: int) -> bytes:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, levels)]
+    return "\n".join(lines).encode()
+
+
+def test_an_alias_bomb_ends_at_the_bound() -> None:
+    error = refusal(bomb(30))
+    assert isinstance(error, LimitExceeded)
+    assert f"aliases stand for more than {limits.ALIASED_VALUES_MAX} values" in error.message
+
+
+def test_a_merge_bomb_ends_at_the_bound() -> None:
+    lines = ["a0: &a0 {x: [1, 2, 3, 4, 5, 6, 7, 8, 9]}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 20)}], k{i}: *a{i - 1}}}" for i in range(1, 30)]
+    assert isinstance(refusal("\n".join(lines).encode()), LimitExceeded)
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 100_000, b"- " * 1000, b"a: " + b"{a: " * 300, b"[" * 300 + b"]" * 300, b'{"a":' * 300 + b"1" + b"}" * 300]
+)
+def test_depth_ends_at_the_bound(text: bytes) -> None:
+    error = refusal(text)
+    assert isinstance(error, LimitExceeded)
+    assert f"{limits.DOCUMENT_DEPTH_MAX} levels" in error.message
+
+
+def test_depth_through_aliases_counts() -> None:
+    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 300))]
+    assert f"{limits.DOCUMENT_DEPTH_MAX} levels" in refusal("\n".join(lines).encode()).message
+
+
+def test_bounds_of_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bound, source in [
+        ("DOCUMENT_BYTES_MAX", b"a: 1234567890"),
+        ("YAML_BYTES_MAX", b"a: 1234567890"),
+        ("DOCUMENT_VALUES_MAX", b"a: [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]"),
+        ("DOCUMENT_VALUES_MAX", b'{"a": [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]}'),
+    ]:
+        with monkeypatch.context() as patch:
+            patch.setattr(limits, bound, 10)
+            assert isinstance(refusal(source), LimitExceeded), bound
+
+
+def test_a_number_of_many_digits_is_refused_and_not_converted() -> None:
+    assert "digits" in refusal(b"a: " + b"9" * 100_000).message
+
+
+# -- sources ------------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    assert "is a folder" in refusal(tmp_path).message
+    assert "no such file" in refusal(tmp_path / "x.yaml").message
+    assert "no such file" in refusal("nowhere.yaml").message
+    assert "is a device" in refusal(Path("/dev/zero")).message
+    assert "is no file name" in refusal(Path("a\0b")).message
+    assert refusal(Path("x" * 5000)).message.startswith("cannot be read")
+
+
+def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("a: 1\n")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    # Root may read any file, so the answer of the system is played.
+    monkeypatch.setattr(Path, "open", refuse)
+    assert "Permission denied" in refusal(path).message
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(b"a: [\n")
+    with path.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert refusal("-").where.startswith("<stdin>:2:1")
+
+
+def test_the_name_of_the_file_stands_in_messages(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"a: 1\na: 2\n")
+    assert refusal(path).where == f"{path}:2:1: a"
+
+
+# -- anything -----------------------------------------------------------------------------------------------------------
+
+SOUP = st.lists(
+    st.sampled_from(
+        [
+            "a",
+            ":",
+            " ",
+            "\n",
+            "- ",
+            "? ",
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            "&x ",
+            "*x",
+            "<<: ",
+            "!t ",
+            "|",
+            ">",
+            "'",
+            '"',
+            "#",
+            "\t",
+            "---\n",
+            "1",
+            "~",
+            "é",
+        ]
+    ),
+    max_size=30,
+).map("".join)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.one_of(SOUP.map(str.encode), st.binary(max_size=40), st.text(max_size=40).map(str.encode)))
+def test_any_bytes_are_a_document_or_a_message(data: bytes) -> None:
+    try:
+        document = load(data)
+    except InputError as error:
+        assert error.where.startswith("<text>")  # noqa: PT017  # most examples do not raise
+        return
+    orjson.dumps(document.values) if document.is_json else document.position(())
+
+
+@settings(deadline=None, max_examples=300)
+@given(SOUP)
+def test_what_is_read_agrees_with_the_parser_of_python(text: str) -> None:
+    """LibYAML and PyYAML's own parser give the same events, and the composer the same values."""
+    try:
+        fast = load(text.encode()).values
+    except InputError:
+        return
+    composer = yaml_document._Composer("<text>")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml_document, "LOADER", yaml.SafeLoader)
+        try:
+            slow = composer.compose(text)
+        except InputError:
+            return  # the two differ in what they refuse, never in what they read
+    assert fast == slow
