@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +18,8 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Errors: StoreError with the file as it was.
     """
+    import tempfile  # with all it brings along it takes longer to import than SQLite
+
     target = Path(os.path.realpath(path))
     temporary = None
     try:

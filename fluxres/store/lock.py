@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,7 +47,7 @@ class Holder:
     def __str__(self) -> str:
         if self.pid is None:
             return "another process"
-        where = "" if self.host in ("", socket.gethostname()) else f" on {self.host}"
+        where = "" if self.host in ("", os.uname().nodename) else f" on {self.host}"
         when = "" if self.since is None else f", since {datetime.fromtimestamp(self.since):%Y-%m-%d %H:%M:%S}"
         return f"process {self.pid}{where} ({self.command or 'unknown command'}{when})"
 
@@ -80,7 +79,7 @@ def writer_lock(
         raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
     fd = _acquire(path, wait_s, notify, mode)
     try:
-        _sign(fd, Holder(os.getpid(), " ".join(command.split())[:1000], clock(), socket.gethostname()))
+        _sign(fd, Holder(os.getpid(), " ".join(command.split())[:1000], clock(), os.uname().nodename))
         yield
     finally:
         os.close(fd)

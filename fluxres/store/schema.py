@@ -60,7 +60,8 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _translate(error, path) from error
     except OSError as error:
-        raise StoreError(f"{error.strerror or error}", where=str(path)) from error
+        hint = "check the rights of the file and its folder"
+        raise StoreError(f"cannot be used: {error.strerror or error}", where=str(path), hint=hint) from error
 
 
 def _translate(error: sqlite3.Error, path: Path) -> StoreError:
