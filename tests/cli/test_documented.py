@@ -1,0 +1,88 @@
+"""specs/cli.md knows every command, every option, every key and every exit status there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from fluxres.cli.failures import CLOSED_PIPE, INTERRUPTED
+from fluxres.cli.program import COMMANDS, program
+from fluxres.cli.settings import OUTPUTS, EverywhereOption
+from fluxres.errors import STATUS
+from fluxres.model import Pool
+from fluxres.render import documents
+from fluxres.store import open_store
+from tests.cli.conftest import Invoke
+from tests.traceability import ROOT
+
+TEXT = (ROOT / "specs" / "cli.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
+GOLDEN = Path(__file__).with_name("golden") / "json.txt"
+
+
+def command(name: str) -> click.Command:
+    found = program.get_command(click.Context(program), name)
+    assert found is not None
+    return found
+
+
+def test_the_sections_are_the_commands_in_their_order() -> None:
+    assert [name for name in SECTIONS if name in COMMANDS] == [
+        name for name in SECTIONS if name not in ("Everywhere", "Exit status")
+    ]
+    assert set(COMMANDS) <= set(SECTIONS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_stands_in_the_section_of_its_command(name: str) -> None:
+    found = command(name)
+    own = [param for param in found.params if isinstance(param, click.Option) and not isinstance(param, EverywhereOption)]
+    missing = [word for param in own for word in param.opts if f"`{word}" not in SECTIONS[name]]
+    assert missing == []
+    told = set(re.findall(r"`(--[a-z-]+)", SECTIONS[name]))
+    known = {word for param in found.params for word in param.opts}
+    assert told <= known | {"--changed-only", "--json", "--changes"}
+    if isinstance(found, click.Group):
+        assert all(f"fluxres {name} {sub}" in SECTIONS[name] for sub in found.commands)
+
+
+def test_options_everywhere_stand_in_their_section() -> None:
+    words = [word for param in program.params if isinstance(param, click.Option) for word in param.opts]
+    assert [word for word in words if f"`{word}" not in SECTIONS["Everywhere"]] == []
+    assert [output for output in OUTPUTS if f"`{output}`" not in SECTIONS["Everywhere"]] == []
+
+
+def test_every_exit_status_is_explained() -> None:
+    statuses = {0, INTERRUPTED, CLOSED_PIPE, *(status for status, _ in STATUS.values())}
+    assert statuses == {int(number) for number in re.findall(r"^\| (\d+) \|", SECTIONS["Exit status"], re.MULTILINE)}
+
+
+def answers() -> list[tuple[str, dict[str, object]]]:
+    """(command, document) of the transcript of JSON answers."""
+    found = []
+    for part in GOLDEN.read_text(encoding="utf-8").split("$ fluxres ")[1:]:
+        words, _, text = part.partition("\n")
+        name = next(word for word in words.split() if word in COMMANDS)
+        found.append((name, json.loads(text)))
+    return found
+
+
+def test_every_key_of_an_answer_is_in_its_section() -> None:
+    missing = [(name, key) for name, document in answers() for key in document if f"`{key}`" not in SECTIONS[name]]
+    assert missing == []
+
+
+def test_every_command_has_an_answer_in_the_transcript() -> None:
+    without = set(COMMANDS) - {name for name, _ in answers()}
+    assert without == {"completion"}
+
+
+def test_keys_of_a_pool_and_of_a_span_are_listed(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0", "--job", "j1")
+    graph = open_store().load()
+    keys = [*documents.pool(Pool(graph, 0)), *documents.spans(graph, [1], 0, 2**61)[0]]
+    assert [key for key in keys if f"`{key}`" not in SECTIONS["Everywhere"]] == []
