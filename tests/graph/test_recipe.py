@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -357,19 +358,21 @@ def test_the_caller_says_where_a_recipe_stands() -> None:
     assert caught.value.where == "line of node count"
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
 def test_a_million_pools_stay_near_the_size_of_their_columns() -> None:
     # In a process of its own, because the peak of this one has long been higher.
     code = """
-import resource
+import re
 from fluxres.graph.recipe import Recipe, expand
-base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+base = peak()
 inner = (Recipe("core", 48), Recipe("gpu", 4), Recipe("memory", size=64))
 node = Recipe("node", 120, children=(Recipe("socket", 2, children=inner),))
 tree = Recipe("cluster", children=(Recipe("rack", 80, children=(node,)),))
 s = expand(tree, origin=0)
-print(s.n, s.nbytes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) * 1024)
+print(s.n, s.nbytes, (peak() - base) * 1024)
 """
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     pools, columns, grown = map(int, out.split())
     assert pools == 1 + 80 * (1 + 120 * (1 + 2 * 54))
-    assert grown < columns + 16 * pools
+    assert columns * 0.9 < grown < columns + 16 * pools
