@@ -76,8 +76,10 @@ class Records:
     def require_job(self, job: str) -> set[int]:
         """The pools a job has records on.
 
-        Errors: UnknownJob.
+        Errors: UnknownJob; UsageError for what is no id.
         """
+        if not isinstance(job, str):
+            raise UsageError(f"job: expected an id, got {job!r}")
         pools = self.pools_of.get(job)
         if pools is None:
             raise UnknownJob(f"no job '{job}' holds anything", hint="`allocated` lists the jobs")

@@ -376,7 +376,7 @@ class Structure:
 
         Errors: UnknownGraph with the names there are.
         """
-        found = self.subsystems.get(name)
+        found = self.subsystems.get(name) if isinstance(name, str) else None
         if found is None:
             known = ", ".join(self.subsystems) or "none"
             raise UnknownGraph(f"no auxiliary graph '{name}'", hint=f"there is {known}")

@@ -96,8 +96,8 @@ def extract(
     """The subtree of `v` restricted to some of its pools, with the way to the root (rule C1; RFC 4, "Copy").
 
     Pools that stand only in auxiliary graphs come along where they are on the way from a taken pool to the root of a
-    hierarchy, or where an edge of another graph joins them to a kept pool.  With `outside` they are the result's own, with
-    these sizes; without it, or where it says 0, they are a mere way.  At the root of the has-a tree all come along as its own.
+    hierarchy, or where an edge of another graph joins them to a kept pool.  They are a mere way, with the sizes that
+    `outside` gives (the full size where it says 0).  At the root of the has-a tree all with units come along as its own.
 
     Args:
         v: vertex of the has-a tree.
@@ -133,7 +133,8 @@ def extract(
         sizes[len(in_tree) :] = np.where(own, outside[beside - s.tree_end], sizes[len(in_tree) :])
     flags = s.flags[vertices]
     flags[: len(above)] |= WAY
-    flags[len(in_tree) :][~own] |= WAY
+    # A part of the machine has its supplies only as a way, like the rack above it: another part may have the same.
+    flags[len(in_tree) :][~own if v == 0 else slice(None)] |= WAY
     subsystems = {name: _edges(graph, numbers, _rows_near(graph, vertices, v, stop)) for name, graph in s.subsystems.items()}
     made = _carry(s, numbers, sizes, flags, subsystems, len(in_tree))
     if not take_ancestors and v > 0:

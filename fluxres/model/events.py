@@ -148,11 +148,13 @@ def apply(graph: ResourceGraph, event: Event) -> None:
 
     Errors: InputError for an event without a name or fields it needs; otherwise those of the operation.
     """
-    change = _APPLY.get(event.get("event", ""))
+    name = event.get("event") if isinstance(event, dict) else None
+    change = _APPLY.get(name) if isinstance(name, str) else None
     if change is None:
-        raise InputError(f"no event '{event.get('event')}'", hint=f"events are {', '.join(_APPLY)}")
+        raise InputError(f"no event {name!r}", hint=f"events are {', '.join(_APPLY)}")
     try:
+        before = graph.revision
         change(graph, event)
-        graph.revision += 1
+        graph.revision = before + 1
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"event '{event['event']}' is not complete: {error}") from error

@@ -44,6 +44,8 @@ def find(
     parsed = language.parse(criteria) if isinstance(criteria, str) else criteria
     if at is not None and during is not None:
         raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
+    if during is not None and not (isinstance(during, tuple | list) and len(during) == 2):
+        raise UsageError(f"during: expected a pair of start and end, got {during!r}")
     window = graph.window(at, None) if during is None else graph.open_window(*during)
     return Selection(graph, np.flatnonzero(_Search(graph, window).mask(parsed)).astype(np.int32))
 

@@ -161,7 +161,7 @@ def test_extract_gives_pools_outside_the_tree_their_available_size() -> None:
     copy, _ = surgery.extract(s, s.vertex("/demo/rack1"), outside=available)
     assert {
         copy.name(u): (copy.size.item(u), copy.flags.item(u) & WAY, copy.capacity.get(u)) for u in range(copy.tree_end, copy.n)
-    } == {"pdu1": (1200, 0, 5000)}
+    } == {"pdu1": (1200, WAY, 5000)}
     available[names.index("pdu1")] = 0
     copy, _ = surgery.extract(s, s.vertex("/demo/rack1"), outside=available)
     assert {copy.name(u): (copy.size.item(u), copy.flags.item(u) & WAY) for u in range(copy.tree_end, copy.n)} == {
@@ -756,11 +756,13 @@ def test_extract_takes_the_edges_between_what_it_takes(s: Structure, data: st.Da
     else:
         wanted = beside(s, inside | above, inside, outside)
     assert vertices.tolist() == sorted(above | inside | wanted)
-    own = inside | {u for u in wanted if (outside is None and v == 0) or (outside is not None and outside[u - s.tree_end])}
+    sized = {u for u in wanted if outside is not None and outside[u - s.tree_end]}
+    # Only a copy of everything has the pools beside the tree for its own: to a part they are a way, as its rack is.
+    own = inside | ({u for u in wanted if outside is None or u in sized} if v == 0 else set())
     numbers = {old: new for new, old in enumerate(vertices.tolist())}
     assert {u for u in numbers if not made.flags.item(numbers[u]) & WAY} == own
     for u in wanted:
-        assert made.size.item(numbers[u]) == (outside[u - s.tree_end] if outside is not None and u in own else s.size.item(u))
+        assert made.size.item(numbers[u]) == (outside[u - s.tree_end] if outside is not None and u in sized else s.size.item(u))
     assert all_edges(made) == kept_edges(s, numbers)
     assert not errors(made)
     assert snapshot(s) == before
