@@ -158,6 +158,4 @@ class Subsystem:
         if keep_rows is not None:
             keep &= keep_rows
         attributes = {key: column[keep] for key, column in self.attributes.items()}
-        return Subsystem(
-            self.name, self.hierarchy, src[keep], dst[keep], self.relation[keep], list(self.relations), attributes
-        )
+        return Subsystem(self.name, self.hierarchy, src[keep], dst[keep], self.relation[keep], list(self.relations), attributes)
