@@ -202,7 +202,7 @@ def _text(text: str) -> Count:
         raise
     except InputError:
         try:
-            return Count(ranges.parse(text))
+            return _stepped(ranges.parse(text))
         except LimitExceeded:
             raise
         except InputError as error:
@@ -218,6 +218,11 @@ def _text(text: str) -> Count:
     if len(runs) == 1:
         return Count(Range(*runs[0]), listed=True)
     return Count(None, tuple(runs), listed=True)
+
+
+def _stepped(steps: Range) -> Count:
+    # A single number is that number, whatever its step would have been.
+    return exactly(steps.min) if steps.min == steps.max else Count(steps)
 
 
 def _json(text: str) -> Mapping[Any, Any]:
@@ -242,7 +247,7 @@ def _mapping(given: Mapping[Any, Any], dialect: str) -> Count:
     if "max" in given and given["max"] is None:
         raise InputError("expected max to be an integer >= 1, got null", where="count", hint="leave max out when there is none")
     try:
-        return Count(Range(given["min"], given.get("max"), given.get("operator", "+"), given.get("operand", 1)))
+        return _stepped(Range(given["min"], given.get("max"), given.get("operator", "+"), given.get("operand", 1)))
     except LimitExceeded as error:
         raise LimitExceeded(error.message, where="count") from None
     except InputError as error:

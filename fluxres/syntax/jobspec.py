@@ -185,7 +185,7 @@ def settled(resources: Iterable[Vertex], *, in_slot: bool = False, depth: int = 
         replace(
             vertex,
             is_exclusive=(in_slot or vertex.is_slot) if vertex.exclusive is None else vertex.exclusive,
-            children=settled(vertex.children, in_slot=in_slot or vertex.is_slot, depth=depth + 1),
+            children=settled(vertex.children, in_slot=in_slot or vertex.is_slot, depth=depth + 1) if vertex.children else (),
         )
         for vertex in resources
     )

@@ -1,0 +1,93 @@
+"""Units: exact between those that measure the same, refused between those that do not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluxres.errors import FluxresError, InputError
+from fluxres.syntax import unit
+
+SAME = {
+    "bytes": ["B", "kB", "KB", "MB", "GB", "TB", "PB", "EB", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"],
+    "power": ["W", "kW", "KW", "MW", "GW"],
+    "bandwidth": ["B/s", "kB/s", "MB/s", "GB/s", "GiB/s", "b/s", "Mb/s", "bps", "Gbps", "Kibps"],
+    "time": ["us", "ms", "s", "m", "h", "d"],
+}
+PAIRS = st.sampled_from(list(SAME.values())).flatmap(lambda units: st.tuples(st.sampled_from(units), st.sampled_from(units)))
+
+
+@pytest.mark.parametrize(
+    ("amount", "from_unit", "to_unit", "exact", "up"),
+    [
+        (4, "GB", "GiB", Fraction(4 * 10**9, 2**30), 4),
+        (4, "GiB", "GB", Fraction(4 * 2**30, 10**9), 5),
+        (1, "TiB", "MiB", 2**20, 2**20),
+        (1, "KB", "B", 1000, 1000),
+        (1500, "W", "kW", Fraction(3, 2), 2),
+        (100, "Gbps", "GB/s", Fraction(25, 2), 13),
+        (1, "GB/s", "Gb/s", 8, 8),
+        (90, "s", "m", Fraction(3, 2), 2),
+        (1, "d", "ms", 86_400_000, 86_400_000),
+        (3, "licence", "licence", 3, 3),
+        (3, None, None, 3, 3),
+        (Fraction(1, 2), "GiB", "MiB", 512, 512),
+        (0, "GB", "GiB", 0, 0),
+        (2**80, "EiB", "B", 2**140, 2**140),
+    ],
+)
+def test_converts(amount: Any, from_unit: str | None, to_unit: str | None, exact: Any, up: int) -> None:
+    found = unit.convert(amount, from_unit, to_unit)
+    assert found == exact
+    assert isinstance(found, int) == isinstance(exact, int)
+    assert unit.convert_up(amount, from_unit, to_unit) == up
+
+
+@pytest.mark.parametrize(
+    ("from_unit", "to_unit", "message"),
+    [
+        ("GB", "W", r"GB \(bytes\) and W \(power\)"),
+        ("GB", "GB/s", "one dimension"),
+        ("gb", "GB", "did you mean GB"),
+        ("GB", "Gib", "did you mean GiB"),
+        ("licence", "GB", "known unit, got 'licence'"),
+        ("GB", None, "on both sides, got 'GB' and none"),
+        (None, "GB", "on both sides"),
+        ("GB", "x" * 100_000, r"xxx\.\.\."),
+        ("", "GB", "got ''"),
+    ],
+)
+def test_refused(from_unit: str | None, to_unit: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        unit.convert(1, from_unit, to_unit)
+
+
+@pytest.mark.parametrize("amount", [1.5, True, "1", None, float("nan")])
+def test_amounts_are_exact_numbers(amount: Any) -> None:
+    with pytest.raises(InputError):
+        unit.convert(amount, "GB", "MB")
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_dimensions(name: str) -> None:
+    assert {unit.dimension(text) for text in SAME[name]} == {name}
+
+
+@given(st.integers(0, 2**62), PAIRS)
+def test_there_and_back_is_the_same(amount: int, pair: tuple[str, str]) -> None:
+    there = unit.convert(amount, *pair)
+    assert unit.convert(there, *reversed(pair)) == amount
+    assert 0 <= unit.convert_up(amount, *pair) - there < 1
+
+
+@given(st.text(max_size=8), st.text(max_size=8) | st.sampled_from(SAME["bytes"]))
+def test_any_text_is_a_unit_or_an_error(from_unit: str, to_unit: str) -> None:
+    try:
+        found = unit.convert(7, from_unit, to_unit)
+    except FluxresError:
+        return
+    assert unit.convert(found, to_unit, from_unit) == 7
