@@ -60,7 +60,7 @@ class _Segments:
 
     def __init__(self, keys: UInt64) -> None:
         self.runs = _starts(keys)
-        self.order = np.argsort(keys[self.runs], kind="stable")
+        self.order = np.argsort(keys[self.runs])
         self.starts = _starts(keys[self.runs][self.order])
         self.first = self.runs[self.order[self.starts]]
         self._run_stops = np.append(self.runs[1:], len(keys))
@@ -75,7 +75,7 @@ class _Segments:
         return np.minimum.reduceat(np.minimum.reduceat(column, self.runs)[self.order], self.starts)
 
     def members(self, segment: int) -> NDArray[np.int64]:
-        """Rows of one segment, ascending."""
+        """Rows of one segment, in no order."""
         runs = self.order[self.starts[segment] : self._stops[segment]].tolist()
         return np.concatenate([np.arange(self.runs[r], self._run_stops[r]) for r in runs])
 
@@ -90,7 +90,7 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     suffixes, done, names = [""], [], dict[int, str]()
     while len(top):
         parent = structure.parent[top]
-        segments = _Segments(mixed(parent, suffix, look))
+        segments = _Segments(mixed((suffix << 32) + parent, look))
         sets = segments.add(_named(structure, top))
         count, first = segments.add(count), segments.least(first)
         number = np.zeros(len(sets), np.int64)
