@@ -209,3 +209,27 @@ def test_completion_scripts_name_the_command(fluxres: Invoke, shell: str) -> Non
     script = fluxres("completion", shell).stdout
     assert "fluxres" in script
     assert "_FLUXRES_COMPLETE" in script
+
+
+def test_what_takes_long_shows_a_bar_on_a_terminal_only() -> None:
+    code = """
+import time
+from fluxres.cli.progress import progress
+with progress(2) as shown:
+    shown.step("reading it")
+    time.sleep(0.8)
+print("done")
+"""
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (piped.stdout, piped.stderr) == ("done\n", "")
+    master, slave = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=slave, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(slave)
+    seen = os.read(master, 65536).decode()
+    while "reading it" not in seen:
+        seen += os.read(master, 65536).decode()
+    out, _ = running.communicate(timeout=WAIT_S)
+    os.close(master)
+    assert out == b"done\n"
