@@ -63,6 +63,9 @@ ALIASED_VALUES_MAX: Final = 1_000_000
 RECIPES_MAX: Final = 1_000_000
 """Entries of a cluster file after its parts are followed: parts that use parts twice double at every level."""
 
+SELECTED_MAX: Final = 4_000_000
+"""Pools that one selector of an edge or allocation names, repeats counted: each is met in Python."""
+
 INCLUDE_DEPTH_MAX: Final = 16
 """Files that include files: deeper is a mistake."""
 

@@ -73,7 +73,11 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
     root = _root(document, cluster, entries)
     outside, roots = _outside(document, cluster, entries)
     base = uuids.new_origin() if origin is None else origin
-    structure = expand(root, more=outside, origin=base, where=entries.where)
+
+    def where(recipe: Recipe, key: str) -> str:
+        return entries.where(recipe, key) or document.where([key] if key else ())
+
+    structure = expand(root, more=outside, origin=base, where=where)
     if cluster.uuids is not UNSET:
         _set_uuids(document, structure, cluster.uuids)
     homes = _homes(structure, roots)
@@ -153,12 +157,16 @@ def _homes(structure: Structure, roots: dict[str, int]) -> dict[str, list[int]]:
 
 
 def _check_graph_name(document: Document, structure: Structure, name: str) -> None:
-    where = document.where(["graphs", name], key=True)
+    hint = "rename the graph"
     if not name or not name.isprintable() or "/" in name or ":" in name or len(name) > limits.NAME_LENGTH_MAX:
-        raise InputError(f"{name!r} is no name for a graph", where=where, hint="no '/', no ':', no control characters")
-    if name in (structure.hierarchy, OUTSIDE):
-        what = "the machine itself" if name == structure.hierarchy else "pools of no particular graph"
-        raise InputError(f"'{name}:/' stands for {what}", where=where, hint="rename the graph")
+        message, hint = f"{name!r} is no name for a graph", "no '/', no ':', no control characters"
+    elif name == structure.hierarchy:
+        message = f"'{name}:/' stands for the machine itself"
+    elif name == OUTSIDE:
+        message = f"'{name}:/' stands for pools of no particular graph"
+    else:
+        return
+    raise InputError(message, where=document.where(["graphs", name], key=True), hint=hint)
 
 
 # -- what names pools of the tree ------------------------------------------------------------------------------------

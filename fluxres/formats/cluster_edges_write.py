@@ -17,6 +17,9 @@ from fluxres.graph.structure import Structure
 Int64 = NDArray[np.int64]
 Values = dict[str, Any]
 
+#: rows that one entry says, below what a selector may name
+_ROWS_MAX = 1_000_000
+
 
 def outside_homes(structure: Structure) -> dict[str, list[int]]:
     """Which graph declares which of the pools outside the has-a tree: the first that touches them.
@@ -81,6 +84,7 @@ def edge_entries(structure: Structure, subsystem: Subsystem, selectors: Selector
     change = np.zeros(len(src) - 1, np.bool_)
     for column in columns:
         change |= np.diff(column.astype(np.int64)) != 0
+    change[_ROWS_MAX - 1 :: _ROWS_MAX] = True
     starts = [0, *(np.flatnonzero(change) + 1).tolist()]
     blocks: list[_Block] = []
     for start, stop in zip(starts, [*starts[1:], len(src)], strict=True):

@@ -89,10 +89,10 @@ class Entries:
         self._made = 0
 
     def where(self, recipe: Recipe, key: str = "") -> str:
-        """The place of a recipe's entry, or of the value of a key in it."""
+        """The place of a recipe's entry, or of the value of a key in it; nothing for a root that no entry made."""
         entry = self._entries.get(id(recipe))
         if entry is None:
-            return recipe.type
+            return ""
         written = [name for name in _ALSO.get(key, (key,)) if name and entry.get(name) is not UNSET]
         return entry.where(written[0] if written else "")
 

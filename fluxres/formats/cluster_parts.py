@@ -93,21 +93,23 @@ class Parts:
             self._parts[name] = Layer(part, document, ("parts", name))
 
     def _included(self, document: Document, name: str, i: int, chain: list[Path]) -> Path:
-        where = document.where(["include", i])
+        def where() -> str:
+            return document.where(["include", i])
+
         if document.path is None:
-            raise InputError("text that is not in a file cannot include one", where=where, hint="load it from a file")
+            raise InputError("text that is not in a file cannot include one", where=where(), hint="load it from a file")
         try:
             path = (self._folder(document) / name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
-            raise InputError(f"cannot include {name!r}: {error}", where=where) from None
+            raise InputError(f"cannot include {name!r}: {error}", where=where()) from None
         if path in chain:
             raise InputError(
-                f"{name!r} includes itself, directly or through others", where=where, hint="remove one of the includes"
+                f"{name!r} includes itself, directly or through others", where=where(), hint="remove one of the includes"
             )
         if len(chain) >= limits.INCLUDE_DEPTH_MAX:
-            raise LimitExceeded(f"includes are more than {limits.INCLUDE_DEPTH_MAX} files deep", where=where)
+            raise LimitExceeded(f"includes are more than {limits.INCLUDE_DEPTH_MAX} files deep", where=where())
         if not path.exists():
-            raise InputError(f"no file {name!r} to include", where=where, hint=f"paths start at {self._folder(document)}")
+            raise InputError(f"no file {name!r} to include", where=where(), hint=f"paths start at {self._folder(document)}")
         return path
 
     @staticmethod

@@ -7,7 +7,9 @@ somewhere in the selection, so a misspelt name is an error and never an edge les
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,10 @@ from fluxres.syntax import hostlist, template
 _SPECIAL = re.compile(r"[\[\]*,\s]")
 #: the hierarchy under which pools outside the has-a tree, of no particular graph, are found
 OUTSIDE = "pools"
+#: names kept for the next selector
+_TABLES_MAX = 200_000
+#: patterns with stars in one step: each is tried on every name
+_GLOBS_MAX = 64
 
 
 class Names:
@@ -61,6 +67,9 @@ class Selectors:
         self._roots = dict(roots or {})
         self._home = {root: graph for graph, found in self._roots.items() for root in found}
         self.name = Names(structure)
+        self._levels: dict[tuple[str, ...], NDArray[np.int64]] = {}
+        self._tables: dict[int, dict[str, int]] = {}
+        self._kept = 0
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -86,56 +95,62 @@ class Selectors:
             raise InputError(error.message, hint=hint) from None
 
     def _walk(self, text: str, level: NDArray[np.int64], roots: list[int] | None, steps: Sequence[str]) -> NDArray[np.int64]:
-        for i, step in enumerate(steps):
-            first = [roots] if i == 0 and roots is not None else None
-            families = first or [self.structure.children(v).tolist() for v in level.tolist()]
-            level = self._step(text, step, families)
+        """Level by level; what the first steps select is kept for the next selector, which often begins alike."""
+        start = 0
+        for i in range(len(steps) - 1, 0, -1):
+            known = self._levels.get((text.partition("/")[0], *steps[:i]))
+            if known is not None:
+                start, level = i, known
+                break
+        for i, step in enumerate(steps[start:], start):
+            level = self._step(text, step, [-1] if i == 0 and roots is not None else level.tolist(), roots)
+            if len(level) > limits.SELECTED_MAX:
+                raise LimitExceeded(f"{text!r} selects more than {limits.SELECTED_MAX} pools")
+            if i + 1 < len(steps) and len(level) <= 1024:
+                if len(self._levels) >= 1024:
+                    self._levels.clear()
+                self._levels[text.partition("/")[0], *steps[: i + 1]] = level
         return level
 
-    def _step(self, text: str, step: str, families: list[list[int]]) -> NDArray[np.int64]:
+    def _family(self, parent: int, roots: list[int] | None) -> list[int]:
+        return (roots or []) if parent < 0 else self.structure.children(parent).tolist()
+
+    def _step(self, text: str, step: str, parents: list[int], roots: list[int] | None) -> NDArray[np.int64]:
         if step == "*":
-            every = [v for family in families for v in family]
+            every = [v for parent in parents for v in self._family(parent, roots)]
             if not every:
                 raise InputError(f"'*' in {text!r} selects nothing: there is nothing below")
             return np.array(every, np.int64)
-        tables = [self._by_name(family) for family in families]
         # A pool may be called 'a[1]': a name that stands there as it is wins over what brackets mean.
-        named = [self._single(by_name, step, text) for by_name in tables if step in by_name]
-        if named:
-            return np.array(named, np.int64)
-        found: list[int] = []
-        patterns = _patterns(step) if _SPECIAL.search(step) else [step]
-        missing = set(patterns)
-        for by_name in tables:
-            for pattern in patterns:
-                if pattern in by_name:
-                    found.append(self._single(by_name, pattern, text))
-                    missing.discard(pattern)
-                elif "*" in pattern:
-                    matching = _glob(pattern)
-                    hits = [v for name, pools in by_name.items() if matching(name) for v in pools]
-                    found.extend(hits)
-                    if hits:
-                        missing.discard(pattern)
-        if missing:
-            name = next(pattern for pattern in patterns if pattern in missing)
-            known = [self.name(v) for family in families[:4] for v in family[:200]]
+        wanted = _Wanted(step, literal=not _SPECIAL.search(step))
+        if self._has_odd_names and not wanted.literal:
+            plain = _Wanted(step, literal=True)
+            if found := [v for parent in parents for v in plain.among(self._table(parent, roots), text)]:
+                return np.array(found, np.int64)
+        found = [v for parent in parents for v in wanted.among(self._table(parent, roots), text)]
+        if wanted.missing:
+            known = [self.name(v) for parent in parents[:4] for v in self._family(parent, roots)[:200]]
             hint = f"there is {hostlist.fold(known[:50])}" if known else "there is nothing below"
-            raise InputError(f"no pool {name!r} for {text!r}", hint=hint)
+            raise InputError(f"no pool {next(iter(wanted.missing))!r} for {text!r}", hint=hint)
         return np.array(found, np.int64)
 
-    def _by_name(self, family: list[int]) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+    def _table(self, parent: int, roots: list[int] | None) -> dict[str, int]:
+        """Children by name; -1 where several have it."""
+        known = self._tables.get(parent) if parent >= 0 else None
+        if known is not None:
+            return known
+        family = self._family(parent, roots)
+        table: dict[str, int] = {}
         for v in family:
-            found.setdefault(self.name(v), []).append(v)
-        return found
-
-    @staticmethod
-    def _single(by_name: Mapping[str, list[int]], name: str, text: str) -> int:
-        pools = by_name[name]
-        if len(pools) > 1:
-            raise InputError(f"{len(pools)} pools beside each other are named {name!r} in {text!r}", hint="name them by uuid")
-        return pools[0]
+            name = self.name(v)
+            table[name] = -1 if name in table else v
+        if len(family) > 8 and parent >= 0:
+            self._kept += len(family)
+            if self._kept > _TABLES_MAX:
+                self._tables.clear()
+                self._kept = len(family)
+            self._tables[parent] = table
+        return table
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -172,13 +187,35 @@ class Selectors:
         return [f"{prefix}{text}" for text in self._paths(run)]
 
     def _is_ambiguous(self, v: int) -> bool:
-        """Whether a name on the way to `v` cannot stand in a path as it is, or a root shares its name with another."""
+        """Whether a name on the way to `v` cannot stand in a path, or its root shares its name with another."""
         structure = self.structure
-        root = self._root(v)
-        home = self._home.get(root)
-        if home is not None and [self.name(r) for r in self._roots[home]].count(self.name(root)) > 1:
+        if self._root(v) in self._twins:
             return True
-        return any("/" in self.name(u) for u in [v, *structure.ancestors(v)])
+        return self._has_slashes and any("/" in self.name(u) for u in [v, *structure.ancestors(v)])
+
+    @cached_property
+    def _twins(self) -> frozenset[int]:
+        """Roots outside the has-a tree that another one of their graph has the name of."""
+        found: set[int] = set()
+        for roots in self._roots.values():
+            names = Counter(map(self.name, roots))
+            found.update(root for root in roots if names[self.name(root)] > 1)
+        return frozenset(found)
+
+    @cached_property
+    def _has_slashes(self) -> bool:
+        return any("/" in text for text in self._name_parts())
+
+    @cached_property
+    def _has_odd_names(self) -> bool:
+        return any(_SPECIAL.search(text) for text in self._name_parts())
+
+    def _name_parts(self) -> Iterator[str]:
+        """Every text that may stand in a name."""
+        for kind in self.structure.kinds:
+            yield from (kind.basename, kind.type, kind.unit or "", *(f"{key}{value}" for key, value in kind.properties))
+            yield from (part for part in template.parse(kind.name) if isinstance(part, str)) if kind.name is not None else ()
+        yield from self.structure.names.values()
 
     def _paths(self, run: list[int]) -> list[str]:
         """Folded paths: first the names under each parent, then the parents that have the same ones."""
@@ -190,6 +227,9 @@ class Selectors:
                 parents.append(parent)
                 families.append([])
             families[-1].append(self.name(v))
+        step = self._common_step(parents, families)
+        if step is not None:
+            return [f"{path}/{step}" for path in self._paths(parents)]
         folded = [_folded(names) for names in families]
         out: list[str] = []
         at = 0
@@ -207,15 +247,68 @@ class Selectors:
             at = stop
         return out
 
+    def _common_step(self, parents: list[int], families: list[list[str]]) -> str | None:
+        """One step that gives each of these parents its family, where names run on over them or are the same."""
+        if len(parents) < 2 or min(parents) < 0:
+            return None
+        union = list(dict.fromkeys(name for names in families for name in names))
+        folded = _folded(union)
+        if len(folded) > 1 or (len(union) == 1 and any(names != union for names in families)):
+            return None
+        if any(names != families[0] for names in families):
+            wanted = _Wanted(folded[0], literal=False)
+            for parent, names in zip(parents, families, strict=True):
+                if [self.name(v) for v in wanted.among(self._table(parent, None), "")] != names:
+                    return None
+        elif len(families[0]) != len(union):
+            return None
+        return folded[0]
+
+
+class _Wanted:
+    """What one step of a selector asks for, in order; `missing` is what no parent had so far."""
+
+    def __init__(self, step: str, *, literal: bool) -> None:
+        self.literal = literal
+        patterns = [step] if literal else _patterns(step)
+        self.missing = dict.fromkeys(patterns)
+        self._ranks: dict[str, list[int]] = {}
+        self._globs: list[tuple[int, str, Callable[[str], object]]] = []
+        for rank, pattern in enumerate(patterns):
+            if "*" in pattern and not literal:
+                self._globs.append((rank, pattern, _glob(pattern)))
+            else:
+                self._ranks.setdefault(pattern, []).append(rank)
+        if len(self._globs) > _GLOBS_MAX:
+            raise LimitExceeded(f"{step!r} stands for {len(self._globs)} names with stars, at most {_GLOBS_MAX} are tried")
+
+    def among(self, table: Mapping[str, int], text: str) -> list[int]:
+        """The pools asked for in one family.  Cost O(the smaller of both), and O(family) for each star."""
+        hits: list[tuple[int, int]] = []
+        few, many = (table, self._ranks) if len(table) < len(self._ranks) else (self._ranks, table)
+        for name in few:
+            if name in many:
+                self.missing.pop(name, None)
+                hits.extend((rank, table[name]) for rank in self._ranks[name])
+        for rank, pattern, matches in self._globs:
+            found = [(rank, v) for name, v in table.items() if matches(name)]
+            if found:
+                self.missing.pop(pattern, None)
+                hits.extend(found)
+        hits.sort(key=lambda hit: hit[0])
+        if any(v < 0 for _, v in hits):
+            raise InputError(f"pools beside each other have one name in {text!r}", hint="name them by uuid")
+        return [v for _, v in hits]
+
 
 def _patterns(step: str) -> list[str]:
     try:
+        if hostlist.count(step) > limits.HOSTLIST_RANGE_MAX:
+            raise LimitExceeded(f"more than {limits.HOSTLIST_RANGE_MAX} names in one step", hint="a star stands for any name")
         names = hostlist.parse(step)
-    except LimitExceeded:
-        raise
     except InputError as error:
-        raise InputError(f"{step!r}: {error.message}", hint=error.hint) from None
-    if len(names) > limits.IDSET_COUNT_MAX or not names:
+        raise type(error)(f"{step[:80]!r}: {error.message}", hint=error.hint) from None
+    if not names:
         raise InputError(f"{step!r} names no pool")
     return names
 

@@ -333,6 +333,21 @@ def test_hierarchies_are_forests_with_unique_paths(edges: str, message: str) -> 
     assert "graphs.power" in error.where
 
 
+def test_a_selector_ends_at_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "fluxres: 1\nname: m\nresources: [{type: node, count: 9}]\ngraphs: {g: {edges: [{from: /m, to: 'TO'}]}}\n"
+    assert isinstance(refusal(text.replace("TO", "/m/n*[0-99]")), LimitExceeded)
+    assert isinstance(refusal(text.replace("TO", "/m/n[0-999999,0-999999]")), LimitExceeded)
+    monkeypatch.setattr(limits, "SELECTED_MAX", 8)
+    assert isinstance(refusal(text.replace("TO", "/m/node[0-8]")), LimitExceeded)
+
+
+def test_brackets_that_list_far_more_than_there_is_are_quick() -> None:
+    # A hundred thousand names for each of ten thousand parents would be looked at for minutes, one by one.
+    text = "fluxres: 1\nname: m\nresources: [{type: r, count: 9999, with: [{type: n}]}]\n"
+    error = refusal(text + "graphs: {g: {edges: [{from: /m, to: '/m/r*/n[0-99999]'}]}}\n")
+    assert "no pool 'n0'" in error.message
+
+
 @pytest.mark.parametrize("name", ["m", "pools", "a/b", "a:b"])
 def test_names_of_graphs_that_would_be_mistaken(name: str) -> None:
     error = refusal(f"fluxres: 1\nname: m\nresources: []\ngraphs: {{'{name}': {{}}}}\n")
@@ -435,6 +450,7 @@ def test_uuids_are_made_of_the_base_that_is_given() -> None:
         ("fluxres: 1\nresource: []", "2:1: resource", "unknown key 'resource' (did you mean 'resources'?)"),
         ("fluxres: 1\nname: x", "1:1", "the key 'resources' is missing"),
         ("fluxres: 1\nname: 3\nresources: []", "2:7: name", "expected text, got 3"),
+        ("fluxres: 1\nname: a/b\nresources: []", "2:7: name", "no path can hold"),
         ("fluxres: 1\nresources: {}", "2:12: resources", "expected a list, got a mapping"),
         ("fluxres: 1\nresources:\n- count: 2", "3:3: resources[0]", "the key 'type' is missing"),
         ("fluxres: 1\nresources:\n- {type: node, count: four}", "3:23: resources[0].count", "expected int >= 1, got 'four'"),

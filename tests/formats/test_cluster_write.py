@@ -14,6 +14,7 @@ from fluxres.formats import registry
 from fluxres.formats.cluster import Hold, read_cluster
 from fluxres.formats.cluster_runs import Runs, per_parent
 from fluxres.formats.cluster_write import write_cluster
+from fluxres.formats.selector import Selectors
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
@@ -156,6 +157,27 @@ graphs:
     assert lines(again) < 35
     for word in ("pairing: cross", "pairing: share", "direction: both", "/m/rack[0-39]/node[0-49]"):
         assert word in again
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_selectors_give_back_the_pools_they_were_made_of(data: st.DataObject) -> None:
+    structure = expand(
+        Recipe(
+            "m",
+            children=(Recipe("r", 3, children=(Recipe("n", 2, ids=np.arange(6), children=(Recipe("c", 2),)), Recipe("g", 2))),),
+        ),
+        origin=new_origin(bytes(16)),
+    )
+    whole = st.sampled_from([structure.of_type(kind).tolist() for kind in "mrncg"])
+    some = st.lists(st.integers(0, structure.n - 1), max_size=8)
+    vertices = data.draw(st.lists(st.one_of(whole, some), max_size=3).map(lambda lists: [v for part in lists for v in part]))
+    selectors = Selectors(structure)
+    texts = selectors.texts(vertices)
+    assert [v for text in texts for v in Selectors(structure).vertices(text).tolist()] == vertices
+    assert [v for text in texts for v in selectors.vertices(text).tolist()] == vertices
+    if vertices in ([*structure.of_type("n")], [*structure.of_type("c")]):
+        assert len(texts) == 1
 
 
 def test_allocations_are_folded_by_amount() -> None:
