@@ -9,6 +9,7 @@ the methods below, so that what is derived from it is dropped in the same breath
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -204,10 +205,10 @@ class Structure:
             return self.path(v)
         for subsystem in self.subsystems.values():
             if subsystem.hierarchy and self.is_member(subsystem, v):
-                # In a hierarchy made of edges two brothers may have one name: only a URI that leads back names the pool.
                 uri = self.auxiliary_uri(subsystem, v)
-                if self._by_auxiliary_path(subsystem.name, uri.partition(":/")[2]) == v:
-                    return uri
+                with suppress(UnknownPool):  # a URI that does not lead back, because two brothers have one name, names nobody
+                    if self._by_auxiliary_path(subsystem.name, uri.partition(":/")[2]) == v:
+                        return uri
         return self.uuid(v)
 
     def uuid(self, v: int) -> str:
@@ -344,11 +345,19 @@ class Structure:
             raise UnknownPool(f"hierarchy '{hierarchy}' has {len(level)} roots", where=f"{hierarchy}:/", hint="name one of them")
         v = -1
         for name in names:
-            v = next((int(u) for u in level if self.name(int(u)) == name), -1)
-            if v < 0:
-                raise UnknownPool(f"no pool '{name}' on this way in hierarchy '{hierarchy}'", where=f"{hierarchy}:/{path}")
+            named = [u for u in level.tolist() if self.name(u) == name]
+            if len(named) != 1:
+                raise self._not_one(named, name, f"{hierarchy}:/{path}")
+            v = named[0]
             level = subsystem.successors(v)
         return v
+
+    def _not_one(self, named: list[int], name: str, where: str) -> UnknownPool:
+        if not named:
+            return UnknownPool(f"no pool '{name}' on this way in hierarchy '{where.partition(':')[0]}'", where=where)
+        # In a hierarchy made of edges two brothers may have one name; guessing would name the wrong one.
+        places = " and ".join(self.path(u) if u < self.tree_end else self.uuid(u) for u in named[:2])
+        return UnknownPool(f"{len(named)} pools are called '{name}' there", where=where, hint=f"say {places}")
 
     def _by_uuid(self, where: str) -> int:
         v = self._explicit_uuids.get(where)
