@@ -176,18 +176,6 @@ class Edges:
             subsystem.require_forest()
         except InputError as error:
             raise InputError(error.message, where=self._document.where(path), hint="remove one edge of it") from None
-        self._require_names(subsystem, path)
-
-    def _require_names(self, subsystem: Subsystem, path: tuple[Key, ...]) -> None:
-        name = self._selectors.name
-        seen: dict[tuple[int, str], int] = {}
-        tops = [(-1, root) for root in subsystem.roots().tolist()]
-        for parent, v in (*tops, *zip(subsystem.src.tolist(), subsystem.dst.tolist(), strict=True)):
-            other = seen.setdefault((parent, name(v)), v)
-            if other != v:
-                pools = f"{self._structure.path(other)} and {self._structure.path(v)}"
-                message = f"{pools} would both be '{name(v)}' in one place of the hierarchy '{subsystem.name}'"
-                raise InputError(message, where=self._document.where(path), hint="names in one place of a hierarchy differ")
 
 
 def _joined(arrays: list[Int64]) -> Int64:
