@@ -334,8 +334,10 @@ def test_hierarchies_are_forests(edges: str, message: str) -> None:
 
 def test_brothers_in_a_hierarchy_may_have_one_name() -> None:
     edges = "{from: /m, to: /m/rack0/node0}\n      - {from: /m, to: /m/rack1/node0}"
-    made = read_cluster("fluxres: 1\n" + MACHINE.replace("HEAD", "hierarchy: true").replace("EDGE", edges)).structure
-    assert len(made.subsystem("power")) == 2
+    text = "fluxres: 1\n" + MACHINE.replace("HEAD", "hierarchy: true").replace("EDGE", edges)
+    made = read_cluster(text.encode()).structure
+    power = made.subsystem("power")
+    assert [made.path(v) for v in power.successors(0).tolist()] == ["/m/rack0/node0", "/m/rack1/node0"]
 
 
 def test_a_selector_ends_at_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
