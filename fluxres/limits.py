@@ -114,6 +114,9 @@ REQUEST_DEPTH_MAX: Final = 80
 REQUEST_VERTICES_MAX: Final = 100_000
 """Resource vertices of one request: YAML aliases and generated files could name more than any matcher would look at."""
 
+REQUEST_VALUES_MAX: Final = 1_000_000
+"""Values in the attributes of one request, as often as aliases repeat them: a copy is kept with the request."""
+
 REQUEST_TEXT_MAX: Final = 65_536
 """Characters of a shape or a constraint query: both are typed on command lines."""
 

@@ -115,25 +115,26 @@ class Place:
         """A private copy of free-form values: what JSON has, of bounded depth and number. Cost O(values), no recursion."""
         top: list[Any] = [None]
         todo: list[tuple[Any, Any, Key, tuple[Key, ...]]] = [(value, top, 0, ())]
-        for copied in range(limits.DOCUMENT_VALUES_MAX):
-            if not todo:
-                return top[0]
+        number = 1
+        while todo:
             item, holder, key, path = todo.pop()
             if len(path) > limits.DOCUMENT_DEPTH_MAX:
                 raise LimitExceeded(f"expected at most {limits.DOCUMENT_DEPTH_MAX} levels of values", where=str(self))
-            if isinstance(item, Mapping):
-                holder[key] = made = dict.fromkeys(self.at(*path).mapping(item))
-                todo += [(below, made, name, (*path, name)) for name, below in item.items()]
-            elif isinstance(item, list | tuple):
-                holder[key] = listed = [None] * len(item)
-                todo += [(below, listed, number, (*path, number)) for number, below in enumerate(item)]
+            if isinstance(item, Mapping | list | tuple):
+                number += len(item)
+                if number > limits.REQUEST_VALUES_MAX:
+                    raise LimitExceeded(f"expected at most {limits.REQUEST_VALUES_MAX} values", where=str(self))
+                if isinstance(item, Mapping):
+                    holder[key] = made = dict.fromkeys(self.at(*path).mapping(item))
+                    todo += [(below, made, name, (*path, name)) for name, below in item.items()]
+                else:
+                    holder[key] = listed = [None] * len(item)
+                    todo += [(below, listed, at, (*path, at)) for at, below in enumerate(item)]
             elif item is None or isinstance(item, str | bool | int) or (isinstance(item, float) and math.isfinite(item)):
                 holder[key] = item
             else:
                 raise self.at(*path).expected("a value that JSON has", item)
-            if copied + len(todo) > limits.DOCUMENT_VALUES_MAX:
-                break
-        raise LimitExceeded(f"expected at most {limits.DOCUMENT_VALUES_MAX} values", where=str(self))
+        return top[0]
 
 
 def shown(value: object) -> str:

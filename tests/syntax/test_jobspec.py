@@ -351,6 +351,12 @@ def test_what_fluxion_takes(below: dict[str, Any], where: str) -> None:
     assert refused.value.where == where
 
 
+def test_fluxion_shares_outside_slots() -> None:
+    made = document()
+    made["resources"] = [{"type": "node", "count": 1, "exclusive": False, "with": made["resources"]}]
+    assert not jobspec.parse(made, dialect="fluxion").resources[0].is_exclusive
+
+
 def test_fluxion_refuses_siblings_of_one_type_and_large_versions() -> None:
     with pytest.raises(InputError, match="siblings"):
         jobspec.parse(document(V1_CORE, V1_CORE), dialect="fluxion")
