@@ -19,7 +19,7 @@ def store(settings: Settings) -> SqliteStore:
     """The store that was named, or the default one; nothing is read yet."""
     from fluxres.store import open_store
 
-    return open_store(settings.store, notify=_tell_waiting)
+    return open_store(settings.store, clock=clock.system, notify=_tell_waiting)
 
 
 def _tell_waiting(holder: Holder) -> None:

@@ -137,3 +137,16 @@ def test_more_pools_than_the_bound_are_refused_before_they_are_made() -> None:
 def test_words_that_name_no_pool_are_refused(graph: ResourceGraph, word: str) -> None:
     with pytest.raises(FluxresError):
         arguments.targets(graph, [word])
+
+
+def test_machines_go_through_pipes(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0/node0", "--job", "j1")
+    text = tiny("save", "-").stdout
+    assert text.startswith("fluxres: 1\nname: tiny\n")
+    tiny("load", "-", "--name", "again", stdin=text)
+    store = open_store()
+    first, again = store.load("tiny"), store.load("again")
+    assert [p.uuid for p in again.allocated("j1")] == [p.uuid for p in first.allocated("j1")]
+    assert len(again) == len(first)
+    tiny("convert", "-", "-", stdin=text)
+    tiny("save", "-", "--changed-only", status=2)

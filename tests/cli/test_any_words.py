@@ -1,0 +1,97 @@
+"""Whatever words follow the name of a command, it answers or refuses (rule E1)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fluxres.cli.program import COMMANDS, program
+from tests.cli.conftest import MACHINE, Invoke
+
+WORDS = [
+    *Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split(),
+    "",
+    " ",
+    "\udcff",
+    "\x1b[2J",
+    "é" * 300,
+    "9" * 400,
+]
+# What no command line can hold: a NUL.
+OTHERS = st.text(st.characters(exclude_characters="\0"), max_size=5)
+READING = {"info", "show", "find", "available", "allocated", "aggregate", "log", "formats", "check", "completion"}
+
+
+@pytest.fixture
+def stored(tiny: Invoke, place: Path) -> Path:
+    """The data folder of a store with a machine and a job, to begin from again and again."""
+    shutil.copy(MACHINE, place / "machine.yaml")
+    tiny("allocate", "/tiny/rack0/node0", "--job", "j1")
+    tiny("stage", "/tiny/rack1/node3", "--job", "j2")
+    return place.parent / "data"
+
+
+@given(st.sampled_from(list(COMMANDS)), st.lists(st.sampled_from(WORDS) | OTHERS, max_size=7))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_command_answers_or_refuses(stored: Path, command: str, words: list[str]) -> None:
+    result = CliRunner().invoke(program, [command, *words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), (command, words, result.exc_info)
+    assert result.exit_code in (0, 1, 2, 3, 4)
+    assert (result.exit_code == 0) != result.stderr.startswith(("fluxres: ERROR", '{"error"'))
+    if command not in READING and result.exit_code == 0 and not result.stdout.startswith("Usage"):
+        checked = CliRunner().invoke(program, ["check", "--graph", "tiny"])
+        assert checked.exit_code in (0, 2), checked.output
+
+
+# What is likely to be understood, by the names of parameters.
+LIKELY_WORDS = {
+    "pools path where": "/tiny/rack0 /tiny/rack[0-1]/node[0-5] /tiny/rack0/node1 /tiny/rack1/node3/core[0-3] power:/pdu0",
+    "criteria": "type=node type=memory job=j1 name=login1 size>=0",
+    "at start end": "now +30m 3600 0 5000 2040-01-01 -",
+    "duration ttl": "30m 1h inf 0",
+    "job": "j1 j2 j3",
+    "depth limit": "1 2 100",
+    "commit release": "s0 s1",
+    "subsystem hierarchy": "power network",
+    "source name graph": "tiny machine.yaml other out.yaml out.db",
+    "dest changes": "other out.yaml out.db out.json -",
+    "during": "now..+1h 0.. 0..5000",
+    "state": "up down drain null",
+    "tag": "k k=v",
+    "output": "table json paths folded",
+    "color": "always never",
+    "wait_s": "1",
+}
+LIKELY = {name: words.split() for names, words in LIKELY_WORDS.items() for name in names.split()}
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> list[str]:
+    """A command with as many words as it takes, most of them likely ones, and options that it has."""
+    name = draw(st.sampled_from([name for name in COMMANDS if name != "completion"]))
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    line = [name]
+    for param in command.params:
+        likely = st.sampled_from(LIKELY.get(param.name or "", WORDS))
+        word = likely if draw(st.integers(0, 15)) else st.sampled_from([word for word in WORDS if not word.startswith("--")])
+        if isinstance(param, click.Argument):
+            line += draw(st.lists(word, min_size=param.nargs == 1, max_size=1 if param.nargs == 1 else 3))
+        elif isinstance(param, click.Option) and param.name != "store" and (param.required or not draw(st.integers(0, 14))):
+            line += [draw(st.sampled_from(param.opts))] + ([] if param.is_flag else [draw(word)])
+    return line
+
+
+@given(lines())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_that_parses_answers_or_refuses(stored: Path, line: list[str]) -> None:
+    result = CliRunner().invoke(program, line)
+    assert result.exception is None or isinstance(result.exception, SystemExit), (line, result.exc_info)
+    assert result.exit_code in (0, 1, 2, 3, 4)
+    assert (result.exit_code == 0) == ("ERROR" not in result.stderr and '{"error"' not in result.stderr)
