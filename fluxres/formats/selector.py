@@ -122,11 +122,12 @@ class Selectors:
                 raise InputError(f"'*' in {text!r} selects nothing: there is nothing below")
             return np.array(every, np.int64)
         # A pool may be called 'a[1]': a name that stands there as it is wins over what brackets mean.
-        wanted = _Wanted(step, literal=not _SPECIAL.search(step))
-        if self._has_odd_names and not wanted.literal:
+        literal = not _SPECIAL.search(step)
+        if self._has_odd_names and not literal:
             plain = _Wanted(step, literal=True)
             if found := [v for parent in parents for v in plain.among(self._table(parent, roots), text)]:
                 return np.array(found, np.int64)
+        wanted = _Wanted(step, literal=literal)
         found = [v for parent in parents for v in wanted.among(self._table(parent, roots), text)]
         if wanted.missing:
             known = [self.name(v) for parent in parents[:4] for v in self._family(parent, roots)[:200]]
@@ -269,7 +270,6 @@ class _Wanted:
     """What one step of a selector asks for, in order; `missing` is what no parent had so far."""
 
     def __init__(self, step: str, *, literal: bool) -> None:
-        self.literal = literal
         patterns = [step] if literal else _patterns(step)
         self.missing = dict.fromkeys(patterns)
         self._ranks: dict[str, list[int]] = {}

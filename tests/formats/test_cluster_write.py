@@ -190,10 +190,10 @@ def test_allocations_are_folded_by_amount() -> None:
 
 
 def test_names_that_selectors_could_mistake_are_found_again() -> None:
-    odd = ["a[0-1]", "a*", "b,c", "x y", "é", "$d"]
+    odd = ["a[0-1]", "a*", "b,c", "x y", "é", "$d", "[e", "f]"]
     tree = Recipe("cluster", name="m", children=(Recipe("node", len(odd), names=odd), Recipe("core", 2)))
     structure = expand(tree, origin=new_origin())
-    holds = [Hold("j", 0.0, None, dict.fromkeys(range(1, 9), 1))]
+    holds = [Hold("j", 0.0, None, dict.fromkeys(range(1, 11), 1))]
     assert read_cluster(write_cluster(structure, holds)).allocations == holds
 
 
