@@ -24,7 +24,7 @@ def list_pools(
     first = found if limit is None or len(found) <= limit else graph.select(found.vertices[:limit])
 
     def document() -> dict[str, Any]:
-        return {"count": len(found), "pools": [documents.pool(p, at, during) for p in first]}
+        return {"count": len(found), "pools": (documents.pool(p, at, during) for p in first)}
 
     def lines(style: Style) -> Iterable[str]:
         if not found:

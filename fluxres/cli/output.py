@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -19,23 +19,41 @@ if TYPE_CHECKING:
 def answer(
     settings: Settings,
     *,
-    document: Callable[[], object],
+    document: Callable[[], dict[str, Any]],
     lines: Callable[[Style], Iterable[str]],
     pools: Callable[[], Selection] | None = None,
 ) -> None:
     """Print what a command found, in the form that was asked for.
 
     Args:
-        document: the plain values for JSON.
+        document: the plain values for JSON; a list that may be long can be an iterator, and is written as it comes.
         lines: the lines of text.
         pools: the pools, for paths, one by one or folded.
     """
     if settings.json:
-        sys.stdout.write(orjson.dumps(document(), option=orjson.OPT_INDENT_2).decode() + "\n")
+        _write_json(document())
     elif settings.output == "table":
         _write(lines(settings.style()))
     elif pools is not None:
         _write(_paths(pools(), folded=settings.output == "folded"))
+
+
+def _write_json(document: dict[str, Any]) -> None:
+    later = {key: value for key, value in document.items() if isinstance(value, Iterator)}
+    text = _json({key: [] if key in later else value for key, value in document.items()})
+    for key, items in later.items():
+        before, _, text = text.partition(f'  "{key}": []')
+        sys.stdout.write(f'{before}  "{key}": [')
+        some = False
+        for item in items:
+            sys.stdout.write(("," if some else "") + "\n    " + _json(item).replace("\n", "\n    "))
+            some = True
+        sys.stdout.write("\n  ]" if some else "]")
+    sys.stdout.write(text + "\n")
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
 def _paths(selection: Selection, *, folded: bool) -> Iterable[str]:
