@@ -161,6 +161,8 @@ def parse(value: object, *, dialect: Literal["lenient", "rfc14", "fluxion"] = "l
     elif isinstance(value, Mapping):
         found = _mapping(value, dialect)
     elif isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        if value > limits.COUNT_MAX:
+            raise LimitExceeded(f"expected a count up to {limits.COUNT_MAX}, got {shown(value)}", where="count")
         found = exactly(value)
     else:
         raise InputError(f"expected {_FORMS}; got {shown(value)}", where="count")
@@ -198,15 +200,16 @@ def _text(text: str) -> Count:
     # As flux-core decodes: what reads as an idset is one, so that 2-5 and 2,3,4,5 are the same count.
     try:
         spans = idset.ranges(text)
-    except LimitExceeded:
-        raise
-    except InputError:
+    except InputError as no_idset:
         try:
             return _stepped(ranges.parse(text))
-        except LimitExceeded:
-            raise
-        except InputError as error:
-            raise InputError(f"expected {_FORMS}; got {excerpt(text)}", where="count") from error
+        except InputError as no_range:
+            # The complaint of the language that was probably meant.
+            if isinstance(no_idset, LimitExceeded) or "," in text:
+                raise _here(no_idset) from None
+            if isinstance(no_range, LimitExceeded) or not set("-+:").isdisjoint(text):
+                raise _here(no_range) from None
+            raise InputError(f"expected {_FORMS}; got {excerpt(text)}", where="count") from None
     if not spans or spans[0][0] == 0:
         raise InputError(f"expected counts >= 1, got {excerpt(text)}", where="count", hint=_FORMS)
     runs: list[tuple[int, int]] = []
@@ -248,7 +251,9 @@ def _mapping(given: Mapping[Any, Any], dialect: str) -> Count:
         raise InputError("expected max to be an integer >= 1, got null", where="count", hint="leave max out when there is none")
     try:
         return _stepped(Range(given["min"], given.get("max"), given.get("operator", "+"), given.get("operand", 1)))
-    except LimitExceeded as error:
-        raise LimitExceeded(error.message, where="count") from None
     except InputError as error:
-        raise InputError(error.message, where="count", hint=error.hint) from None
+        raise _here(error) from None
+
+
+def _here(error: InputError) -> InputError:
+    return type(error)(error.message, where="count", hint=error.hint)
