@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -53,7 +53,12 @@ def _write_json(document: dict[str, Any]) -> None:
 
 
 def _json(value: object) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    if text.isascii() or _is_utf8():
+        return text
+    import json
+
+    return json.dumps(value, indent=2)
 
 
 def _paths(selection: Selection, *, folded: bool) -> Iterable[str]:
@@ -69,9 +74,19 @@ def _paths(selection: Selection, *, folded: bool) -> Iterable[str]:
 
 
 def _write(lines: Iterable[str]) -> None:
-    write = sys.stdout.write
+    write, plain, encoding = sys.stdout.write, not _is_utf8(), sys.stdout.encoding or "ascii"
     for line in lines:
+        if plain and not line.isascii():
+            line = line.translate(_IN_ASCII).encode(encoding, "backslashreplace").decode(encoding)
         write(line + "\n")
+
+
+_IN_ASCII: Final = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "↔": "<->", "→": "->", "…": "..."})
+"""What tables and trees draw with, for terminals that have no UTF-8."""
+
+
+def _is_utf8() -> bool:
+    return (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def note(text: str) -> None:

@@ -233,3 +233,18 @@ print("done")
     out, _ = running.communicate(timeout=WAIT_S)
     os.close(master)
     assert out == b"done\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_utf8_gets_the_same_lines(tiny: Invoke, encoding: str) -> None:
+    tiny("tag", "/tiny/rack0", "Größe=核")
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    running = process("show", env=env, text=False)
+    out, err = running.communicate(timeout=WAIT_S)
+    lines = out.decode(encoding).splitlines()
+    assert (running.returncode, len(lines)) == (0, len(tiny("show").stdout.splitlines())), err
+    assert lines[1].startswith("|- rack0")
+    assert "\\u6838" in lines[1]
+    status, text, _ = finish(process("find", "name=rack0", "--json", env=env))
+    assert status == 0
+    assert json.loads(text)["pools"][0]["tags"] == {"Größe": "核"}
