@@ -11,7 +11,7 @@ amount counts as taken everywhere, and for nothing as held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 STATES = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
@@ -84,12 +84,21 @@ class Oracle:
     def available(self, key: str, ticks: Iterable[int]) -> int:
         if not self.is_up(key):
             return 0
-        return self.pools[key]["size"] - max(self.used(key, t) for t in ticks)
+        return self.pools[key]["size"] - self.most_used(key, ticks)
+
+    def most_used(self, key: str, ticks: Iterable[int]) -> int:
+        return max(self.used(key, t) for t in ticks)
 
     def holder(self, key: str, tick: int) -> str | None:
         """The job that has all of this pool, itself or through one above."""
         owners = [owner for k in (key, *self.ancestors(key)) if (owner := self.owner(k, tick)) is not None]
         return job_of(owners[0]) if owners else None
+
+    def exclusive(self, key: str, ticks: Iterable[int]) -> bool:
+        """Whether somebody has all of this pool, or of one above, at each of these ticks."""
+        ticks = list(ticks)
+        owners = [{self.owner(k, t) for t in ticks} for k in (key, *self.ancestors(key))]
+        return any(len(found) == 1 and found != {None} for found in owners)
 
     def shared(self, key: str, ticks: Iterable[int]) -> set[str]:
         """Jobs that hold something below at any of these ticks."""
@@ -135,9 +144,6 @@ class Oracle:
         if key not in self.pools:
             raise Refused(["UnknownPool"])
         return self.pools[key]
-
-    def find(self, test: Callable[[str, PoolData], bool]) -> list[str]:
-        return [key for key, pool in self.pools.items() if test(key, pool)]
 
     def misnamed(self, keys: Iterable[str], ticks: Iterable[int] = (0,)) -> set[str]:
         """What is wrong with the words of an operation: a pool that does not exist, a window that ends before it begins."""

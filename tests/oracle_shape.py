@@ -65,9 +65,14 @@ class Shape:
         """The path of a pool, the URI of one outside the tree, its uuid where no URI is its own."""
         if uuid in self.tree:
             return "".join(f"/{self.pools[u]['name']}" for u in [*reversed(list(self.ancestors(uuid))), uuid])
-        return next(
-            (self.uri(name, uuid) for name, graph in self.graphs.items() if graph.hierarchy and graph.touches(uuid)), uuid
-        )
+        for name, graph in self.graphs.items():
+            if graph.hierarchy and graph.touches(uuid) and self.at_uri(name, self.uri(name, uuid)) == [uuid]:
+                return self.uri(name, uuid)
+        return uuid
+
+    def at_uri(self, name: str, uri: str) -> list[str]:
+        """Pools of this URI; in a hierarchy made of edges there may be several."""
+        return [u for u in self.pools if self.graphs[name].touches(u) and self.uri(name, u) == uri]
 
     def uri(self, name: str, uuid: str) -> str:
         chain = [uuid]
@@ -141,16 +146,17 @@ def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle,
     for u in shape.subtree(top):
         if free[u] and (u == top or shape.pools[u]["parent"] in kept):
             kept.append(u)
-    way = list(shape.ancestors(top))
+    above = list(shape.ancestors(top))
+    # Beside the tree everything belongs to the root; a part of the tree has there only its way in other hierarchies.
     outside = [u for u in shape.pools if u not in shape.tree]
     own = {u for u in outside if free[u]} if top == shape.root else set()
-    own |= beside(shape, [*way, *kept, *own])
+    way = beside(shape, [*above, *kept, *own]) - own
     pools = {}
     for u, pool in shape.pools.items():
-        if u in kept or u in way or u in own:
-            pools[u] = {**pool, "size": free[u] or pool["size"]}
-            if u in way or not free[u]:
-                pools[u]["way"] = True
+        if u in kept or u in own:
+            pools[u] = {**pool, "size": free[u]}
+        elif u in above or u in way:
+            pools[u] = {**pool, "size": free[u] or pool["size"], "way": True}
     made = shape.restricted(pools)
     return oracle_of(made, oracle), made.graphs
 

@@ -7,6 +7,8 @@ fractions that no float holds, and on single clock ticks.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,25 @@ from tests.oracle_shape import Graph, Graphs
 from tests.strategies import Machine
 
 UNITS_S = (1.0, 0.1, 1e-6, 3600.0)
+
+
+Question = Callable[[Oracle, str, range], object]
+CRITERIA: dict[str, Question] = {
+    "type=core": lambda oracle, key, ticks: oracle.pools[key]["type"] == "core",
+    "type~*o* and not name=node0": lambda o, key, t: "o" in o.pools[key]["type"] and o.pools[key]["name"] != "node0",
+    "id=1-2 or size>=3": lambda o, key, t: o.pools[key]["id"] in (1, 2) or o.pools[key]["size"] >= 3,
+    "state!=up,null": lambda o, key, t: o.pools[key]["state"] not in ("up", "null"),
+    "tag=a and tag:b=x": lambda o, key, t: "a" in o.pools[key]["tags"] and o.pools[key]["tags"].get("b") == "x",
+    "property:class>=7 or property=ssd": lambda o, key, t: {"class", "ssd"} & o.pools[key]["properties"].keys(),
+    "available>=2": lambda o, key, t: o.available(key, t) >= 2,
+    "available=0 and allocated=0": lambda o, key, t: not o.is_up(key) and not o.most_used(key, t),
+    "allocated>0": lambda o, key, t: o.most_used(key, t),
+    "job=j1": lambda o, key, t: any("j1" in o.held[key][tick] for tick in t),
+    "exclusive": lambda o, key, t: o.exclusive(key, t),
+    "shared=j2 or not shared": lambda o, key, t: not o.shared(key, t) or "j2" in o.shared(key, t),
+    "staged": lambda o, key, t: o.staged(key),
+}
+"""Criteria, and what they ask."""
 
 
 class Difference(AssertionError):
@@ -190,6 +211,16 @@ class Comparison:
         expected = self.oracle.aggregate(key, self.oracle.ticks(start, end))
         self.same(f"aggregate of {key} over {start}..{end}", self.graph.aggregate(key, at=at, duration_s=length), expected)
 
+    def compare_find(self, criteria: str, start: int, end: int | None) -> None:
+        """A search at a moment, or through a window."""
+        at = self.seconds(start)
+        when: dict[str, Any] = {"at": at}
+        if end != start + 1:
+            when = {"during": (at, math.inf if end is None else self.seconds(end))}
+        ticks = self.oracle.ticks(start, end)
+        expected = [key for key in self.oracle.pools if CRITERIA[criteria](self.oracle, key, ticks)]
+        self.same(f"find {criteria!r} over {start}..{end}", self.graph.find(criteria, **when).paths(), expected)
+
     def compare_all(self) -> None:
         """Everything, at every moment."""
         oracle, graph = self.oracle, self.graph
@@ -199,8 +230,11 @@ class Comparison:
             for key in oracle.pools:
                 self.compare_pool(key, tick, None if tick % 2 or tick + 3 > oracle.horizon else tick + 3)
                 self.compare_aggregate(key, tick, tick + 1)
+        for number, criteria in enumerate(CRITERIA):
+            start = number % oracle.horizon
+            self.compare_find(criteria, start, start + 1 if number % 2 else None if number % 3 else oracle.horizon)
         self.compare_jobs()
-        self.compare_audit()
+        self.same("check()", graph.check(), [])
 
     def compare_jobs(self) -> None:
         oracle, graph = self.oracle, self.graph
@@ -216,6 +250,3 @@ class Comparison:
             }
             current = [key for key, end in lasting.items() if end > oracle.now]
             self.same(f"allocated of {job}", graph.allocated(job).paths(), current)
-
-    def compare_audit(self) -> None:
-        self.same("check()", self.graph.check(), [])

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.properties.comparison import UNITS_S, Difference
+from tests.properties.comparison import CRITERIA, UNITS_S, Difference
 from tests.properties.operations import Operation, operation
 from tests.properties.pair import Pair
 from tests.strategies import JOBS, Integer, Machine, machine
@@ -125,6 +125,7 @@ def glance(pair: Pair, chosen: Operation, integer: Integer) -> None:
     pair.compare_aggregate(keys[0], start, end)
     if integer(0, 2) == 0:
         pair.compare_free(start, end)
+        pair.compare_find(list(CRITERIA)[integer(0, len(CRITERIA) - 1)], start, end)
 
 
 def main(arguments: list[str] | None = None) -> int:

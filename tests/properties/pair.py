@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import functools
 import random
+import shutil
 import tempfile
+import weakref
 from typing import Any
 
 import fluxres
@@ -252,11 +254,14 @@ class Pair(Comparison):
     # -- saving -----------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def folder(self) -> tempfile.TemporaryDirectory[str]:
-        return tempfile.TemporaryDirectory(prefix="fluxres-pair-")
+    def folder(self) -> str:
+        """Where this pair saves to; gone when the pair is."""
+        made = tempfile.mkdtemp(prefix="fluxres-pair-")
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        return made
 
     def place(self, name: str) -> str:
-        return f"{self.folder.name}/{name}"
+        return f"{self.folder}/{name}"
 
     def _expect_save(self, where: str, adopt: bool) -> None:
         self.next = copy.deepcopy((self.oracle, self.graphs))

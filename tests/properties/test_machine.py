@@ -29,7 +29,7 @@ def operation(name: str) -> Callable[..., None]:
         self.pair.do(chosen)
 
     step.__name__ = name
-    return step  # type: ignore[no-any-return]  # `rule` has no type of its own
+    return step
 
 
 class ModelMachine(RuleBasedStateMachine):
