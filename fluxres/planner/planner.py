@@ -22,6 +22,7 @@ from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner import audit, fit
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns, OfType
+from fluxres.planner.level import Level
 from fluxres.planner.subtrees import NO_RUNS, Runs, Vertices
 from fluxres.planner.timeline import Timeline
 
@@ -74,6 +75,9 @@ class Planner:
         #: By type number. `_cover` is the same object as `_used` where all sizes are 1.
         self._used: list[Timeline | None] = [None] * columns.types
         self._cover: list[Timeline | None] = [None] * columns.types
+        #: By type number; None for a type of which no level can be made. Few, and only those that a matcher asked for.
+        self._levels: dict[int, Level | None] = {}
+        self._told: list[Level] = []
 
     # -- changes ----------------------------------------------------------------------------------------------
 
@@ -111,6 +115,8 @@ class Planner:
             raise UsageError(f"pool {v}: has no units, so it cannot be held whole")
         if not self._cover_of(self._type[v]).change(self._ordinal[v], 1 if on else -1, 1, start, end):
             raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {_window(start, end)}")
+        for level in self._told:
+            level.cover(v, on, start, end)
 
     def hold_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
         """Use units of many pools over one window, all or nothing.
@@ -165,6 +171,8 @@ class Planner:
             except LimitExceeded:
                 line.change(self._ordinal[v], -amount, size, start, end)
                 raise
+        for level in self._told:
+            level.change(v, kind, size, amount, start, end)
         return True
 
     def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
@@ -185,6 +193,11 @@ class Planner:
         plan = list(self._plan(which, units, start, end, sign))
         for line, ordinals, steps in plan:
             line.add(ordinals, steps, start, end)
+        if self._told:
+            kinds = self.columns.type_numbers[which]
+            for kind in np.unique(kinds).tolist():
+                for level in self._told:
+                    level.change_many(which[kinds == kind], kind, units[kinds == kind] * sign, start, end)
 
     def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[tuple[Timeline, Ints, Ints]]:
         """Check a change of many pools: what to add to which timeline."""
@@ -443,16 +456,75 @@ class Planner:
             ordinals = np.sort(np.asarray(self._ordinal)[vertices[kinds == kind]].astype(np.int64))
             line.require_room(ordinals, start, end)
             line.add(ordinals, np.ones(len(ordinals), np.int64), start, end)
+        for level in self._told:
+            for v in vertices.tolist():
+                level.cover(v, True, start, end)
+
+    # -- levels -----------------------------------------------------------------------------------------------
+
+    def level(self, kind: int) -> Level | None:
+        """The pools of a type as a matcher sees them, kept up from now on; None for a type whose pools nest or have sizes.
+
+        Cost: the first time O(n) and what is held now; each later change a few microseconds more.
+        """
+        if kind not in self._levels:
+            level = None
+            if Level.is_flat(self.columns, kind):
+                level = Level(self.columns, kind, self.covers, self._ever_whole)
+                self._recall(level)
+                self._told.append(level)
+            self._levels[kind] = level
+        return self._levels[kind]
+
+    def counted(self, level: Level, kind: int) -> Level:
+        """The level, with the units of a type below it counted from now on."""
+        if not level.is_counted(kind):
+            level.count(kind, self._used[kind])
+        return level
+
+    def _ever_whole(self, kind: int) -> bool:
+        line = self._cover[kind]
+        return line is not None and line.breakpoints > 0
+
+    def covers_between(self, level: Level, kind: int) -> bool:
+        """Whether anything that stands below the level and above pools of a type may be held whole at some moment."""
+        return any(self._ever_whole(between) for between in level.between(kind))
+
+    def _recall(self, level: Level) -> None:
+        """Tell a new level what is held already."""
+        for kind, line in enumerate(self._used):
+            if line is None:
+                continue
+            for start, end, ordinals, units in line.rows():
+                vertices = self.columns.vertices(kind)[ordinals].astype(np.int64)
+                level.change_many(vertices, kind, units.astype(np.int64), start, end)
+            cover = self._cover[kind]
+            if cover is None or cover is line:
+                continue
+            for start, end, ordinals, _ in cover.rows():
+                for v in self.columns.vertices(kind)[ordinals].tolist():
+                    level.cover(v, True, start, end)
+
+    def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Ints, npt.NDArray[Any]] | None:
+        """Ordinals in [lo, hi) of a type used in the window, ascending, and the most units of each; None for none."""
+        line = self._used[kind]
+        if line is None:
+            return None
+        held = line.held(lo, hi, start, end)
+        return held if held[0].size else None
 
     def check(self) -> list[str]:
         """What is wrong inside; empty when nothing is. Cost: all rows."""
-        return audit.check(self.columns, self._used, self._cover)
+        found = audit.check(self.columns, self._used, self._cover)
+        for level in self._told:
+            found += level.check()
+        return found
 
     @property
     def nbytes(self) -> int:
         """Bytes of rows and derived tables; the arrays it was made from are not counted."""
         lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
-        return self.columns.nbytes + sum(line.nbytes for line in lines.values())
+        return self.columns.nbytes + sum(part.nbytes for part in (*lines.values(), *self._told))
 
 
 def require_window(start: int, end: int) -> None:

@@ -1,0 +1,300 @@
+"""One level of a machine (its nodes, mostly) as a matcher sees it: which are held, which are touched, how much is used inside.
+
+RFC 4's pruning filters, exact in time.  Three things are kept for the pools of a level, each in answer to one question:
+
+* `roof`: the pool itself, or one above it, is held whole.  Nothing in it is to be had.
+* `touched`: that, or anything below it is used.  It is not to be had whole.
+* `used(T)`: units of type T below it that are used, at the busiest moment of a window.  What is left is an upper bound of what
+  is free through the whole window: different cores may be busy at different moments.  A matcher skips pools by it, and looks
+  at the units themselves in the few that are left.
+
+A level comes into being with the first question about it and is told of every change from then on.  Setting a mark needs no
+knowledge; taking one away does, so what else marks the pool is looked up then, which costs only where something does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fluxres.planner.block import BEGINNING, Ints
+from fluxres.planner.columns import Columns
+from fluxres.planner.marks import Marks
+from fluxres.planner.timeline import Timeline, narrowest
+
+Runs = Callable[[int], list[tuple[int, int]]]
+"""Where a pool is held whole, over time."""
+
+SPAN: Final = 1024
+"""Pools a block of counts: a job on a few cores adds two rows of a kilobyte."""
+
+
+class Level:
+    """The pools of one type, none of which stands below another.
+
+    Args:
+        columns: of the planner.
+        kind: the type number.
+        held_whole: (start, end) over all time where a pool is held whole, as the planner has it.
+        ever_whole: whether any pool of a type number is ever held whole.
+    """
+
+    def __init__(self, columns: Columns, kind: int, held_whole: Runs, ever_whole: Callable[[int], bool]) -> None:
+        self.kind = kind
+        self.vertices = columns.vertices(kind)
+        self.ends = columns.ends[self.vertices]
+        self.length = len(self.vertices)
+        self.roof = Marks(self.length)
+        self.touched = Marks(self.length)
+        self._columns = columns
+        self._held_whole = held_whole
+        self._ever_whole = ever_whole
+        self._counts: dict[int, Timeline] = {}
+        #: By ordinal: units used below, of any type, as (moment, units from then on); only pools with some.
+        self._inside: dict[int, list[tuple[int, int]]] = {}
+        own = np.zeros(columns.n + 1, np.int32)
+        np.add.at(own, self.vertices, 1)
+        ordinal = np.cumsum(own[:-1], dtype=np.int32) - 1
+        inside = (ordinal >= 0) & (np.arange(columns.n) < self.ends[np.maximum(ordinal, 0)]) if self.length else ordinal >= 0
+        #: By vertex: the ordinal of the pool of this level that it is or stands in, else -1.
+        self.ordinal_of: npt.NDArray[np.int32] = np.where(inside, ordinal, -1).astype(np.int32)
+        self._ordinal_of = self.ordinal_of.data
+        above = np.unique(columns.parents[self.vertices])
+        types: set[int] = set()
+        while above.size and (above := above[above >= 0]).size:
+            types.update(np.unique(columns.type_numbers[above]).tolist())
+            above = np.unique(columns.parents[above])
+        self._types_above = sorted(types)
+        self._edges: dict[int, tuple[Ints, Ints]] = {}
+        self._between: dict[int, list[int]] = {}
+
+    @staticmethod
+    def is_flat(columns: Columns, kind: int) -> bool:
+        """Whether pools of this type all have size 1 and none stands below another."""
+        vertices = columns.vertices(kind)
+        return columns.dtype(kind) is None and bool((columns.ends[vertices[:-1]] <= vertices[1:]).all())
+
+    # -- questions --------------------------------------------------------------------------------------------
+
+    def edges(self, kind: int) -> tuple[Ints, Ints]:
+        """Per pool, the ordinals [first, stop) of the pools of another type below it."""
+        found = self._edges.get(kind)
+        if found is None:
+            table = self._columns.vertices(kind)
+            found = table.searchsorted(self.vertices), table.searchsorted(self.ends)
+            self._edges[kind] = found
+        return found
+
+    def peaks(self, kind: int, start: int, end: int) -> npt.NDArray[np.int64] | None:
+        """Per pool, the units of a counted type used below it at the busiest moment; None when none are (see `count`)."""
+        line = self._counts[kind]
+        if not line.blocks:
+            return None
+        found = np.zeros(self.length, np.int64)
+        for number, block in line.blocks.items():
+            used = block.peaks(0, block.length, start, end)
+            if used is not None:
+                found[number * SPAN : number * SPAN + block.length] = used
+        return found
+
+    def between(self, kind: int) -> list[int]:
+        """Type numbers that stand below this level and above pools of a type."""
+        found = self._between.get(kind)
+        if found is None:
+            columns = self._columns
+            table = columns.vertices(kind)
+            pools = np.unique(columns.parents[table[self.ordinal_of[table] >= 0]])
+            types: set[int] = set()
+            while (pools := pools[(self.ordinal_of[pools] >= 0) & (columns.type_numbers[pools] != self.kind)]).size:
+                types.update(np.unique(columns.type_numbers[pools]).tolist())
+                pools = np.unique(columns.parents[pools])
+            found = self._between[kind] = sorted(types)
+        return found
+
+    def is_counted(self, kind: int) -> bool:
+        """Whether `peaks` knows this type."""
+        return kind in self._counts
+
+    def moments(self, start: int, end: int, kinds: list[int]) -> list[int]:
+        """Breakpoints in [start, end) of the marks and of these counts, ascending."""
+        times = self.touched.times
+        found = set(times[bisect_left(times, start) : bisect_left(times, end)])
+        times = self.roof.times
+        found.update(times[bisect_left(times, start) : bisect_left(times, end)])
+        for kind in kinds:
+            found |= self._counts[kind].moments(start, end)
+        found.discard(BEGINNING)
+        return sorted(found)
+
+    # -- changes ----------------------------------------------------------------------------------------------
+
+    def count(self, kind: int, line: Timeline | None) -> None:
+        """Count the units of a type from now on; `line` is what is used of it so far."""
+        first, stop = self.edges(kind)
+        sizes = np.concatenate([[0], np.cumsum(self._columns.sizes[self._columns.vertices(kind)])])
+        most = int((sizes[stop] - sizes[first]).max()) if self.length else 1
+        counts = self._counts[kind] = Timeline(self.length, SPAN, narrowest(most))
+        if line is not None:
+            vertices = self._columns.vertices(kind)
+            for start, end, ordinals, units in line.rows():
+                self._count_many(counts, vertices[ordinals], units.astype(np.int64), start, end)
+
+    def _count_many(self, counts: Timeline, vertices: npt.NDArray[np.int32], units: Ints, start: int, end: int) -> None:
+        pools = self.ordinal_of[vertices]
+        there = pools >= 0
+        if not there.any():
+            return
+        sums = np.zeros(self.length, np.int64)
+        np.add.at(sums, pools[there], units[there])
+        which = np.flatnonzero(sums)
+        counts.add(which, sums[which], start, end)
+
+    def change(self, v: int, kind: int, size: int, amount: int, start: int, end: int) -> None:
+        """A pool's own use grew (or shrank) by `amount` over the window."""
+        pool = self._ordinal_of[v]
+        if kind == self.kind:
+            self._roof_one(pool, amount > 0, start, end)
+        elif pool >= 0:
+            counts = self._counts.get(kind)
+            if counts is not None:
+                counts.change(pool, amount, 2**62, start, end)
+            self._use_inside(pool, amount, start, end)
+        elif size == 1:
+            self.cover(v, amount > 0, start, end)
+
+    def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
+        """The same of many pools of one type."""
+        if kind == self.kind:
+            self._roof_many(self.ordinal_of[vertices], bool(amounts[0] > 0), start, end, own=True)
+            return
+        counts = self._counts.get(kind)
+        pools = self.ordinal_of[vertices]
+        there = pools >= 0
+        if there.any():
+            which, at = np.unique(pools[there], return_inverse=True)
+            sums = np.zeros(len(which), np.int64)
+            np.add.at(sums, at, amounts[there])
+            if counts is not None:
+                counts.add(which.astype(np.int64), sums, start, end)
+            for pool, units in zip(which.tolist(), sums.tolist(), strict=True):
+                self._use_inside(pool, units, start, end)
+        for v, units in zip(vertices[~there].tolist(), amounts[~there].tolist(), strict=True):
+            if self._columns.size[v] == 1:
+                self.cover(v, units > 0, start, end)
+
+    def cover(self, v: int, on: bool, start: int, end: int) -> None:
+        """A pool above this level is held whole over the window, or no longer is; others do not matter here."""
+        if self._ordinal_of[v] < 0:
+            lo = int(self.vertices.searchsorted(np.int32(v)))
+            hi = int(self.vertices.searchsorted(np.int32(self._columns.end[v])))
+            if lo < hi:
+                self._roof_many(np.arange(lo, hi), on, start, end, own=False)
+
+    def _roof_one(self, pool: int, on: bool, start: int, end: int) -> None:
+        if on:
+            self.roof.set_one(pool, start, end)
+            self.touched.set_one(pool, start, end)
+        else:
+            self.roof.clear_one(pool, start, end)
+            self.touched.clear_one(pool, start, end)
+            self._restore(pool, start, end)
+
+    def _roof_many(self, pools: npt.NDArray[Any], on: bool, start: int, end: int, *, own: bool) -> None:
+        words = self.roof.words(pools)
+        if on:
+            self.roof.set(words, start, end)
+            self.touched.set(words, start, end)
+            return
+        self.roof.clear(words, start, end)
+        self.touched.clear(words, start, end)
+        # What a pool gave back itself it no longer holds: then only those above it are left to ask.
+        if any(map(self._ever_whole, self._types_above if own else (self.kind, *self._types_above))):
+            left = pools.tolist()
+        else:
+            left = [pool for pool in pools.tolist() if pool in self._inside] if self._inside else []
+        for pool in left:
+            self._restore(pool, start, end)
+
+    def _restore(self, pool: int, start: int, end: int) -> None:
+        """Mark again, over a window just cleared, what else holds or uses the pool."""
+        v = int(self.vertices[pool])
+        if any(map(self._ever_whole, (self.kind, *self._types_above))):
+            while v >= 0:
+                for lo, hi in self._held_whole(v):
+                    if lo < end and start < hi:
+                        self.roof.set_one(pool, max(lo, start), min(hi, end))
+                        self.touched.set_one(pool, max(lo, start), min(hi, end))
+                v = self._columns.parent[v]
+        for lo, hi in _positive(self._inside.get(pool, [])):
+            if lo < end and start < hi:
+                self.touched.set_one(pool, max(lo, start), min(hi, end))
+
+    def _use_inside(self, pool: int, amount: int, start: int, end: int) -> None:
+        steps = self._inside.get(pool)
+        after = _add(steps or [(BEGINNING, 0)], start, end, amount)
+        if len(after) == 1:
+            self._inside.pop(pool, None)
+        else:
+            self._inside[pool] = after
+        if amount > 0:
+            self.touched.set_one(pool, start, end)
+        else:
+            self.touched.clear_one(pool, start, end)
+            for lo, hi in _positive(after):
+                if lo < end and start < hi:
+                    self.touched.set_one(pool, max(lo, start), min(hi, end))
+            for lo, hi in self.roof.runs(pool):
+                if lo < end and start < hi:
+                    self.touched.set_one(pool, max(lo, start), min(hi, end))
+
+    def check(self) -> list[str]:
+        """What is wrong with the marks; empty when nothing is."""
+        found = [*self.roof.check(), *self.touched.check()]
+        for pool, steps in self._inside.items():
+            runs = self.touched.runs(pool)
+            for lo, hi in _positive(steps):
+                if not any(first <= lo and hi <= stop for first, stop in runs):
+                    found.append(f"pool {self.vertices[pool]}: used below from tick {lo} on, but not marked")
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept."""
+        return (
+            self.roof.nbytes
+            + self.touched.nbytes
+            + self.ordinal_of.nbytes
+            + sum(counts.nbytes for counts in self._counts.values())
+            + sum(a.nbytes + b.nbytes for a, b in self._edges.values())
+        )
+
+
+def _positive(steps: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """(start, end) where units are used."""
+    for k in range(len(steps) - 1):
+        if steps[k][1] > 0:
+            yield steps[k][0], steps[k + 1][0]
+    if steps and steps[-1][1] > 0:
+        yield steps[-1][0], 2**62
+
+
+def _add(steps: list[tuple[int, int]], start: int, end: int, amount: int) -> list[tuple[int, int]]:
+    """A step function with `amount` more over the window; steps of equal height are one.
+
+    >>> _add([(-9, 0)], 2, 5, 3), _add([(-9, 0), (2, 3), (5, 0)], 2, 5, -3)
+    ([(-9, 0), (2, 3), (5, 0)], [(-9, 0)])
+    """
+    found: list[tuple[int, int]] = []
+    height = 0
+    for k, (moment, units) in enumerate(steps):
+        until = steps[k + 1][0] if k + 1 < len(steps) else 2**62
+        cuts = [moment, *(cut for cut in (start, end) if moment < cut < until)]
+        for cut in cuts:
+            height = units + amount if start <= cut < end else units
+            if not found or found[-1][1] != height:
+                found.append((cut, height))
+    return found

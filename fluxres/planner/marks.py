@@ -1,0 +1,236 @@
+"""Marked pools of one level over time: which nodes are taken, as one bit a node and one row a breakpoint.
+
+The planner's own rows (`block.py`) say what each pool uses, in blocks that are small because a change must touch little.
+A matcher asks the opposite: of *all* nodes, which are clear through a window.  Ten thousand nodes are 160 words, so here a
+row spans the level, a window is one `bitwise_or` over its rows, and the number of marks of every row stands beside it:
+a window whose fullest row leaves too few nodes is skipped without being read.
+
+Marks are set and cleared, not counted: who clears must know that nothing else marks the pool (`level.py` does).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fluxres.clock import FOREVER
+from fluxres.planner.bits import WORD, Words, unpack
+from fluxres.planner.block import BEGINNING, REDUCED_ROWS, Ints
+
+SUFFIX_ROWS: Final = 64
+"""Rows accumulated at once from the end of a window: the row that is in the way is mostly among the last ones."""
+
+
+class Marks:
+    """Bits of `length` pools over time.
+
+    >>> marks = Marks(3)
+    >>> marks.set(marks.words([0, 2]), 5, 9)
+    >>> marks.folded(0, 6).tolist(), marks.folded(9, 12).tolist(), marks.runs(2)
+    ([5], [0], [(5, 9)])
+    """
+
+    __slots__ = ("_spare", "length", "matrix", "ones", "rows", "times", "width")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.width = (length + 63) // 64
+        self.times = array("q", [BEGINNING])
+        self.rows = array("q", [0])
+        self.matrix = np.zeros((8, self.width), WORD)
+        #: Marks of each row of the matrix.
+        self.ones = np.zeros(8, np.int64)
+        self._spare = list(range(7, 0, -1))
+
+    def words(self, ordinals: npt.ArrayLike) -> Words:
+        """These pools as bits."""
+        flags = np.zeros(64 * self.width, np.uint8)
+        flags[np.asarray(ordinals, np.int64)] = 1
+        return np.packbits(flags, bitorder="little").view(WORD)
+
+    def window(self, start: int, end: int) -> tuple[int, int]:
+        """The breakpoints [i, j) whose rows overlap [start, end)."""
+        i = bisect_right(self.times, start) - 1
+        return i, len(self.times) if end >= FOREVER else bisect_left(self.times, end, i + 1)
+
+    def end_of(self, k: int) -> int:
+        """Where the row of breakpoint k ends."""
+        return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
+
+    # -- changes ----------------------------------------------------------------------------------------------
+
+    def _insert(self, k: int, time: int) -> None:
+        if not self._spare:
+            taken = len(self.matrix)
+            self.matrix = np.concatenate([self.matrix, np.zeros_like(self.matrix)])
+            self.ones = np.concatenate([self.ones, np.zeros_like(self.ones)])
+            self._spare = list(range(2 * taken - 1, taken - 1, -1))
+        row, before = self._spare.pop(), self.rows[k - 1]
+        self.matrix[row] = self.matrix[before]
+        self.ones[row] = self.ones[before]
+        self.times.insert(k, time)
+        self.rows.insert(k, row)
+
+    def _cut(self, start: int, end: int) -> tuple[int, int]:
+        i, j = self.window(start, end)
+        if end < FOREVER and (j == len(self.times) or self.times[j] != end):
+            self._insert(j, end)
+        if self.times[i] != start:
+            i, j = i + 1, j + 1
+            self._insert(i, start)
+        return i, j
+
+    def _settle(self, i: int, j: int) -> None:
+        """Drop the breakpoints from i to j at which nothing changes any more."""
+        first = max(i, 1)
+        counts = self.ones[np.frombuffer(self.rows[first - 1 : j + 1], np.int64)]
+        for k in (np.flatnonzero(counts[1:] == counts[:-1])[::-1] + first).tolist():
+            if (self.matrix[self.rows[k]] == self.matrix[self.rows[k - 1]]).all():
+                del self.times[k]
+                self._spare.append(self.rows.pop(k))
+
+    def set(self, words: Words, start: int, end: int) -> None:
+        """Mark these pools over the window.  Cost: the rows of the window."""
+        i, j = self._cut(start, end)
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        for k in range(0, j - i, REDUCED_ROWS):
+            part = rows[k : k + REDUCED_ROWS]
+            made = self.matrix[part] | words
+            self.matrix[part] = made
+            self.ones[part] = np.bitwise_count(made).sum(axis=1)
+        self._settle(i, j)
+
+    def clear(self, words: Words, start: int, end: int) -> None:
+        """Take the marks of these pools away over the window."""
+        i, j = self._cut(start, end)
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        for k in range(0, j - i, REDUCED_ROWS):
+            part = rows[k : k + REDUCED_ROWS]
+            made = self.matrix[part] & ~words
+            self.matrix[part] = made
+            self.ones[part] = np.bitwise_count(made).sum(axis=1)
+        self._settle(i, j)
+
+    def set_one(self, ordinal: int, start: int, end: int) -> None:
+        """Mark one pool."""
+        self._change_one(ordinal, start, end, True)
+
+    def clear_one(self, ordinal: int, start: int, end: int) -> None:
+        """Take the mark of one pool away."""
+        self._change_one(ordinal, start, end, False)
+
+    def _change_one(self, ordinal: int, start: int, end: int, mark: bool) -> None:
+        i, j = self._cut(start, end)
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        column, bit = ordinal >> 6, np.uint64(1 << (ordinal & 63))
+        words = self.matrix[rows, column]
+        other = (words & bit == 0) if mark else (words & bit != 0)
+        changed = rows[other]
+        if mark:
+            self.matrix[changed, column] |= bit
+            self.ones[changed] += 1
+        else:
+            self.matrix[changed, column] &= ~bit
+            self.ones[changed] -= 1
+        self._settle(i, j)
+
+    # -- questions --------------------------------------------------------------------------------------------
+
+    def folded(self, start: int, end: int) -> Words:
+        """Pools marked at any moment of the window; not to be written to."""
+        i, j = self.window(start, end)
+        if j - i == 1:
+            return self.matrix[self.rows[i]]
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        total = np.bitwise_or.reduce(self.matrix[rows[:REDUCED_ROWS]], axis=0)
+        for k in range(REDUCED_ROWS, j - i, REDUCED_ROWS):
+            total |= np.bitwise_or.reduce(self.matrix[rows[k : k + REDUCED_ROWS]], axis=0)
+        return total
+
+    def runs(self, ordinal: int) -> list[tuple[int, int]]:
+        """(start, end) over all time where one pool is marked, neighbours merged."""
+        rows = np.frombuffer(self.rows, np.int64)
+        marked = self.matrix[rows, ordinal >> 6] >> np.uint64(ordinal & 63) & np.uint64(1)
+        found: list[tuple[int, int]] = []
+        for k in np.flatnonzero(marked).tolist():
+            if found and found[-1][1] == self.times[k]:
+                found[-1] = (found[-1][0], self.end_of(k))
+            else:
+                found.append((self.times[k], self.end_of(k)))
+        return found
+
+    def roomy_start(self, most: int, duration: int, after: int) -> int | None:
+        """The first start from `after` on in whose window no row has more than `most` marks; None when there is none.
+
+        A necessary condition for a window that leaves enough pools, from the counts alone.  Cost: one vector scan.
+        """
+        k = bisect_right(self.times, after) - 1
+        counts = self.ones[np.frombuffer(self.rows[k:], np.int64)]
+        full = np.flatnonzero(counts > most) + k
+        start = after
+        for row in full.tolist():
+            if self.times[row] >= start + duration:
+                break
+            start = self.end_of(row)
+            if start >= FOREVER:
+                return None
+        return start
+
+    def blocked_until(self, wanted: Words, need: int, start: int, end: int) -> int:
+        """Where the last row ends that, with the rows after it in the window, leaves fewer than `need` of the wanted pools.
+
+        Every window that moves right from this one and still begins before that moment has those rows in it, and fails.
+        The caller knows that the window itself fails.  Cost: mostly the last rows of the window.
+        """
+        i, j = self.window(start, end)
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        gone = ~wanted
+        for stop in range(j - i, 0, -SUFFIX_ROWS):
+            part = self.matrix[rows[max(stop - SUFFIX_ROWS, 0) : stop]][::-1]
+            part[0] |= gone
+            reached = np.bitwise_or.accumulate(part, axis=0)
+            short = 64 * self.width - np.bitwise_count(reached).sum(axis=1) < need
+            if short.any():
+                return self.end_of(i + stop - 1 - int(short.argmax()))
+            gone = reached[-1]
+        return self.end_of(i)
+
+    def moment_after(self, time: int) -> int | None:
+        """The first breakpoint after `time`."""
+        k = bisect_right(self.times, time)
+        return self.times[k] if k < len(self.times) else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows and breakpoints."""
+        return self.matrix.nbytes + self.ones.nbytes + 16 * len(self.times)
+
+    def check(self) -> list[str]:
+        """What is wrong inside; empty when nothing is."""
+        found = []
+        if any(a >= b for a, b in pairwise(self.times)):
+            found.append("breakpoints of a level do not ascend")
+        for k, row in enumerate(self.rows):
+            if int(np.bitwise_count(self.matrix[row]).sum()) != int(self.ones[row]):
+                found.append(f"marks from tick {self.times[k]} on are miscounted")
+            if k and (self.matrix[row] == self.matrix[self.rows[k - 1]]).all():
+                found.append(f"nothing changes at breakpoint {self.times[k]} of a level")
+        return found
+
+
+def ordinals_of(words: Words, length: int) -> Ints:
+    """The positions of the set bits, ascending.
+
+    >>> ordinals_of(np.array([13], np.uint64), 64).tolist()
+    [0, 2, 3]
+    """
+    busy = words.nonzero()[0]
+    if busy.size * 4 < words.size:
+        bits = unpack(words[busy]).view(np.bool_).nonzero()[0]
+        return np.asarray(busy[bits >> 6] << 6 | bits & 63)
+    return np.asarray(unpack(words)[:length].view(np.bool_).nonzero()[0])
