@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres import limits
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind, KindTable
+from fluxres.graph.lookup import Lookup
 from fluxres.syntax import template
 
 COLUMNS: Final[dict[str, Any]] = {
@@ -106,7 +106,6 @@ class Structure:
         self.tags = tags if tags is not None else {}
         self.capacity = capacity if capacity is not None else {}
         self.subsystems = subsystems if subsystems is not None else {}
-        self._paths: dict[str, int] = {}
         self._unavailable_roots: Int32 | None = None
 
     # -- what a pool is called ---------------------------------------------------------------------------------------
@@ -207,7 +206,7 @@ class Structure:
             if subsystem.hierarchy and self.is_member(subsystem, v):
                 uri = self.auxiliary_uri(subsystem, v)
                 with suppress(UnknownPool):  # a URI that does not lead back, because two brothers have one name, names nobody
-                    if self._by_auxiliary_path(subsystem.name, uri.partition(":/")[2]) == v:
+                    if self.vertex(uri) == v:
                         return uri
         return self.uuid(v)
 
@@ -216,7 +215,12 @@ class Structure:
         explicit = self.uuid_texts.get(v)
         return explicit if explicit is not None else uuids.text(self.origins[self.origin[v]], self.serial.item(v))
 
-    # -- finding one pool --------------------------------------------------------------------------------------------
+    # -- finding pools -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """What finds pools by path, URI, uuid and name."""
+        return Lookup(self)
 
     def vertex(self, where: str) -> int:
         """The pool with this path, URI or uuid.
@@ -224,161 +228,11 @@ class Structure:
         Errors: UnknownPool naming the part of the path that does not exist, and what stands there instead.
         Cost: O(1) for a path whose parent was asked for before.
         """
-        if where.startswith("/"):
-            return self._by_path(where)
-        hierarchy, colon, path = where.partition(":/")
-        if colon:
-            if hierarchy == self.hierarchy:
-                return self._by_path(f"/{hierarchy}/{path}" if path else f"/{hierarchy}")
-            return self._by_auxiliary_path(hierarchy, path)
-        return self._by_uuid(where)
-
-    def _by_path(self, path: str) -> int:
-        known = self._paths.get(path)
-        if known is not None:
-            return known
-        clean = path.rstrip("/")
-        above, _, name = clean.rpartition("/")
-        if not above:
-            if clean == "" or name == self.hierarchy:
-                return 0
-            raise UnknownPool(f"no pool '{path}': the root is '/{self.hierarchy}'", where=path)
-        parent = self._by_path(above)
-        v = self._child_named(parent, name)
-        if v < 0:
-            raise UnknownPool(f"no pool '{name}' in '{above}'", where=path, hint=self._what_is_in(parent))
-        if self.end.item(v) > v + 1:
-            if len(self._paths) >= limits.PATH_CACHE_MAX:
-                self._paths.clear()
-            self._paths[clean] = v
-        return v
-
-    def _what_is_in(self, v: int) -> str:
-        children = self.children(v)
-        if not len(children):
-            return "it has no children"
-        first, last = self.name(int(children[0])), self.name(int(children[-1]))
-        return f"it has {len(children)} children, from '{first}' to '{last}'" if len(children) > 1 else f"it has only '{first}'"
-
-    def _child_named(self, parent: int, name: str) -> int:
-        guess = self._guess_child(parent, name)
-        if guess >= 0:
-            return guess
-        if self.names:
-            for v in self._explicit_names.get(name, ()):
-                if self.parent.item(v) == parent:
-                    return v
-        children = self.children(parent)
-        kinds = self.kind[children]
-        for number in np.unique(kinds).tolist():
-            for v in children[kinds == number][
-                self._name_candidates(children[kinds == number], self.kinds[number], name)
-            ].tolist():
-                if v not in self.names and self.name(v) == name:
-                    return int(v)
-        return -1
-
-    def _guess_child(self, parent: int, name: str) -> int:
-        # Equal siblings stand at equal distances: the place of one follows from its number.
-        first = parent + 1
-        stop = self.end.item(parent)
-        if first >= stop:
-            return -1
-        kind = self.kinds[self.kind.item(first)]
-        number = self._id_in_name(kind, name)
-        if number is None:
-            return -1
-        guess = first + (number - self.id.item(first)) * (self.end.item(first) - first)
-        if first <= guess < stop and self.parent.item(guess) == parent and self.name(guess) == name:
-            return guess
-        return -1
-
-    @staticmethod
-    def _id_in_name(kind: Kind, name: str) -> int | None:
-        """The id (-1: none) a pool of this kind must have to be called `name`; None where no id, or more than the id, decides."""
-        if kind.name is not None:
-            return template.invert(kind.name, name)
-        return -1 if name == kind.basename else template.default_id(kind.basename, name)
-
-    def _name_candidates(self, vertices: Int32, kind: Kind, name: str) -> NDArray[np.bool_]:
-        """Which of these pools of one kind may be called `name` by their template."""
-        number = self._id_in_name(kind, name)
-        if number is not None:
-            return np.asarray(self.id[vertices] == number)
-        if kind.name is None or template.is_invertible(kind.name):
-            return np.zeros(len(vertices), np.bool_)
-        return np.ones(len(vertices), np.bool_)
+        return self.lookup.vertex(where)
 
     def named(self, names: Iterable[str]) -> list[int]:
         """Every pool that has one of these names, ascending.  Cost: one vector scan per kind that may be called so."""
-        wanted = set(names)
-        found = [v for name in wanted for v in self._explicit_names.get(name, ())]
-        for number in range(len(self.kinds)):
-            kind = self.kinds[number]
-            if kind.name is None or template.is_invertible(kind.name):
-                numbers = [n for n in (self._id_in_name(kind, name) for name in wanted) if n is not None]
-                if not numbers:
-                    continue
-                candidates = np.flatnonzero((self.kind == number) & np.isin(self.id, numbers))
-            else:
-                candidates = np.flatnonzero(self.kind == number)
-            found.extend(v for v in candidates.tolist() if v not in self.names and self.name(v) in wanted)
-        return sorted(found)
-
-    @cached_property
-    def _explicit_names(self) -> dict[str, list[int]]:
-        by_name: dict[str, list[int]] = {}
-        for v, name in self.names.items():
-            by_name.setdefault(name, []).append(v)
-        return by_name
-
-    def _by_auxiliary_path(self, hierarchy: str, path: str) -> int:
-        subsystem = self.subsystems.get(hierarchy)
-        if subsystem is None or not subsystem.hierarchy:
-            known = [self.hierarchy, *(s.name for s in self.subsystems.values() if s.hierarchy)]
-            raise UnknownPool(f"no hierarchy '{hierarchy}'", where=f"{hierarchy}:/{path}", hint=f"there is {', '.join(known)}")
-        level = subsystem.roots()
-        names = [part for part in path.split("/") if part]
-        if len(level) == 1 and self.name(int(level[0])) == hierarchy and (not names or names[0] != hierarchy):
-            names.insert(0, hierarchy)
-        if not names:
-            raise UnknownPool(f"hierarchy '{hierarchy}' has {len(level)} roots", where=f"{hierarchy}:/", hint="name one of them")
-        v = -1
-        for name in names:
-            named = [u for u in level.tolist() if self.name(u) == name]
-            if len(named) != 1:
-                raise self._not_one(named, name, f"{hierarchy}:/{path}")
-            v = named[0]
-            level = subsystem.successors(v)
-        return v
-
-    def _not_one(self, named: list[int], name: str, where: str) -> UnknownPool:
-        if not named:
-            return UnknownPool(f"no pool '{name}' on this way in hierarchy '{where.partition(':')[0]}'", where=where)
-        # In a hierarchy made of edges two brothers may have one name; guessing would name the wrong one.
-        places = " and ".join(self.path(u) if u < self.tree_end else self.uuid(u) for u in named[:2])
-        return UnknownPool(f"{len(named)} pools are called '{name}' there", where=where, hint=f"say {places}")
-
-    def _by_uuid(self, where: str) -> int:
-        v = self._explicit_uuids.get(where)
-        if v is not None:
-            return v
-        parts = uuids.split(where)
-        if parts is not None and parts[0] in self.origins:
-            origin, serial = self.origins.index(parts[0]), parts[1]
-            if serial < self.n and self.serial.item(serial) == serial and self.origin.item(serial) == origin:
-                v = serial
-            else:
-                hits = np.flatnonzero((self.serial == serial) & (self.origin == origin))
-                v = int(hits[0]) if len(hits) else None
-            if v is not None and v not in self.uuid_texts:
-                return v
-        hint = "a path starts with '/', a URI reads 'name:/path'" if parts is None else ""
-        raise UnknownPool(f"no pool '{where}'", where=where, hint=hint)
-
-    @cached_property
-    def _explicit_uuids(self) -> dict[str, int]:
-        return {text: v for v, text in self.uuid_texts.items()}
+        return self.lookup.named(names)
 
     def subsystem(self, name: str) -> Subsystem:
         """The auxiliary graph of this name.

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 Window = tuple[int, int]
 
 
-def _tell(graph: ResourceGraph, event: Callable[[], events.Event]) -> None:
-    # An event names every pool by its path: it is made only for somebody.
-    if graph.sink is not None:
-        graph.sink(event())
+def _tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
+    # An event names every pool by its path, which takes longer than the change: it is made only for somebody, and when
+    # they want it. The vertices it names are those of a structure that it keeps.
+    sink = graph.sink
+    if isinstance(sink, events.PatientSink):
+        sink.later(event, pools)
+    elif sink is not None:
+        sink(event())
 
 
 def _given(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window) -> Allocation:
@@ -43,7 +47,8 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
     targets.job_id(job)
     named = targets.with_amounts(graph, wanted)
     planned = graph.records.plan_allocate(named, job, *window)
-    _tell(graph, lambda: events.allocate(graph.structure, job, named, *window))
+    structure = graph.structure
+    _tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
     graph.records.allocate(planned, job, *window)
     graph.revision += 1
     return _given(graph, job, named, window)
@@ -55,7 +60,8 @@ def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | 
     lo = None if start is None else ticks(start, "start")
     hi = None if end is None else ticks(end, "end")
     pieces = graph.records.plan_free(job, named, lo, hi)
-    _tell(graph, lambda: events.free(graph.structure, job, named, lo, hi))
+    structure = graph.structure
+    _tell(graph, lambda: events.free(structure, job, named, lo, hi), len(named or ()))
     graph.records.free(pieces, job)
     graph.revision += 1
 
@@ -81,7 +87,8 @@ def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s
     expires = min(graph.now() + life, FOREVER)
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires)
     planned = graph.records.plan_stage(staged)
-    _tell(graph, lambda: events.stage(graph.structure, staged))
+    structure = graph.structure
+    _tell(graph, lambda: events.stage(structure, staged), len(named))
     graph.records.stage(staged, planned)
     graph.revision += 1
     return Stage(graph, staged.stage, job)
@@ -115,7 +122,7 @@ def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], 
     """Give pools a state or a tag, or take a tag away."""
     vertices = np.array([v for v, _ in targets.resolve(graph, where)], np.int32)
     name_of = graph.structure.where
-    _tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields})
+    _tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
     apply(vertices)
     graph.revision += 1
 

@@ -6,6 +6,7 @@ ticks, so that replaying gives the same numbers.  An event is made before its ch
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Event = dict[str, Any]
+
+
+class PatientSink(ABC):
+    """A sink that does not need an event at once: it is handed the means to make it, which stay valid."""
+
+    @abstractmethod
+    def __call__(self, event: Event) -> None:
+        """Take an event that is made already."""
+
+    @abstractmethod
+    def later(self, event: Callable[[], Event], pools: int) -> None:
+        """Take the means to make an event that names so many pools."""
 
 
 def _named(structure: Structure, targets: list[tuple[int, int]] | list[tuple[int, int | None]]) -> list[list[Any]]:

@@ -1,16 +1,18 @@
 """What happened to a graph since it was last loaded or saved, so that the next save may write only that.
 
-The graph tells its sink of every change; this is the sink that `load` and `save` leave behind.  Events are kept as
-the bytes they are written as, which is a fifth of their size as objects.  Each place the graph was loaded
-from or saved to is a mark in the list; what lies before all marks is dropped.
+The graph tells its sink of every change; this is the sink that `load` and `save` leave behind.  Most graphs are never
+saved again, so a change costs no more than a note here, and the paths of its pools are looked up when it is written.
+Each place the graph was loaded from or saved to is a mark in the list; what lies before all marks is dropped.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fluxres import limits
+from fluxres.model.events import PatientSink
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import changes, journal
 from fluxres.store.journal import Event
@@ -32,12 +34,15 @@ class Mark:
     digest: str | None = None
 
 
-class Pending:
+_BYTES_A_POOL = 64
+
+
+class Pending(PatientSink):
     """The sink of a graph that was loaded or saved."""
 
     def __init__(self, graph: ResourceGraph) -> None:
         self._graph = weakref.ref(graph)
-        self._events: list[bytes] = []
+        self._events: list[bytes | Callable[[], Event]] = []
         self._dropped = 0
         self._bytes = 0
         self._revision = graph.revision
@@ -47,7 +52,7 @@ class Pending:
     def resumed(cls, graph: ResourceGraph, events: list[bytes], marks: dict[str, Mark]) -> Pending:
         """The list of a graph that somebody else kept: a journal."""
         pending = cls(graph)
-        pending._events, pending._bytes = events, sum(map(len, events))
+        pending._events, pending._bytes = list(events), sum(map(len, events))
         pending._revision -= len(events)
         pending.marks = marks
         graph.sink = pending
@@ -69,6 +74,13 @@ class Pending:
 
     def __call__(self, event: Event) -> None:
         """Take note of a change that is about to be applied."""
+        self._note(journal.body(event) if self.marks else b"")
+
+    def later(self, event: Callable[[], Event], pools: int) -> None:
+        """Take note of a change without writing it down yet."""
+        self._note(event, pools * _BYTES_A_POOL)
+
+    def _note(self, event: bytes | Callable[[], Event], size: int | None = None) -> None:
         if not self.marks:
             self._dropped += 1
             return
@@ -78,9 +90,8 @@ class Pending:
             digest = changes.digest(graph)
             for mark in left:
                 mark.digest = digest
-        body = journal.body(event)
-        self._events.append(body)
-        self._bytes += len(body)
+        self._events.append(event)
+        self._bytes += _size(event) if size is None else size
         while len(self._events) > limits.PENDING_EVENTS_MAX or self._bytes > limits.LOG_BYTES_MAX:
             self._give_up_oldest()
 
@@ -95,7 +106,11 @@ class Pending:
 
     def since(self, mark: Mark) -> list[bytes]:
         """The events after a mark."""
-        return self._events[mark.at - self._dropped :]
+        first = mark.at - self._dropped
+        written = [event if isinstance(event, bytes) else journal.body(event()) for event in self._events[first:]]
+        self._events[first:] = written
+        self._bytes = sum(map(_size, self._events))
+        return written
 
     def _give_up_oldest(self) -> None:
         oldest = min((mark.at for mark in self.marks.values()), default=self.count)
@@ -105,6 +120,10 @@ class Pending:
     def _trim(self) -> None:
         surplus = min((mark.at for mark in self.marks.values()), default=self.count) - self._dropped
         if surplus > 0:
-            self._bytes -= sum(map(len, self._events[:surplus]))
+            self._bytes -= min(self._bytes, sum(map(_size, self._events[:surplus])))
             del self._events[:surplus]
             self._dropped += surplus
+
+
+def _size(event: bytes | Callable[[], Event]) -> int:
+    return len(event) if isinstance(event, bytes) else _BYTES_A_POOL

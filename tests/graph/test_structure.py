@@ -200,7 +200,7 @@ def test_the_memory_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     for _ in range(2):
         for v in range(s.tree_end):
             assert s.vertex(s.path(v)) == v
-    assert len(s._paths) <= 3
+    assert len(s.lookup._paths) <= 3
 
 
 def test_a_pool_has_a_uri_in_every_hierarchy_it_stands_in() -> None:

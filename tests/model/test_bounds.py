@@ -23,7 +23,7 @@ def test_the_memory_of_paths_has_a_bound_and_forgetting_is_harmless(monkeypatch:
     paths = [p.path for p in g.walk()]
     for _ in range(2):
         assert [g.pool(path).path for path in paths] == paths
-        assert len(g.structure._paths) <= limits.PATH_CACHE_MAX
+        assert len(g.structure.lookup._paths) <= limits.PATH_CACHE_MAX
 
 
 def test_a_stage_lives_as_long_as_the_default_says() -> None:
