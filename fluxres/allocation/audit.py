@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from fluxres.allocation import steps
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
+from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Problem
 
 _Rule = Iterator[Problem]
@@ -24,7 +25,7 @@ def check_records(records: Records) -> list[Problem]:
     """
     return [
         problem
-        for rule in (_within_size, _exclusive_alone, _shared_counted, _index_complete, _planner_agrees)
+        for rule in (_within_size, _given_whole, _exclusive_alone, _shared_counted, _index_complete, _planner_agrees)
         for problem in rule(records)
     ]
 
@@ -48,6 +49,19 @@ def _within_size(records: Records) -> _Rule:
         for s, _e, amount in _total(holders):
             if amount > size:
                 yield _error(records, v, f"A1: {amount} of {size} units are held from tick {s} on")
+
+
+def _given_whole(records: Records) -> _Rule:
+    # A3, RFC 16: what may only be given whole is never given in part.
+    for v, holders in records.held.items():
+        size = records.structure.size.item(v)
+        if not records.structure.flags.item(v) & EXCLUSIVE:
+            continue
+        for owner, held in holders.items():
+            if any(amount != size for _, _, amount in held):
+                yield _error(
+                    records, v, f"A3: {records.job_behind(owner)} holds a part of what is only given whole ({size} units)"
+                )
 
 
 def _exclusive_alone(records: Records) -> _Rule:

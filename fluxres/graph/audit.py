@@ -137,10 +137,6 @@ def _check_values(s: Structure) -> Iterator[Problem]:
     # A pool below a node is on the node: it cannot be without a rank.
     lost = (s.parent >= 0) & (s.rank < 0) & (s.rank[s.parent] >= 0)
     yield from _findings(s, lost, lambda v: f"has no rank below a pool of rank {s.rank.item(s.parent.item(v))}")
-    way = (s.flags & WAY) != 0
-    unled = way & (s.parent >= 0) & ~way[s.parent]
-    for v in np.flatnonzero(unled)[:1].tolist():
-        yield Problem("warning", _place(s, v), "is flagged as a way and stands below a pool of this graph's own")
 
 
 def _check_sparse(s: Structure) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from fluxres.model import events, targets
 from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets
-from fluxres.model.values import Allocation
+from fluxres.model.values import Allocation, Span
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -38,8 +38,12 @@ def _tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 
 
 
 def _given(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window) -> Allocation:
-    spans = tuple(graph.span(job, amount, *window, graph.structure.where(v)) for v, amount in named)
-    return Allocation(job, tuple(Pool(graph, v) for v, _ in named), spans)
+    structure = graph.structure
+
+    def spans() -> tuple[Span, ...]:
+        return tuple(graph.span(job, amount, *window, structure.where(v)) for v, amount in named)
+
+    return Allocation(job, tuple([Pool(graph, v) for v, _ in named]), spans)
 
 
 def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:

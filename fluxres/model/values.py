@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,19 +37,31 @@ class Span:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
 class Allocation:
-    """Pools with units given to one job; iterates over the pools.
+    """Pools with units given to one job; iterates over the pools.  A value: it does not follow later changes.
 
     Args:
         job: id of the job.
         pools: the pools that carry a record, in vertex order.
-        spans: the records, by pool and start.
+        spans: the records, by pool and start, or what makes them: most callers never look.
     """
 
-    job: str
-    pools: tuple[Pool, ...]
-    spans: tuple[Span, ...]
+    __slots__ = ("_spans", "job", "pools")
+
+    def __init__(self, job: str, pools: tuple[Pool, ...], spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]]) -> None:
+        self.job = job
+        self.pools = pools
+        self._spans = spans
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The records, by pool and start."""
+        if callable(self._spans):
+            self._spans = self._spans()
+        return self._spans
+
+    def __repr__(self) -> str:
+        return f"Allocation(job={self.job!r}, spans={self.spans!r})"
 
     @property
     def start(self) -> float:

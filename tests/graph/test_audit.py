@@ -115,7 +115,6 @@ FAULTS: dict[str, tuple[Callable[[Structure], None], str, str]] = {
     "rank lost": (set_at("rank", 3, -1), "/demo/rack0/node-0-0/core0", "has no rank below a pool of rank 0"),
     "state": (set_at("state", 1, 7), "/demo/rack0", "state 7 of 7"),
     "flags": (set_at("flags", 1, 4), "/demo/rack0", "unknown flags 4"),
-    "way": (set_at("flags", 1, WAY), "/demo/rack0", "is flagged as a way and stands below a pool of this graph's own"),
     "double id": (set_at("id", 4, 0), "/demo/rack0/node-0-0/core0", "two pools of this path"),
     "double name": (lambda s: s.names.update({4: "memory0"}), "/demo/rack0/node-0-0/memory0", "two pools of this path"),
     "double uuid": (set_at("serial", 4, 3), "/demo/rack0/node-0-0/core1", "000003 belongs to another pool too"),

@@ -157,6 +157,20 @@ def test_records_that_do_not_fit_together_refuse_the_merge() -> None:
     assert trace(a) == before
 
 
+def test_a_merge_never_leaves_a_part_of_what_is_only_given_whole() -> None:
+    def license_server(size: int) -> ResourceGraph:
+        pool = Recipe("license", ids=None, size=size, exclusive=True)
+        return ResourceGraph(expand(Recipe("cluster", ids=None, children=(pool,)), origin=uuids.new_origin()))
+
+    g = license_server(1)
+    g.allocate("/cluster/license", job="a")
+    with pytest.raises(MergeConflict, match="only given whole"):
+        g.merge(license_server(3))
+    g.free("a")
+    g.merge(license_server(3))
+    assert g.pool("/cluster/license").size == 4
+
+
 @pytest.mark.parametrize("held", ["/demo/rack", NODE, CORE])
 def test_what_a_job_holds_is_not_unlinked(held: str) -> None:
     g = machine()
