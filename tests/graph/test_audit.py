@@ -16,7 +16,6 @@ from fluxres.errors import InputError
 from fluxres.graph.audit import check_structure, require_valid
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import NameKeys, texts_needed
-from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Problem, Structure
 from tests.graph.builders import ORIGIN, Node, build, demo, machines
 
