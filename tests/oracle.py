@@ -171,6 +171,18 @@ class Oracle:
                     for k in self.below(key):
                         self.held[k][t].pop(holder, None)
 
+    def earliest(self, job: str, targets: Targets, ticks: range) -> int | None:
+        """The first tick at which as long a window could be allocated, None where that is beyond the ticks told apart."""
+        for t in range(ticks.start, self.horizon + 1):
+            later = range(t, self.horizon + 1 if ticks.stop > self.horizon else t + len(ticks))
+            if later.stop > self.horizon + 1:
+                break
+            wanted = self._wanted(targets)
+            faults = [fault for key, n in wanted.items() for fault in self._no_room(job, key, n, later)]
+            if not faults and not self._not_whole(job, wanted, later):
+                return t
+        return None
+
     def _wanted(self, targets: Targets) -> dict[str, int]:
         """Units by pool; a pool named twice adds up, no amount means all of it."""
         wanted: dict[str, int] = {}

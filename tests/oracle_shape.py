@@ -133,6 +133,13 @@ def beside(shape: Shape, taken: Iterable[str]) -> set[str]:
     return found
 
 
+def linked(shape: Shape, kept: Iterable[str]) -> set[str]:
+    """Pools outside the tree, such as switches, that an edge of a graph without hierarchy joins to one of these."""
+    edges = [edge for graph in shape.graphs.values() if not graph.hierarchy for edge in graph.edges]
+    ends = {pair for src, dst, _, _ in edges for pair in ((src, dst), (dst, src))}
+    return {far for near, far in ends if near in kept and far not in shape.tree}
+
+
 def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle, Graphs]:
     """What is available at and below a pool, the way up to the root, and what stands beside them (C1)."""
     if key not in oracle.pools:
@@ -150,7 +157,8 @@ def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle,
     # Beside the tree everything belongs to the root; a part of the tree has there only its way in other hierarchies.
     outside = [u for u in shape.pools if u not in shape.tree]
     own = {u for u in outside if free[u]} if top == shape.root else set()
-    way = beside(shape, [*above, *kept, *own]) - own
+    near = {u for u in linked(shape, kept) if free[u]}
+    way = (near | beside(shape, [*above, *kept, *own, *near])) - own
     pools = {}
     for u, pool in shape.pools.items():
         if u in kept or u in own:
@@ -176,6 +184,7 @@ def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int) -> tuple[Ora
     if not units:
         raise Refused(["InsufficientResources"])
     taken = {shape.root} | set(units) | {above for u in units for above in shape.ancestors(u)}
+    taken |= linked(shape, [u for u in units if u in shape.tree])
     taken |= beside(shape, taken)
     pools = {
         u: {**pool, "size": units.get(u, pool["size"]), "way": pool["way"] or u not in units}
@@ -366,11 +375,13 @@ def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str
 
 
 def is_broken(oracle: Oracle) -> bool:
-    """Whether more is held than there is (A1), or anything below what is held whole (A3, A5)."""
+    """More held than there is (A1), part of what is only given whole, or anything below what is held whole (A3, A5)."""
     for key, pool in oracle.pools.items():
         for t in range(oracle.horizon + 1):
             holder = oracle.owner(key, t)
             if sum(oracle.held[key][t].values()) > pool["size"]:
+                return True
+            if pool["exclusive"] and any(n != pool["size"] for n in oracle.held[key][t].values()):
                 return True
             allowed = () if holder is None or isinstance(holder, str) else holder[:1]
             for k in oracle.below(key) if holder is not None else ():

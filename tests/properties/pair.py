@@ -53,6 +53,8 @@ class Pair(Comparison):
                 raise Difference(f"{operation}: refused with {type(error).__name__} ({error}), should be done") from error
             if type(error).__name__ not in refused.classes:
                 raise Difference(f"{operation}: refused with {type(error).__name__} ({error}), expected {refused}") from error
+            if name == "allocate":
+                self.compare_earliest(operation, error)
             if self.trace() != before:
                 raise Difference(f"{operation}: refused, and yet something changed") from error
             return False
@@ -63,6 +65,17 @@ class Pair(Comparison):
         if refused is not None:
             raise Difference(f"{operation}: done, should be refused with {refused}")
         return True
+
+    def compare_earliest(self, operation: Operation, error: FluxresError) -> None:
+        """What a refusal says about when one pool will be free."""
+        _, job, targets, start, end = operation
+        if not isinstance(error, fluxres.InsufficientResources) or error.earliest is None or len(targets) > 1:
+            return
+        expected = self.oracle.earliest(job, targets, self.oracle.ticks(start, end))
+        if expected is not None and not any(
+            job in row for key in self.oracle.below(targets[0][0]) for row in self.oracle.held[key]
+        ):
+            self.same(f"{operation}: earliest", error.earliest, self.told(expected, None)[0])
 
     def trace(self) -> tuple[object, ...]:
         """All that a refused operation must leave as it was."""
