@@ -21,6 +21,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
+from fluxres.syntax.moment import in_message
 
 Target = tuple[int, int]
 """A vertex and an amount of its units."""
@@ -49,6 +50,10 @@ class Change:
 
 
 _STAGE_OWNER = "\x00stage:"
+
+
+def _said(tick: int) -> str:
+    return in_message(clock.seconds(tick))
 
 
 class Records:
@@ -141,7 +146,7 @@ class Records:
     def _check_window(self, start: int, end: int) -> None:
         if not start < end:
             raise UsageError(
-                f"the window ends at {clock.seconds(end):g} s, not after its beginning at {clock.seconds(start):g} s",
+                f"the window ends at {_said(end)}, not after its beginning at {_said(start)}",
                 hint="give an end (or a duration) after the start",
             )
 
@@ -196,7 +201,7 @@ class Records:
         above = self.planner.covered_by(v, start, end)
         earliest = self.planner.earliest([(v, amount)], end - start if end < clock.FOREVER else clock.FOREVER, start)
         when = None if earliest is None else clock.seconds(earliest)
-        hint = "" if when is None else f"free from {when:g} s on"
+        hint = "" if when is None else f"free from {in_message(when)} on"
         if above >= 0:
             who = ", ".join(sorted({self.job_behind(o) for o in self._whole_owners(above, start, end)}))
             message, reasons = f"held through {self.structure.where(above)} by {who}", {self.structure.where(above): who}
@@ -234,7 +239,7 @@ class Records:
             f"cannot be given whole: {who} holds {below} below it",
             where=self.structure.where(v),
             earliest=None if earliest is None else clock.seconds(earliest),
-            hint="" if earliest is None else f"free from {clock.seconds(earliest):g} s on",
+            hint="" if earliest is None else f"free from {_said(earliest)} on",
             reasons={below: who},
         )
 

@@ -23,6 +23,7 @@ from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets, Where
 from fluxres.model.values import Allocation, Span
 from fluxres.planner.planner import Planner
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     import networkx
@@ -102,7 +103,9 @@ class ResourceGraph:
         lo = now if start is None else ticks(start, "start")
         hi = FOREVER if end is None else ticks(end, "end")
         if not lo < hi:
-            raise UsageError(f"the window ends at {seconds(hi):g} s, not after its beginning at {seconds(lo):g} s")
+            raise UsageError(
+                f"the window ends at {in_message(seconds(hi))}, not after its beginning at {in_message(seconds(lo))}"
+            )
         return lo, hi
 
     def _given_window(self, start: float | None, end: float | None, duration_s: float | None) -> tuple[int, int]:

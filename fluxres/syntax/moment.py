@@ -152,6 +152,17 @@ def format(seconds: float, epoch: bool | None = None) -> str:  # noqa: A001 - re
     return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
+def in_message(seconds: float) -> str:
+    """A moment for a sentence: a date where it is wall-clock time, else seconds with their unit.
+
+    >>> in_message(3600.0), in_message(float("inf"))
+    ('3600 s', 'never')
+    """
+    if math.isinf(seconds):
+        return "never"
+    return format(seconds) if seconds > EPOCH_FROM_S else f"{format(seconds)} s"
+
+
 def _signed_offset(word: str) -> float:
     if word[1:2] in ("", "+", "-") or word[1:2].isspace():
         raise _refused(word)
