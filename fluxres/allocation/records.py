@@ -179,7 +179,7 @@ class Records:
                 hint=f"ask for all {size}",
             )
         if self.planner.free(v, start, end) < amount:
-            self._refuse(v, amount, start, end)
+            self._refuse(v, amount, job, start, end)
         leaf = self.structure.end.item(v) == v + 1
         covers = [] if leaf else steps.whole(own, start, end, amount, size)
         return Change(v, amount, covers, self._absorbed(v, amount, job, owner, covers))
@@ -197,10 +197,17 @@ class Records:
                 reasons={at: state},
             )
 
-    def _refuse(self, v: int, amount: int, start: int, end: int) -> None:
-        above = self.planner.covered_by(v, start, end)
+    def _earliest_s(self, v: int, amount: int, job: str, start: int, end: int) -> float | None:
+        """First time from `start` on at which the amount is free for as long; None for never, and where it is not known."""
+        leaf = self.structure.end.item(v) == v + 1
+        if not leaf and (job in self.shared.get(v, ()) or self.steps_of(v, job)):
+            return None  # the job's own units would be absorbed or complete the pool, and the planner knows no jobs
         earliest = self.planner.earliest([(v, amount)], end - start if end < clock.FOREVER else clock.FOREVER, start)
-        when = None if earliest is None else clock.seconds(earliest)
+        return None if earliest is None else clock.seconds(earliest)
+
+    def _refuse(self, v: int, amount: int, job: str, start: int, end: int) -> None:
+        above = self.planner.covered_by(v, start, end)
+        when = self._earliest_s(v, amount, job, start, end)
         hint = "" if when is None else f"free from {in_message(when)} on"
         if above >= 0:
             who = ", ".join(sorted({self.job_behind(o) for o in self._whole_owners(above, start, end)}))
@@ -227,19 +234,19 @@ class Records:
                     if not self._touches(held, start, end):
                         continue
                     if other != job:
-                        self._refuse_below(v, amount, u, other, start, end)
+                        self._refuse_below(v, amount, job, u, other, start, end)
                     if owner == job:
                         found.append((u, start, end))
         return found
 
-    def _refuse_below(self, v: int, amount: int, u: int, other: str, start: int, end: int) -> None:
+    def _refuse_below(self, v: int, amount: int, job: str, u: int, other: str, start: int, end: int) -> None:
         who, below = self.job_behind(other), self.structure.where(u)
-        earliest = self.planner.earliest([(v, amount)], end - start if end < clock.FOREVER else clock.FOREVER, start)
+        when = self._earliest_s(v, amount, job, start, end)
         raise InsufficientResources(
             f"cannot be given whole: {who} holds {below} below it",
             where=self.structure.where(v),
-            earliest=None if earliest is None else clock.seconds(earliest),
-            hint="" if earliest is None else f"free from {_said(earliest)} on",
+            earliest=when,
+            hint="" if when is None else f"free from {in_message(when)} on",
             reasons={below: who},
         )
 

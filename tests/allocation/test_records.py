@@ -104,6 +104,18 @@ def test_a_refusal_knows_the_earliest_time_and_who_is_in_the_way() -> None:
     g.allocate([(MEMORY, 6)], job="c", start=20, end=25)
 
 
+def test_where_own_records_lie_below_the_earliest_time_is_not_claimed() -> None:
+    g = machine()
+    g.allocate(CORE, job="a", start=0, end=13)
+    g.allocate("/demo/rack", job="b", start=20, end=30)
+    with pytest.raises(InsufficientResources) as caught:
+        g.allocate(NODE, job="a", start=12, end=22)
+    assert caught.value.earliest is None
+    with pytest.raises(InsufficientResources) as caught:
+        g.allocate("/demo/rack/node1", job="a", start=12, end=22)
+    assert caught.value.earliest == 30
+
+
 def test_allocate_grows_and_free_shrinks_under_one_name() -> None:
     g = machine()
     memory = g.pool(MEMORY)
