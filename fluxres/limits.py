@@ -33,6 +33,9 @@ NAME_LENGTH_MAX: Final = 255
 VALUE_LENGTH_MAX: Final = 4096
 """Characters of a property or tag value."""
 
+NUMBER_MAX: Final = 10**300
+"""Above every whole number that is a value: Python takes quadratic time for the digits of longer ones, and then refuses."""
+
 JOB_ID_LENGTH_MAX: Final = 255
 """Characters of a job id."""
 
@@ -99,6 +102,9 @@ LOG_EVENTS_MAX: Final = 100_000
 LOG_BYTES_MAX: Final = 256 << 20
 """Bytes of those events: a job of a million cores is an event of megabytes."""
 
+PIPE_WAIT_S: Final = 5.0
+"""How long to wait for the first byte of a pipe with a name: a program that nobody started never writes."""
+
 LOCK_WAIT_SECONDS_DEFAULT: Final = 30.0
 """How long a command waits for another one that writes to the same store."""
 
@@ -122,3 +128,15 @@ REQUEST_TEXT_MAX: Final = 65_536
 
 CONSTRAINT_DEPTH_MAX: Final = 64
 """Nesting of and, or and not in a constraint: readers and evaluators recurse over it."""
+
+MATCH_STEPS_MAX: Final = 100_000
+"""Choices a match may take back (seconds): parts of a request that compete for the same pools are a hard problem in general."""
+
+VARIANTS_MAX: Final = 1_000
+"""Ways to write out the `xor_slot`s of one request: each is searched for in turn (Fluxion has the same bound)."""
+
+SLOTS_MIXED_MAX: Final = 200
+"""Slots of several alternatives made below one vertex: choosing the mix takes a round for each."""
+
+MIXES_MAX: Final = 10_000
+"""Mixes of alternative slots looked at in one round; beyond, those that use the alternatives written first."""

@@ -1,0 +1,179 @@
+"""What a search has taken so far, with every step to be undone (RFC 4's Accumulator)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.result import Match, SlotGroup
+from fluxres.match.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Units of one pool, for one instance of a slot (-1: for none); `amount` 0 marks a pool that is only shared.
+
+    `within` is the pool taken whole that implies this one, or -1; such a pick is no record.
+    """
+
+    v: int
+    amount: int
+    slot: int
+    within: int
+
+
+class Accumulator:
+    """Taken units, pools passed through, pools taken whole, and instances of slots."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._parent = situation.parent
+        self.used: dict[int, int] = {}
+        self.bound: set[int] = set()
+        self.whole: set[int] = set()
+        #: By vertex: how often something strictly below it is taken, shared or passed through.
+        self.below: dict[int, int] = {}
+        self.picks: list[Pick] = []
+        self.slots: list[tuple[int, int]] = []
+        """(number of the demand, the whole pool it stands in or -1) of each instance, in the order opened."""
+        self._steps: list[tuple[str, int, int]] = []
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    @property
+    def mark(self) -> int:
+        """Where to go back to."""
+        return len(self._steps)
+
+    def undo(self, mark: int) -> None:
+        """Take back every step after a mark."""
+        while len(self._steps) > mark:
+            step, v, amount = self._steps.pop()
+            if step == "take":
+                self._count_above(v, -1)
+                self.used[v] -= amount
+                if not self.used[v]:
+                    del self.used[v]
+                self.picks.pop()
+            elif step == "share":
+                self._count_above(v, -1)
+                self.bound.discard(v)
+                self.picks.pop()
+            elif step == "bind":
+                self._count_above(v, -1)
+                self.bound.discard(v)
+            elif step == "close":
+                self.whole.discard(v)
+            else:
+                self.slots.pop()
+
+    def _count_above(self, v: int, by: int) -> None:
+        u = self._parent[v]
+        while u >= 0:
+            self.below[u] = self.below.get(u, 0) + by
+            u = self._parent[u]
+
+    def take(self, v: int, amount: int, slot: int, within: int) -> None:
+        """Take units of a pool."""
+        self.used[v] = self.used.get(v, 0) + amount
+        self._count_above(v, 1)
+        self.picks.append(Pick(v, amount, slot, within))
+        self._steps.append(("take", v, amount))
+
+    def share(self, v: int, slot: int, within: int) -> None:
+        """Look at a pool without taking anything."""
+        self.bound.add(v)
+        self._count_above(v, 1)
+        self.picks.append(Pick(v, 0, slot, within))
+        self._steps.append(("share", v, 0))
+
+    def bind(self, v: int) -> None:
+        """Pass through a pool: its children are sought in it, and it answers no other demand."""
+        self.bound.add(v)
+        self._count_above(v, 1)
+        self._steps.append(("bind", v, 0))
+
+    def close(self, v: int) -> None:
+        """From now on nothing below this pool is to be had."""
+        self.whole.add(v)
+        self._steps.append(("close", v, 0))
+
+    def open_slot(self, demand: Demand, within: int) -> int:
+        """A new instance of a slot."""
+        self.slots.append((demand.number, within))
+        self._steps.append(("slot", 0, 0))
+        return len(self.slots) - 1
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def is_implied(self, v: int) -> bool:
+        """Whether the pool stands below one that this match took whole."""
+        if not self.whole:
+            return False
+        u = self._parent[v]
+        while u >= 0:
+            if u in self.whole:
+                return True
+            u = self._parent[u]
+        return False
+
+    # -- the result --------------------------------------------------------------------------------------------------
+
+    def match(self, plan: Plan, counts: tuple[int, ...], policy: str, node_exclusive: bool) -> Match:
+        """What was taken, as a match."""
+        situation = self._situation
+        amounts: dict[int, int] = {}
+        shared: set[int] = set()
+        record_of: list[int] = []
+        node_at = situation.typology.node_at
+        for pick in self.picks:
+            v = pick.v if pick.within < 0 else pick.within
+            if node_exclusive and node_at[v] >= 0:
+                v = node_at[v]
+            record_of.append(v)
+            if pick.amount == 0 and v == pick.v:
+                if not (node_exclusive and node_at[v] == v):
+                    shared.add(v)
+                    continue
+            amounts[v] = situation.size[v] if v != pick.v else amounts.get(v, 0) + (pick.amount or situation.size[v])
+        if node_exclusive:
+            # A node passed through for nothing that is recorded (shared pools only, or no children) is touched as well.
+            for v in self.bound:
+                if node_at[v] >= 0 and not self.is_implied(node_at[v]) and node_at[v] not in self.whole:
+                    amounts[node_at[v]] = situation.size[node_at[v]]
+                    shared.discard(v)
+        vertices = np.array(sorted(amounts), np.int32)
+        at = {v: number for number, v in enumerate(vertices.tolist())}
+        units = np.array([amounts[v] for v in vertices.tolist()], np.int64)
+        return Match(
+            vertices,
+            units,
+            units == situation.structure.size[vertices],
+            np.array(sorted(shared), np.int32),
+            self._groups(plan, record_of, at, node_exclusive),
+            counts,
+            situation.start,
+            situation.end,
+            policy=policy,
+            fallback=True,
+        )
+
+    def _groups(self, plan: Plan, record_of: list[int], at: dict[int, int], node_exclusive: bool) -> tuple[SlotGroup, ...]:
+        held: list[list[int]] = [[] for _ in self.slots]
+        for pick, record in zip(self.picks, record_of, strict=True):
+            if pick.slot >= 0 and record in at and at[record] not in held[pick.slot]:
+                held[pick.slot].append(at[record])
+        groups = []
+        for demand in plan.slots:
+            instances = []
+            for number, (of, within) in enumerate(self.slots):
+                if of != demand.number:
+                    continue
+                node = self._situation.typology.node_at[within] if within >= 0 and node_exclusive else -1
+                whole = node if node >= 0 else within
+                instances.append([at[whole]] if whole >= 0 else sorted(held[number]))
+            starts = np.concatenate([[0], np.cumsum([len(picks) for picks in instances], dtype=np.int64)])
+            groups.append(SlotGroup(demand.label, starts, np.array([p for picks in instances for p in picks], np.int64)))
+        return tuple(groups)

@@ -1,0 +1,71 @@
+"""The first start at which a request matches.
+
+Only a moment at which something is given back can make room, and a window that fails keeps failing while it moves right for
+as long as it still contains what was in its way.  So after a failure the shortest end piece of the window that still fails is
+looked for: every start before that piece ends fails too, and is never tried.  The vector path knows that piece from its rows
+(`guide`); elsewhere it is found by halving the breakpoints of the window.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Protocol
+
+from fluxres.clock import FOREVER
+from fluxres.match.result import Match
+from fluxres.planner.planner import Planner
+
+Attempt = Callable[[int, int], Match | None]
+
+
+class Guide(Protocol):
+    """What knows, without a full search, where it is of no use to try."""
+
+    def first_start(self, duration: int, after: int) -> int | None:
+        """A start from `after` on before which no match can start; None when there never is one."""
+
+    def next_start(self, start: int, end: int) -> int | None:
+        """A later start before which no match of that duration can start, given that this window fails."""
+
+
+def earliest(attempt: Attempt, planner: Planner, guide: Guide | None, duration: int, after: int) -> Match | None:
+    """The match with the first start from `after` on, or None.
+
+    Args:
+        attempt: a match for a window, or None.
+        guide: skips windows; may be None.
+
+    Cost: one attempt for every window that cannot be skipped.
+    """
+    start: int | None = after
+    moments: list[int] | None = None
+    while start is not None:
+        if guide is not None:
+            start = guide.first_start(duration, start)
+            if start is None:
+                return None
+        end = min(start + duration, FOREVER)
+        found = attempt(start, end)
+        if found is not None:
+            return found
+        if guide is not None:
+            start = guide.next_start(start, end)
+            continue
+        if moments is None:
+            moments = planner.moments(after + 1, FOREVER)
+        start = _next_start(attempt, moments, start, end)
+    return None
+
+
+def _next_start(attempt: Attempt, moments: list[int], start: int, end: int) -> int | None:
+    """The first breakpoint from which on the rest of this failing window matches; the first one after it when none does."""
+    first, stop = bisect_right(moments, start), bisect_left(moments, end)
+    low, high = first, stop
+    while low < high:
+        middle = (low + high) // 2
+        if attempt(moments[middle], end) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return moments[low] if low < len(moments) else None

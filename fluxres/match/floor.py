@@ -1,0 +1,137 @@
+"""The nodes of a machine as the vector path needs them: what each has, and what of it is in service.
+
+Derived from the structure and its states, kept until they change.  Everything is by ordinal of the node, as in the planner's
+level; bits where a question is about nodes, numbers where it is about what they have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.kinds import WAY
+from fluxres.match.eligible import Eligible
+from fluxres.match.policy import PERFORMANCE_CLASS
+from fluxres.match.situation import Situation
+from fluxres.match.typology import Typology
+from fluxres.planner.bits import Words
+from fluxres.planner.level import Level
+from fluxres.planner.planner import Planner
+
+Int64 = NDArray[np.int64]
+
+
+class Floor:
+    """The nodes of one machine.
+
+    Args:
+        typology: of the machine.
+        planner: what is held.
+        ideal: states do not matter.
+    """
+
+    def __init__(self, typology: Typology, planner: Planner, *, ideal: bool = False) -> None:
+        self.typology = typology
+        self.planner = planner
+        self.ideal = ideal
+        self.level: Level | None = planner.level(typology.node) if typology.node >= 0 else None
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was derived from states and kinds."""
+        self._roots: NDArray[np.int32] | None = None
+        self._up: Words | None = None
+        self._takeable: Words | None = None
+        self._eligible: dict[int, tuple[Eligible, Words]] = {}
+        self._units: dict[int, Int64] = {}
+        self._capacity: dict[int, tuple[Int64, int]] = {}
+        self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
+        self._classes: NDArray[np.float64] | None = None
+        self._varied: dict[int, bool] = {}
+
+    def refresh(self) -> Level:
+        """See whether states changed since; the level, which must exist."""
+        assert self.level is not None  # a form is made only where nodes are flat
+        roots = self.typology.structure.unavailable_roots()
+        if self._roots is not roots:
+            self._up = self._takeable = None
+            self._capacity.clear()
+            self._up_pools.clear()
+            self._roots = roots
+        return self.level
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def _is_up(self, vertices: NDArray[np.int32]) -> NDArray[np.bool_]:
+        structure = self.typology.structure
+        roots = structure.unavailable_roots()
+        if self.ideal or not len(roots):
+            return np.ones(len(vertices), np.bool_)
+        at = roots.searchsorted(vertices, "right") - 1
+        return (at < 0) | (vertices >= structure.end[roots[at]])
+
+    def open(self, eligible: Eligible, *, whole: bool) -> Words:
+        """Nodes in service that satisfy a constraint, as bits; of those to be taken whole, without the ways of a copy."""
+        level = self.refresh()
+        if self._up is None or self._takeable is None:
+            up = self._is_up(level.vertices)
+            self._up = level.roof.words(np.flatnonzero(up))
+            way = self.typology.structure.flags[level.vertices] & WAY
+            self._takeable = level.roof.words(np.flatnonzero(up & (way == 0)))
+        found = self._takeable if whole else self._up
+        if eligible.everywhere:
+            return found
+        kept = self._eligible.get(id(eligible))
+        if kept is None or kept[0] is not eligible:
+            kept = self._eligible[id(eligible)] = eligible, level.roof.words(np.flatnonzero(eligible.mask))
+        return found & kept[1]
+
+    def classes(self, situation: Situation) -> NDArray[np.float64]:
+        """Performance class of each node."""
+        if self._classes is None:
+            self._classes = situation.performance_class(self.refresh().vertices)
+        return self._classes
+
+    # -- what is in them ---------------------------------------------------------------------------------------------
+
+    def units(self, kind: int) -> Int64:
+        """Units of a type in each node, whatever their state."""
+        found = self._units.get(kind)
+        if found is None:
+            first, stop = self.refresh().edges(kind)
+            sums = np.concatenate([[0], np.cumsum(self.typology.sizes(kind))])
+            found = self._units[kind] = sums[stop] - sums[first]
+        return found
+
+    def capacity(self, kind: int) -> tuple[Int64, int]:
+        """Units of a type in service in each node, and the least of these numbers."""
+        found = self._capacity.get(kind)
+        if found is None:
+            level = self.refresh()
+            up = self.up_pools(kind)
+            units = self.units(kind)
+            if up is not None:
+                sums = np.concatenate([[0], np.cumsum(np.where(up, self.typology.sizes(kind), 0))])
+                first, stop = level.edges(kind)
+                units = sums[stop] - sums[first]
+            found = self._capacity[kind] = units, int(units.min()) if len(units) else 0
+        return found
+
+    def up_pools(self, kind: int) -> NDArray[np.bool_] | None:
+        """Which pools of a type are in service; None when all are."""
+        if kind not in self._up_pools:
+            up = self._is_up(self.typology.vertices(kind))
+            self._up_pools[kind] = None if up.all() else up
+        return self._up_pools[kind]
+
+    def is_varied(self, kind: int) -> bool:
+        """Whether pools of one node may be of different performance classes: one of the type, or between, has its own."""
+        if kind not in self._varied:
+            structure = self.typology.structure
+            numbers = [kind, *self.refresh().between(kind)]
+            self._varied[kind] = any(
+                PERFORMANCE_CLASS in dict(structure.kinds[number].properties)
+                for of in numbers
+                for number in np.unique(structure.kind[self.typology.vertices(of)]).tolist()
+            )
+        return self._varied[kind]

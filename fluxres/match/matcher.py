@@ -1,0 +1,186 @@
+"""The face of matching: a machine and its planner, asked by request.
+
+Holds what may be kept between questions (facts about types, requests made ready, constraints evaluated) and nothing that a
+question changes. One request is answered by the vector path where it knows the form, by the reference traverser elsewhere; both
+choose the same pools.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from fluxres.clock import FOREVER
+from fluxres.errors import UsageError
+from fluxres.graph.structure import Structure
+from fluxres.match import demand, earliest, settle, vector
+from fluxres.match.demand import Plan
+from fluxres.match.eligible import Eligible
+from fluxres.match.floor import Floor
+from fluxres.match.form import Form, form
+from fluxres.match.policy import Policy, policy
+from fluxres.match.result import Match
+from fluxres.match.situation import Situation
+from fluxres.match.traverser import Budget, Traverser
+from fluxres.match.typology import Typology
+from fluxres.planner.planner import Planner
+from fluxres.syntax.constraint import Constraint
+from fluxres.syntax.jobspec import Request
+
+REQUESTS_KEPT: Final = 256
+"""Requests that stay ready to be asked again."""
+
+
+class Matcher:
+    """Finds pools for requests on one generation of a machine.
+
+    Args:
+        structure: the machine.
+        planner: over the same vertices; asked, never changed.
+
+    Whoever changes kinds or states of the structure in place says so with `forget`.
+
+    >>> from fluxres.graph.recipe import Recipe, expand
+    >>> from fluxres.graph import uuids
+    >>> from fluxres.syntax import shape
+    >>> node = Recipe("node", 2, children=(Recipe("core", 4), Recipe("gpu")))
+    >>> machine = expand(Recipe("cluster", children=(node,)), origin=uuids.new_origin())
+    >>> planner = Planner(machine.parent, machine.end, machine.type, machine.size)
+    >>> matcher = Matcher(machine, planner)
+    >>> found = matcher.match(Request(shape.vertices("slot=2/[core=2;gpu]")), 0, 10)
+    >>> [machine.path(v) for v in found.vertices.tolist()][:3]
+    ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
+    """
+
+    def __init__(self, structure: Structure, planner: Planner) -> None:
+        self.structure = structure
+        self.planner = planner
+        self.typology = Typology(structure)
+        self._plans: OrderedDict[int, tuple[Request, Plan, Form | None]] = OrderedDict()
+        self._eligible: dict[Constraint | None, Eligible] = {}
+        self._floor = Floor(self.typology, planner)
+        self._ideal: tuple[Planner, Floor] | None = None
+
+    def forget(self) -> None:
+        """Drop what was derived from states and kinds."""
+        self._eligible.clear()
+        self._floor.forget()
+        self._ideal = None
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def match(
+        self,
+        request: Request,
+        start: int,
+        end: int,
+        how: str | Policy = "first",
+        *,
+        reference: bool = False,
+    ) -> Match | None:
+        """The match of a request over a window, or None when there is none.
+
+        Args:
+            request: what is asked for.
+            start, end: window in ticks.
+            how: a policy or its name.
+            reference: use the reference traverser even where the vector path knows the form.
+
+        Cost: with the vector path, the rows of the window over one level and the pools returned.
+        Errors: InfeasibleRequest for a type that the machine does not have; LimitExceeded for competing parts that stay
+        undecided; UsageError for a window or policy that cannot be.
+        """
+        return self.attempt(request, how, reference=reference)(start, end)
+
+    def attempt(self, request: Request, how: str | Policy = "first", *, reference: bool = False) -> Callable[[int, int], Match | None]:
+        """The same as a function of the window, with everything that does not depend on it done."""
+        chosen = policy(how)
+        plan, shape = self._ready(request)
+        eligible = self._eligible_for(request.constraint)
+
+        def at(start: int, end: int) -> Match | None:
+            _require_window(start, end)
+            if shape is not None and not reference:
+                fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
+                if fast.is_able:
+                    return fast.settle()
+            situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
+            return self._traverse(situation, plan, chosen)
+
+        return at
+
+    def earliest(
+        self, request: Request, duration: int, after: int, how: str | Policy = "first", *, reference: bool = False
+    ) -> Match | None:
+        """The match with the earliest start from `after` on, or None when there never is one.
+
+        Args:
+            duration: ticks; FOREVER for a job without end.
+        """
+        if duration < 1:
+            raise UsageError(f"duration: expected at least one tick, got {duration}")
+        plan, shape = self._ready(request)
+        attempt = self.attempt(request, how, reference=reference)
+        eligible = self._eligible_for(request.constraint)
+        guide = None if shape is None or reference else vector.Guide(self._floor, plan, shape, eligible, policy(how))
+        return earliest.earliest(attempt, self.planner, guide, duration, after)
+
+    def satisfiable(self, request: Request, *, reference: bool = False) -> bool:
+        """Whether the request could ever be matched: with everything up and nothing held. The constraint holds all the same.
+
+        Errors: InfeasibleRequest for a type that the machine does not have.
+        """
+        plan, shape = self._ready(request)
+        eligible = self._eligible_for(request.constraint)
+        planner, floor = self._idle()
+        if shape is not None and not reference:
+            fast = vector.Search(floor, plan, shape, eligible, policy("first"), 0, FOREVER)
+            if fast.is_able:
+                return fast.fits(plan.lowest)
+        situation = Situation(self.typology, planner, eligible, 0, FOREVER, measured=plan.measured, ideal=True)
+        return Traverser(situation, plan, plan.lowest, policy("first")).match() is not None
+
+    # -- what is kept ------------------------------------------------------------------------------------------------
+
+    def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Match | None:
+        budget = Budget(self.structure.n)
+        return settle.settle(
+            plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match()
+        )
+
+    def _ready(self, request: Request) -> tuple[Plan, Form | None]:
+        found = self._plans.get(id(request))
+        if found is None or found[0] is not request:
+            plan = demand.plan(request, self.typology)
+            found = self._plans[id(request)] = (request, plan, self._form_of(plan))
+            if len(self._plans) > REQUESTS_KEPT:
+                self._plans.popitem(last=False)
+        return found[1], found[2]
+
+    def _form_of(self, plan: Plan) -> Form | None:
+        found = form(plan, self.typology)
+        return found if found is not None and self._floor.level is not None else None
+
+    def _eligible_for(self, constraint: Constraint | None) -> Eligible:
+        found = self._eligible.get(constraint)
+        if found is None:
+            if len(self._eligible) >= REQUESTS_KEPT:
+                self._eligible.clear()
+            found = self._eligible[constraint] = Eligible(self.typology, constraint)
+        return found
+
+    def _idle(self) -> tuple[Planner, Floor]:
+        """A planner in which nothing is held."""
+        if self._ideal is None:
+            columns = self.planner.columns
+            planner = Planner(
+                columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices
+            )
+            self._ideal = planner, Floor(self.typology, planner, ideal=True)
+        return self._ideal
+
+
+def _require_window(start: int, end: int) -> None:
+    if not 0 <= start < end or start >= FOREVER:
+        raise UsageError(f"window [{start}, {end}): expected 0 <= start < end, and a start that comes")

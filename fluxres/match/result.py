@@ -1,0 +1,95 @@
+"""What a match is: an immutable value, made by reading only, that one writer may commit (rule A5 decides what it lists)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotGroup:
+    """The instances of one slot of the request.
+
+    Args:
+        label: the slot's label, None where it has none.
+        starts: int64[instances + 1]; instance i has `picks[starts[i]:starts[i + 1]]`.
+        picks: positions in the arrays of the match; where a pool was taken whole for several slots, each names it.
+    """
+
+    label: str | None
+    starts: Int64
+    picks: Int64
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """Pools that answer a request over a window.
+
+    Args:
+        vertices: int32, ascending, each once: the pools to be recorded. A pool that is taken whole has none below it.
+        amounts: int64, units of each.
+        whole: bool, all units of the pool, and so everything below it.
+        shared: int32, ascending: pools that were asked for without exclusivity and have no unit to give; they are
+            available in the window and nothing is recorded of them.
+        slots: one group for each slot of the request, in the order written.
+        counts: how many the request was settled to, by its resource vertices in the order written.
+        start, end: window in ticks.
+        generation, revision: of the graph this was found on.
+        policy: its name.
+        fallback: whether the reference traverser had to answer.
+        job: it was made for, if one was named.
+    """
+
+    vertices: Int32
+    amounts: Int64
+    whole: NDArray[np.bool_]
+    shared: Int32
+    slots: tuple[SlotGroup, ...]
+    counts: tuple[int, ...]
+    start: int
+    end: int
+    generation: int = 0
+    revision: int = 0
+    policy: str = "first"
+    fallback: bool = False
+    job: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+    @property
+    def targets(self) -> list[tuple[int, int]]:
+        """(vertex, amount) of every record, as the writer takes them."""
+        return list(zip(self.vertices.tolist(), self.amounts.tolist(), strict=True))
+
+    @property
+    def nslots(self) -> int:
+        """Instances of all slots together."""
+        return sum(map(len, self.slots))
+
+    def stamped(self, generation: int, revision: int, job: str | None) -> Match:
+        """The same match, made on this state of a graph for this job."""
+        return replace(self, generation=generation, revision=revision, job=job)
+
+    def is_equal(self, other: Match) -> bool:
+        """Whether both take the same units of the same pools for the same slots over the same window."""
+        return (
+            (self.start, self.end, self.counts) == (other.start, other.end, other.counts)
+            and np.array_equal(self.vertices, other.vertices)
+            and np.array_equal(self.amounts, other.amounts)
+            and np.array_equal(self.whole, other.whole)
+            and np.array_equal(self.shared, other.shared)
+            and len(self.slots) == len(other.slots)
+            and all(
+                a.label == b.label and np.array_equal(a.starts, b.starts) and np.array_equal(a.picks, b.picks)
+                for a, b in zip(self.slots, other.slots, strict=True)
+            )
+        )

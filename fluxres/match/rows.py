@@ -1,0 +1,84 @@
+"""Collects what the vector path takes, array by array, and makes the match of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.structure import Structure
+from fluxres.match.demand import Plan
+from fluxres.match.policy import Policy
+from fluxres.match.result import Match, SlotGroup
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+_NONE32 = np.zeros(0, np.int32)
+
+
+class Rows:
+    """Picks of one match."""
+
+    __slots__ = ("_amounts", "_instances", "_numbers", "_shared", "_structure", "_vertices")
+
+    def __init__(self, structure: Structure) -> None:
+        self._structure = structure
+        self._vertices: list[Int32] = []
+        self._amounts: list[Int64] = []
+        self._shared: list[Int32] = []
+        self._instances: dict[int, list[tuple[Int64, Int32]]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def add(self, vertices: Int32, amounts: Int64) -> None:
+        """Units of pools; a pool named again adds up."""
+        self._vertices.append(vertices)
+        self._amounts.append(amounts)
+
+    def share(self, vertices: Int32) -> None:
+        """Pools that are only looked at."""
+        self._shared.append(vertices)
+
+    def slot(self, slot: int, instances: Int64, vertices: Int32) -> None:
+        """Which pools belong to which instances of a slot (by number of its demand)."""
+        self._instances.setdefault(slot, []).append((instances, vertices))
+
+    def empty_slot(self, slot: int, number: int) -> None:
+        """How many instances a slot has, when not all of them have picks."""
+        self._numbers[slot] = number
+
+    def match(self, plan: Plan, counts: tuple[int, ...], start: int, end: int, policy: Policy) -> Match:
+        """The match of these rows."""
+        vertices, amounts = self._merged()
+        return Match(
+            vertices,
+            amounts,
+            amounts == self._structure.size[vertices],
+            np.sort(np.concatenate(self._shared)) if self._shared else _NONE32,
+            tuple(self._group(demand.number, demand.label, vertices) for demand in plan.slots),
+            counts,
+            start,
+            end,
+            policy=policy.name,
+        )
+
+    def _merged(self) -> tuple[Int32, Int64]:
+        if not self._vertices:
+            return _NONE32, np.zeros(0, np.int64)
+        vertices = self._vertices[0] if len(self._vertices) == 1 else np.concatenate(self._vertices)
+        amounts = self._amounts[0] if len(self._amounts) == 1 else np.concatenate(self._amounts)
+        if len(vertices) < 2 or (vertices[1:] > vertices[:-1]).all():
+            return vertices, amounts
+        order = np.argsort(vertices, kind="stable")
+        vertices, amounts = vertices[order], amounts[order]
+        first = np.flatnonzero(np.concatenate([[True], vertices[1:] != vertices[:-1]]))
+        return (vertices, amounts) if len(first) == len(vertices) else (vertices[first], np.add.reduceat(amounts, first))
+
+    def _group(self, slot: int, label: str | None, vertices: Int32) -> SlotGroup:
+        found = self._instances.get(slot, [])
+        if not found:
+            return SlotGroup(label, np.zeros(self._numbers.get(slot, 0) + 1, np.int64), np.zeros(0, np.int64))
+        instances = found[0][0] if len(found) == 1 else np.concatenate([part[0] for part in found])
+        pools = found[0][1] if len(found) == 1 else np.concatenate([part[1] for part in found])
+        width = max(len(vertices), 1)
+        codes = np.unique(instances * width + vertices.searchsorted(pools))
+        number = max(int(codes[-1]) // width + 1, self._numbers.get(slot, 0))
+        return SlotGroup(label, codes.searchsorted(np.arange(number + 1) * width), codes % width)

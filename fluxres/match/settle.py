@@ -1,0 +1,78 @@
+"""Counts that leave a choice, settled to numbers.
+
+A count such as `2-8` is settled once, to the same number wherever its resource vertex stands in the request's instances: the slots
+of a job are alike. Counts are settled in the order written, each to the largest acceptable number with which the whole
+request can still be matched while the later ones are at their least.  More never fits where fewer does not, so the largest is
+found by halving.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from math import ceil
+
+from fluxres.errors import LimitExceeded
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.result import Match
+from fluxres.match.typology import Typology
+from fluxres.syntax.count import Count
+
+Attempt = Callable[[tuple[int, ...]], Match | None]
+
+
+def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Match | None:
+    """The match with the largest counts, or None when not even the least fit.
+
+    Args:
+        attempt: finds a match for fixed counts, by number of demand.
+
+    Errors: LimitExceeded where even the least counts stay undecided; larger ones that do are not taken.
+    Cost: one attempt, and for each count with a choice as many as its range has bits.
+    """
+    counts = list(plan.lowest)
+    found = attempt(tuple(counts))
+    if found is None:
+        return None
+    for demand in plan.all:
+        if demand.count.fixed is not None:
+            continue
+        low, high = counts[demand.number], demand.count.valid(_at_most(demand, typology))
+        trying = high
+        while low < high:
+            try:
+                better = attempt((*counts[: demand.number], trying, *counts[demand.number + 1 :]))
+            except LimitExceeded:
+                # Undecided: what is known to fit is an answer.
+                return found
+            if better is not None:
+                found, low = better, trying
+            else:
+                high = demand.count.valid(trying - 1)
+            trying = _between(demand.count, low, high)
+        counts[demand.number] = low
+    return found
+
+
+def _between(count: Count, low: int, high: int) -> int:
+    """The acceptable number nearest below the middle of (low, high], or else the first one above `low`.
+
+    >>> from fluxres.syntax.count import parse
+    >>> _between(parse("1,90-100"), 1, 100), _between(parse("1,90-100"), 90, 100)
+    (90, 95)
+    """
+    middle = count.valid((low + high + 1) // 2)
+    if middle > low:
+        return middle
+    first = bisect_right(range(high + 1), low, lo=low, key=count.valid)
+    return count.valid(min(first, high))
+
+
+def _at_most(demand: Demand, typology: Typology) -> int:
+    """A number of instances that the machine cannot exceed."""
+    if not demand.is_slot:
+        pools = typology.vertices(demand.kind)
+        if demand.children:
+            return len(pools)
+        return max(ceil(int(typology.sizes(demand.kind).sum()) * typology.most_worth(demand)), 1)
+    return min((_at_most(child, typology) // child.count.min for child in demand.children), default=1)

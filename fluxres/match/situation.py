@@ -1,0 +1,146 @@
+"""What there is to be had in one window: the machine's states, a constraint and the planner, as one set of questions.
+
+The Evaluating Filter of RFC 4 asks here about single pools, policies about many.  Nothing is written down but what was
+found out, so that a pool is looked up once however often the search comes back to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.kinds import EXCLUSIVE, WAY
+from fluxres.graph.structure import Structure
+from fluxres.match.eligible import Eligible
+from fluxres.match.policy import PERFORMANCE_CLASS
+from fluxres.match.typology import Typology
+from fluxres.planner.planner import Planner
+
+NO_CLASS: Final = float("inf")
+"""The performance class of a pool that has none: after all others."""
+
+
+class Situation:
+    """One machine, one window, one constraint.
+
+    Args:
+        typology: of the machine.
+        planner: what is held when.
+        eligible: what the constraint allows.
+        start, end: window in ticks.
+        measured: type that says how full a node is, for `pack` and `spread`; -1 for none.
+        ideal: everything is up and nothing is held: what `satisfiable` asks.
+    """
+
+    def __init__(
+        self,
+        typology: Typology,
+        planner: Planner,
+        eligible: Eligible,
+        start: int,
+        end: int,
+        *,
+        measured: int = -1,
+        ideal: bool = False,
+    ) -> None:
+        self.typology = typology
+        self.structure: Structure = typology.structure
+        self.planner = planner
+        self.eligible = eligible
+        self.start, self.end = start, end
+        self.measured = measured
+        self.ideal = ideal
+        self.size = self.structure.size.data
+        self.stop = self.structure.end.data
+        self.parent = self.structure.parent.data
+        self.flags = self.structure.flags.data
+        self._all_up = ideal or not len(self.structure.unavailable_roots())
+        self._free: dict[int, int] = {}
+        self._clear: dict[int, bool] = {}
+        self._room: NDArray[np.int64] | None = None
+
+    # -- one pool ----------------------------------------------------------------------------------------------------
+
+    def is_up(self, v: int) -> bool:
+        """Rule A7: neither the pool nor one above it is out of service."""
+        return self._all_up or self.structure.unavailable_above(v) < 0
+
+    def free(self, v: int) -> int:
+        """Units of an available, eligible pool that are free through the window; 0 for any other."""
+        found = self._free.get(v)
+        if found is None:
+            found = 0
+            if self.is_up(v) and self.eligible.of(v):
+                found = self.size[v] if self.ideal else self.planner.free(v, self.start, self.end)
+            self._free[v] = found
+        return found
+
+    def is_busy_below(self, v: int) -> bool:
+        """Whether anything below is held at some moment of the window."""
+        return not self.ideal and self.stop[v] > v + 1 and self.planner.busy_below(v, self.start, self.end)
+
+    def is_clear(self, v: int) -> bool:
+        """Whether the pool may be taken whole: all of it free, nothing below it held, and no ineligible node below it."""
+        found = self._clear.get(v)
+        if found is None:
+            size = self.size[v]
+            found = self._clear[v] = (
+                size > 0
+                and not self.flags[v] & WAY
+                and self.free(v) == size
+                and not self.is_busy_below(v)
+                and self.eligible.all_below(v)
+            )
+        return found
+
+    def only_whole(self, v: int) -> bool:
+        """Whether the pool is only given whole."""
+        return bool(self.flags[v] & EXCLUSIVE)
+
+    def totals(self) -> NDArray[np.int64]:
+        """Units free through the window, by type, in the whole machine; the constraint does not count here."""
+        if self.ideal:
+            return np.array([int(self.typology.sizes(kind).sum()) for kind in range(len(self.structure.types))], np.int64)
+        return self.planner.totals(0, self.start, self.end, self.structure.unavailable_roots())
+
+    # -- scores ------------------------------------------------------------------------------------------------------
+
+    def performance_class(self, vertices: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The class of each pool, or of the nearest above it that has one."""
+        structure = self.structure
+        of_kind = np.full(len(structure.kinds), np.nan)
+        for number, kind in enumerate(structure.kinds):
+            value = dict(kind.properties).get(PERFORMANCE_CLASS)
+            try:
+                of_kind[number] = np.nan if value is None else float(value)
+            except ValueError:
+                of_kind[number] = np.nan
+        found = of_kind[structure.kind[vertices]]
+        at = vertices
+        while (open_ := np.isnan(found) & (at >= 0)).any():
+            at = np.where(open_, structure.parent[at], -1).astype(np.int32)
+            up = at >= 0
+            found[up] = of_kind[structure.kind[at[up]]]
+        return np.where(np.isnan(found), NO_CLASS, found)
+
+    def room(self, vertices: NDArray[np.int32]) -> NDArray[Any]:
+        """How much of the measured type the node of each pool has room for: its units less those used at the busiest moment.
+
+        Of a pool above nodes, the sum over its nodes. Every pool is 0 where nodes nest or have sizes, or nothing is measured.
+        """
+        level = self.planner.level(self.typology.node) if self.typology.node >= 0 else None
+        if level is None or self.measured < 0:
+            return np.zeros(len(vertices), np.int64)
+        if self._room is None:
+            first, stop = level.edges(self.measured)
+            sums = np.concatenate([[0], np.cumsum(self.typology.sizes(self.measured))])
+            self._room = sums[stop] - sums[first]
+            if not self.ideal:
+                peaks = self.planner.counted(level, self.measured).peaks(self.measured, self.start, self.end)
+                self._room = self._room if peaks is None else self._room - peaks
+        nodes = level.ordinal_of[vertices]
+        sums = np.concatenate([[0], np.cumsum(self._room)])
+        lo, hi = level.vertices.searchsorted(vertices), level.vertices.searchsorted(self.structure.end[vertices])
+        return np.where(nodes >= 0, self._room[nodes], sums[hi] - sums[lo]) if level.length else np.zeros(len(vertices), np.int64)

@@ -1,0 +1,335 @@
+"""The reference traverser: depth first over a request and a machine, the first answer in the order of the policy.
+
+RFC 4's abstractions by name.  The Walker lists the candidates for a demand below a pool, in the order of the policy; the Pruning
+Filter gives up on a list that cannot be long enough; the Evaluating Filter says whether a candidate will do; the
+Accumulator keeps what was taken and undoes it.  Between them stands a machine of goals: a goal is one thing left to
+find, an agenda is the list of all of them, and every way to reach the first is tried, each followed by the rest.  When the
+rest fails, the last choice is undone and the next one tried, so what is found is the first answer in that order and what is
+not found does not exist.
+
+Where a choice cannot be in the way of what comes later (`Demand.settled`), its alternatives are dropped as soon as it is made.  That
+alone makes ordinary requests cost no more than the pools looked at; only demands that compete are searched, and the search is
+bounded by `limits.MATCH_STEPS_MAX`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil, prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded
+from fluxres.match import nearest
+from fluxres.match.accumulator import Accumulator
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.policy import Policy
+from fluxres.match.result import Match
+from fluxres.match.situation import Situation
+
+
+class Goal(NamedTuple):
+    """`left` more of a demand, below pool `below`, from candidate `cursor` on.
+
+    `slot` is the instance of a slot it is for (-1: none), `within` the pool taken whole whose content is being checked (-1: none).
+    """
+
+    demand: Demand
+    below: int
+    left: Fraction | int
+    cursor: int
+    slot: int
+    within: int
+
+
+class Cut(NamedTuple):
+    """Drop the choices made since the stack had this height: none of them can matter to what is left."""
+
+    height: int
+
+
+class Close(NamedTuple):
+    """The content of a pool taken whole is found: nothing below it is to be had any more."""
+
+    v: int
+
+
+Step = Goal | Cut | Close
+Agenda = tuple[Step, "Agenda"] | None
+
+
+class Budget:
+    """Choices that may still be undone, over all searches for one question: the limit, and some walks through the machine."""
+
+    def __init__(self, pools: int) -> None:
+        self.left = limits.MATCH_STEPS_MAX + 8 * pools
+
+    def spend(self) -> None:
+        """One more. Errors: LimitExceeded when none is left."""
+        self.left -= 1
+        if self.left < 0:
+            raise LimitExceeded(
+                f"a request whose parts compete for the same pools: undecided after {limits.MATCH_STEPS_MAX} choices",
+                hint="ask for its parts one by one, or in one slot",
+            )
+
+
+class Traverser:
+    """One search.
+
+    Args:
+        situation: what there is to be had.
+        plan: the request.
+        counts: how many of each demand, by number.
+        policy: the order.
+        budget: shared by the searches of one question.
+    """
+
+    def __init__(
+        self, situation: Situation, plan: Plan, counts: tuple[int, ...], policy: Policy, budget: Budget | None = None
+    ) -> None:
+        self.situation = situation
+        self.plan = plan
+        self.counts = counts
+        self.policy = policy
+        self.taken = Accumulator(situation)
+        self.budget = budget or Budget(situation.structure.n)
+        self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
+        self._stack: list[tuple[Iterator[Agenda], int]] = []
+
+    def match(self) -> Match | None:
+        """The first match in the order of the policy, or None.
+
+        Errors: LimitExceeded where competing demands stay undecided.
+        """
+        if not self._is_conceivable() or not self._search(self._goals(self.plan.demands, 0, -1, -1, None)):
+            return None
+        return self.taken.match(self.plan, self.counts, self.policy.name, self.policy.node_exclusive)
+
+    def _is_conceivable(self) -> bool:
+        """The Pruning Filter: of no type is more asked for than is free of it in the whole machine."""
+        free = self.situation.totals()
+        return all(units <= free[kind] for kind, units in self._needed(self.plan.demands, 1).items())
+
+    def _needed(self, demands: tuple[Demand, ...], times: int) -> dict[int, int]:
+        """Units by type that must be free at least: every pool answers one demand only."""
+        needed: dict[int, int] = {}
+        for demand in demands:
+            number = times * self.counts[demand.number]
+            if not demand.is_slot:
+                worth = 1 if demand.children else self.situation.typology.most_worth(demand)
+                needed[demand.kind] = needed.get(demand.kind, 0) + (ceil(number / worth) if worth else 2**62)
+            for kind, units in self._needed(demand.children, number).items():
+                needed[kind] = needed.get(kind, 0) + units
+        return needed
+
+    # -- the machine -------------------------------------------------------------------------------------------------
+
+    def _search(self, agenda: Agenda) -> bool:
+        """Reach every goal. On failure nothing is taken any more."""
+        stack, self._stack = self._stack, []
+        try:
+            while agenda is not None:
+                step, rest = agenda
+                if isinstance(step, Cut):
+                    del self._stack[step.height :]
+                    agenda = rest
+                elif isinstance(step, Close):
+                    self.taken.close(step.v)
+                    agenda = rest
+                else:
+                    self._stack.append((self._ways(step, rest), self.taken.mark))
+                    found, agenda = self._next()
+                    if not found:
+                        return False
+            return True
+        finally:
+            self._stack = stack
+
+    def _next(self) -> tuple[bool, Agenda]:
+        """The next way that is left, of the last choice that has one."""
+        while self._stack:
+            ways, mark = self._stack[-1]
+            self.taken.undo(mark)
+            for agenda in ways:
+                return True, agenda
+            self.budget.spend()
+            self._stack.pop()
+        return False, None
+
+    def _goals(self, demands: tuple[Demand, ...], below: int, slot: int, within: int, rest: Agenda) -> Agenda:
+        for demand in reversed(demands):
+            rest = (Goal(demand, below, self.counts[demand.number], 0, slot, within), rest)
+        return rest
+
+    def _ways(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
+        """Every way to take one step towards a goal: the step is made when its agenda is taken."""
+        if goal.left <= 0:
+            yield rest
+        elif goal.demand.is_slot:
+            yield from self._slots(goal, rest)
+        elif goal.demand.children:
+            yield from self._pools(goal, rest)
+        else:
+            yield from self._units(goal, rest)
+
+    def _pools(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
+        demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
+        candidates = self._candidates(demand, goal.below, goal.within)
+        for at in range(goal.cursor, len(candidates)):
+            if len(candidates) - at < goal.left:
+                return
+            v = int(candidates[at])
+            if not self._will_do(demand, v):
+                continue
+            following: Agenda = (goal._replace(left=goal.left - 1, cursor=at + 1), rest)
+            if demand.settled:
+                following = (Cut(here), following)
+            within = goal.within
+            if demand.whole:
+                following = (Close(v), following)
+                taken.take(v, self.situation.size[v], goal.slot, goal.within)
+                within = v if within < 0 else within
+            else:
+                taken.bind(v)
+            yield self._goals(demand.children, v, goal.slot, within, following)
+
+    def _units(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
+        demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
+        situation = self.situation
+        candidates = self._candidates(demand, goal.below, goal.within)
+        refused: set[tuple[int, int]] = set()
+        for at in range(goal.cursor, len(candidates)):
+            v = int(candidates[at])
+            room, whole, factor = self._room(demand, v)
+            if not room:
+                continue
+            kin = (situation.parent[v], situation.structure.kind.item(v))
+            alike = situation.size[v] == 1 and situation.stop[v] == v + 1 and not self.plan.named
+            if alike and kin in refused:
+                # Its brother, with which it could change places, did not lead anywhere.
+                continue
+            most = room if whole else min(room, ceil(goal.left / factor))
+            for amount in range(most, room - 1 if whole else 0, -1):
+                if demand.shared and situation.size[v] == 1:
+                    taken.share(v, goal.slot, goal.within)
+                else:
+                    taken.take(v, amount, goal.slot, goal.within)
+                    if taken.used[v] == situation.size[v] and situation.stop[v] > v + 1:
+                        taken.close(v)
+                following: Agenda = (goal._replace(left=goal.left - amount * factor, cursor=at + 1), rest)
+                yield (Cut(here), following) if demand.settled else following
+            if alike:
+                refused.add(kin)
+
+    def _slots(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
+        demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
+        following: Agenda = (goal._replace(left=goal.left - 1), rest)
+        if not (demand.confined and self.situation.typology.node_at[goal.below] < 0):
+            following = (Cut(here), following) if demand.settled else following
+            slot = taken.open_slot(demand, goal.within)
+            yield self._goals(demand.children, goal.below, slot, goal.within, following)
+            return
+        nodes = self._candidates(demand, goal.below, goal.within)
+        for at in range(goal.cursor, len(nodes)):
+            node = int(nodes[at])
+            if not self.situation.free(node) or (self.policy.node_exclusive and not self.situation.is_clear(node)):
+                continue
+            following = (goal._replace(left=goal.left - 1, cursor=at), rest)
+            following = (Cut(here), following) if demand.settled else following
+            slot = taken.open_slot(demand, goal.within)
+            yield self._goals(
+                demand.inside, node, slot, goal.within, self._goals(demand.beside, goal.below, slot, goal.within, following)
+            )
+
+    # -- the Walker --------------------------------------------------------------------------------------------------
+
+    def _candidates(self, demand: Demand, below: int, within: int) -> NDArray[np.int32]:
+        """Pools below a pool that a demand may be about, in the order of the policy; for a confined slot, nodes."""
+        key = (demand.number, below)
+        found = self._orders.get(key)
+        if found is None:
+            kind = self.situation.typology.node if demand.is_slot else demand.kind
+            vertices = self.situation.typology.vertices(kind)
+            lo = below + (below > 0)
+            a, b = vertices.searchsorted(np.array([lo, self.situation.stop[below]], np.int32)).tolist()
+            found = vertices[a:b] if demand.is_slot else self._of_ids(demand, vertices[a:b])
+            if self.policy.near and self.situation.typology.node_at[below] < 0 and kind == self.situation.typology.node >= 0:
+                found = self._near_first(demand, below, within, found)
+            else:
+                found = self.policy.order(self.situation, found)
+            self._orders[key] = found
+        return found
+
+    def _of_ids(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
+        structure = self.situation.structure
+        if demand.ids is not None:
+            ids = structure.id[vertices]
+            kept = np.logical_or.reduce([(first <= ids) & (ids <= last) for first, last in demand.ids])
+            return vertices[np.broadcast_to(kept, ids.shape)]
+        if demand.names is not None:
+            return np.array([v for v in vertices.tolist() if structure.name(v) in demand.names], np.int32)
+        return vertices
+
+    def _near_first(self, demand: Demand, below: int, within: int, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The nodes that lie closest together first (ascending), then the others."""
+        wanted = prod(self.counts[number] for number in demand.total)
+        self._orders[(demand.number, below)] = nodes
+        room = np.array([self._room_for(demand, below, within, at, nodes, wanted) for at in range(len(nodes))], np.int64)
+        positions = nearest.choose(nodes, self.situation.structure.parent[nodes], room, wanted)
+        return np.concatenate([nodes[positions], np.delete(nodes, positions)])
+
+    def _room_for(self, demand: Demand, below: int, within: int, at: int, nodes: NDArray[np.int32], wanted: int) -> int:
+        """How many instances of a demand fit into one node, up to `wanted`, with what was taken so far."""
+        mark, found = self.taken.mark, 0
+        one = Goal(demand, below, 1, at, -1, within)
+        self._orders[(demand.number, below)] = nodes[: at + 1]
+        while found < wanted and self._search((one, None)):
+            found += 1
+            if not demand.is_slot:
+                break
+        self.taken.undo(mark)
+        self._orders[(demand.number, below)] = nodes
+        return found
+
+    # -- the Evaluating Filter ---------------------------------------------------------------------------------------
+
+    def _is_open(self, v: int) -> bool:
+        """Whether this match left a pool alone, and its node may be touched."""
+        taken = self.taken
+        if v in taken.bound or taken.is_implied(v):
+            return False
+        if self.policy.node_exclusive:
+            node = self.situation.typology.node_at[v]
+            return node < 0 or self.situation.is_clear(node)
+        return True
+
+    def _will_do(self, demand: Demand, v: int) -> bool:
+        """Whether a pool may be passed through, or taken whole; its children are another matter."""
+        if not self._is_open(v) or v in self.taken.used:
+            return False
+        if demand.whole:
+            return self.situation.is_clear(v) and not self.taken.below.get(v)
+        return self.situation.free(v) > 0
+
+    def _room(self, demand: Demand, v: int) -> tuple[int, bool, Fraction]:
+        """Units that a pool has for a demand, whether only all of them together, and what one is worth."""
+        situation, taken = self.situation, self.taken
+        factor = demand.per_unit(situation.structure.kind_of(v).unit)
+        nothing = 0, False, Fraction(1)
+        if factor is None or not self._is_open(v):
+            return nothing
+        size, used, below = situation.size[v], taken.used.get(v, 0), taken.below.get(v, 0)
+        if demand.shared and size == 1:
+            return (1, False, factor) if not used and situation.free(v) else nothing
+        if size == 1 or demand.whole or situation.only_whole(v):
+            return (size, True, factor) if not used and not below and situation.is_clear(v) else nothing
+        room = situation.free(v) - used
+        if room > 0 and used + room == size and not (situation.is_clear(v) and not below):
+            # All units would be the whole pool, and something below it is in use.
+            room -= 1
+        return max(room, 0), False, factor

@@ -1,0 +1,108 @@
+"""How the types of a machine stand to each other: which occur below which, which nest, which are in nodes.
+
+A machine has a million pools and a dozen types.  Whether two parts of a request can be in each other's way, whether a type is to
+be sought inside nodes, whether a pool can be had in units: all of that is decided by types, once a generation.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.kinds import EXCLUSIVE, WAY
+from fluxres.graph.structure import Structure
+
+if TYPE_CHECKING:
+    from fluxres.match.demand import Demand
+
+NODE = "node"
+
+
+class Typology:
+    """Facts about the types of a structure, by type number. Cost: each O(n) when first asked for."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.numbers = {name: number for number, name in enumerate(structure.types)}
+        self.node = self.numbers.get(NODE, -1)
+        self._vertices: dict[int, NDArray[np.int32]] = {}
+        self._units: dict[int, set[str | None]] = {}
+
+    def vertices(self, kind: int) -> NDArray[np.int32]:
+        """The pools of a type, ascending."""
+        found = self._vertices.get(kind)
+        if found is None:
+            found = self._vertices[kind] = self.structure.of_type(self.structure.types[kind])
+        return found
+
+    @cached_property
+    def below(self) -> list[frozenset[int]]:
+        """For each type, the types that occur somewhere strictly below a pool of it."""
+        structure = self.structure
+        found: list[set[int]] = [set() for _ in structure.types]
+        count = np.int64(len(structure.types))
+        types = structure.type.astype(np.int64)
+        pools = np.flatnonzero(structure.parent >= 0)
+        above = structure.parent[pools]
+        while pools.size:
+            for code in np.unique(types[above] * count + types[pools]).tolist():
+                found[code // int(count)].add(code % int(count))
+            above = structure.parent[above]
+            pools, above = pools[above >= 0], above[above >= 0]
+        return [frozenset(types) for types in found]
+
+    @cached_property
+    def in_node(self) -> frozenset[int]:
+        """Types that occur strictly below a node."""
+        return self.below[self.node] if self.node >= 0 else frozenset()
+
+    def nests(self, kind: int) -> bool:
+        """Whether a pool of the type may stand below another."""
+        return kind in self.below[kind]
+
+    @cached_property
+    def node_of(self) -> NDArray[np.int32]:
+        """By vertex, the nearest node it is or stands in, or -1.  Cost O(n)."""
+        structure = self.structure
+        found = np.full(structure.n, -1, np.int32)
+        if self.node >= 0:
+            nodes = self.vertices(self.node)
+            if self.nests(self.node):
+                for v in nodes.tolist():
+                    found[v : structure.end.item(v)] = v
+            else:
+                lengths = structure.end[nodes] - nodes
+                at = np.repeat(nodes - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+                found[at] = np.repeat(nodes, lengths)
+        return found
+
+    @cached_property
+    def node_at(self) -> memoryview:
+        """`node_of` for reading one pool at a time."""
+        return self.node_of.data
+
+    def sizes(self, kind: int) -> NDArray[np.int64]:
+        """Units of every pool of a type."""
+        return self.structure.size[self.vertices(kind)]
+
+    def is_flagged(self, kind: int) -> bool:
+        """Whether some pool of the type is only given whole, or not at all."""
+        return bool((self.structure.flags[self.vertices(kind)] & (EXCLUSIVE | WAY)).any())
+
+    def most_worth(self, demand: Demand) -> Fraction:
+        """The most of what is asked for that one unit of a pool of its type gives; 0 where no pool measures the same."""
+        return max((demand.per_unit(unit) or Fraction(0) for unit in self.units(demand.kind)), default=Fraction(0))
+
+    def units(self, kind: int) -> set[str | None]:
+        """The units that pools of a type are counted in."""
+        found = self._units.get(kind)
+        if found is None:
+            found = self._units[kind] = self._units_of(kind)
+        return found
+
+    def _units_of(self, kind: int) -> set[str | None]:
+        return {self.structure.kinds[number].unit for number in np.unique(self.structure.kind[self.vertices(kind)]).tolist()}

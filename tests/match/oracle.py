@@ -1,0 +1,391 @@
+"""A matcher that is slow and obviously right: every assignment is written down in the order of the policy, and judged by the rules.
+
+It shares nothing with the package but the values of a request and of a machine: what is held is a list of holds that is looked
+through moment by moment, an assignment is a flat list of entries, and `broken` says what is wrong with one, rule by rule of
+`specs/matching.md`.  Rules never mend: an assignment that breaks one is not extended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, WAY
+from fluxres.graph.structure import Structure
+from fluxres.syntax import constraint as constraints
+from fluxres.syntax import unit
+from fluxres.syntax.jobspec import Request, Vertex
+
+STEPS_MAX = 40_000
+
+
+Goal = tuple[Vertex, int, "tuple[str, int] | None", tuple[int, ...]]
+"""A request vertex, the pool it is sought below, the instance of a slot it is for, and the whole pools around it."""
+
+
+class TooLarge(Exception):
+    """The case has more assignments than are worth writing down."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    v: int
+    amount: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`bind` passes through, `whole` takes all, `units` takes some, `share` looks; `around` are the pools taken whole in
+    which it was sought, outermost first."""
+
+    what: str
+    v: int
+    amount: int
+    slot: tuple[str, int] | None
+    around: tuple[int, ...]
+
+    @property
+    def within(self) -> int:
+        """The outermost pool taken whole that implies this one."""
+        return self.around[0] if self.around else -1
+
+
+@dataclass
+class Case:
+    """One machine, what is held of it, one window, one request, and the order of candidates."""
+
+    structure: Structure
+    holds: Sequence[Hold]
+    request: Request
+    start: int
+    end: int
+    policy: str
+    ideal: bool = False
+    steps: int = 0
+
+    # -- the machine ---------------------------------------------------------------------------------------------
+
+    def type(self, v: int) -> str:
+        return self.structure.kind_of(v).type
+
+    def above(self, v: int) -> list[int]:
+        return self.structure.ancestors(v)
+
+    def below(self, v: int) -> range:
+        return range(v + 1, self.structure.end.item(v))
+
+    def node(self, v: int) -> int:
+        return next((u for u in [v, *self.above(v)] if self.type(u) == "node"), -1)
+
+    def is_up(self, v: int) -> bool:
+        return self.ideal or all(self.structure.state_name(u) not in UNAVAILABLE_STATES for u in [v, *self.above(v)])
+
+    def used(self, v: int, moment: int) -> int:
+        return 0 if self.ideal else sum(h.amount for h in self.holds if h.v == v and h.start <= moment < h.end)
+
+    def moments(self) -> list[int]:
+        return [self.start, *sorted({h.start for h in self.holds if self.start < h.start < self.end})]
+
+    def free(self, v: int) -> int:
+        """Units free at every moment."""
+        if any(self.used(u, t) == self.structure.size.item(u) > 0 for u in self.above(v) for t in self.moments()):
+            return 0
+        return self.structure.size.item(v) - max(self.used(v, t) for t in self.moments())
+
+    def is_untouched(self, v: int) -> bool:
+        return self.free(v) == self.structure.size.item(v) and not any(
+            self.used(u, t) for u in self.below(v) for t in self.moments()
+        )
+
+    def satisfies(self, v: int) -> bool:
+        """The constraint, asked of the node that `v` is or stands in."""
+        if self.request.constraint is None:
+            return True
+        targets_are_nodes = any(self.type(u) == "node" for u in range(self.structure.n))
+        target = self.node(v) if targets_are_nodes else v
+        return target < 0 or constraints.matches(self.request.constraint, Target(self.structure, target))
+
+    def whole_is_possible(self, v: int) -> bool:
+        return (
+            self.structure.size.item(v) > 0
+            and not self.structure.flags.item(v) & WAY
+            and self.is_untouched(v)
+            and all(self.satisfies(u) for u in self.below(v))
+        )
+
+    # -- the order -----------------------------------------------------------------------------------------------
+
+    def ordered(self, pools: list[int]) -> list[int]:
+        base = self.policy.removesuffix("nodex")
+        base = {"lo": "low", "hi": "high", "lonode": "low", "hinode": "high"}.get(base, base)
+        if base == "high":
+            return sorted(pools, reverse=True)
+        if base == "variation":
+            return sorted(pools, key=lambda v: (self.performance_class(v), v))
+        if base in ("pack", "spread"):
+            sign = 1 if base == "pack" else -1
+            return sorted(pools, key=lambda v: (sign * self.room(v), v))
+        return sorted(pools)
+
+    def performance_class(self, v: int) -> float:
+        for u in [v, *self.above(v)]:
+            value = dict(self.structure.kind_of(u).properties).get("perf_class")
+            if value is not None:
+                return float(value)
+        return float("inf")
+
+    def measured(self) -> str | None:
+        nodes = [v for v in range(self.structure.n) if self.type(v) == "node"]
+        inside = {self.type(u) for v in nodes for u in self.below(v)}
+        return next((d.type for d in self.request.vertices() if not d.children and d.type in inside), None)
+
+    def room(self, v: int) -> int:
+        measured, node = self.measured(), self.node(v)
+        if measured is None:
+            return 0
+        if node < 0:
+            return sum(self.room(u) for u in self.below(v) if self.type(u) == "node")
+        inside = [u for u in self.below(node) if self.type(u) == measured]
+        return sum(self.structure.size.item(u) for u in inside) - max(sum(self.used(u, t) for u in inside) for t in self.moments())
+
+    # -- assignments ---------------------------------------------------------------------------------------------
+
+    def solve(self, counts: dict[int, int]) -> list[Entry] | None:
+        """The first assignment in the order of the policy, for fixed counts by identity of request vertex."""
+        goals: list[Goal] = [(vertex, 0, None, ()) for vertex in self.request.resources]
+        return next(self.extend(goals, [], counts), None)
+
+    def candidates(self, type_name: str, below: int) -> list[int]:
+        pools = [v for v in self.below(below) if self.type(v) == type_name]
+        if below == 0 and self.type(0) == type_name:
+            pools.append(0)
+        return self.ordered(pools)
+
+    def extend(
+        self, goals: list[Goal], taken: list[Entry], counts: dict[int, int]
+    ) -> Iterator[list[Entry]]:
+        """All ways to reach the goals (vertex, pool it is below, slot, whole pools around it)."""
+        self.steps += 1
+        if self.steps > STEPS_MAX:
+            raise TooLarge
+        if not goals:
+            yield taken
+            return
+        (vertex, below, slot, around), rest = goals[0], goals[1:]
+        if vertex.is_slot:
+            yield from self.instances(vertex, below, around, rest, taken, counts, 0, 0)
+        elif vertex.children:
+            yield from self.pools(vertex, below, slot, around, rest, taken, counts, 0, 0)
+        else:
+            needed = Fraction(counts[id(vertex)])
+            yield from self.units(vertex, below, slot, around, rest, taken, counts, 0, needed)
+
+    def instances(self, vertex, below, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
+        if number == counts[id(vertex)]:
+            yield from self.extend(rest, taken, counts)
+            return
+        own = (vertex.label, sum(1 for e in taken if e.what == "slot" and e.slot and e.slot[0] == vertex.label))
+        opened = [*taken, Entry("slot", -1, 0, own, around)]
+        if not self.is_confined(vertex, below):
+            goals = [(child, below, own, around) for child in vertex.children]
+            for found in self.extend(goals, opened, counts):
+                yield from self.instances(vertex, below, around, rest, found, counts, number + 1, at)
+            return
+        nodes = self.candidates("node", below)
+        for position in range(at, len(nodes)):
+            node = nodes[position]
+            if not (self.is_up(node) and self.satisfies(node) and self.free(node) > 0):
+                continue
+            if self.policy.endswith("nodex") and not self.whole_is_possible(node):
+                continue
+            goals = [(child, node, own, around) for child in vertex.children if self.is_in_node(child)]
+            goals += [(child, below, own, around) for child in vertex.children if not self.is_in_node(child)]
+            for found in self.extend(goals, opened, counts):
+                yield from self.instances(vertex, below, around, rest, found, counts, number + 1, position)
+
+    def is_confined(self, slot: Vertex, below: int) -> bool:
+        """Whether each instance lies around one node."""
+        inner = [v for v in Request((slot,)).vertices()]
+        return (
+            self.node(below) < 0
+            and not any(v.type == "node" for v in inner)
+            and not self.stands_below_node(slot)
+            and any(map(self.is_in_node, slot.children))
+        )
+
+    def stands_below_node(self, wanted: Vertex) -> bool:
+        def search(vertices: Sequence[Vertex], inside: bool) -> bool:
+            return any(
+                (v is wanted and inside) or search(v.children, inside or v.type == "node") for v in vertices
+            )
+
+        return search(self.request.resources, False)
+
+    def is_in_node(self, vertex: Vertex) -> bool:
+        if vertex.is_slot:
+            return all(map(self.is_in_node, vertex.children))
+        return any(self.type(v) == vertex.type and any(self.type(u) == "node" for u in self.above(v)) for v in range(self.structure.n))
+
+    def pools(self, vertex, below, slot, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
+        if number == counts[id(vertex)]:
+            yield from self.extend(rest, taken, counts)
+            return
+        pools = self.named(vertex, self.candidates(vertex.type, below))
+        for position in range(at, len(pools)):
+            v = pools[position]
+            entry = Entry("whole" if vertex.is_exclusive else "bind", v, self.structure.size.item(v), slot, around)
+            if self.broken(taken, entry):
+                continue
+            inner = (*around, v) if vertex.is_exclusive else around
+            goals = [(child, v, slot, inner) for child in vertex.children]
+            for found in self.extend(goals, [*taken, entry], counts):
+                yield from self.pools(vertex, below, slot, around, rest, found, counts, number + 1, position + 1)
+
+    def units(self, vertex, below, slot, around, rest, taken, counts, at, left):  # type: ignore[no-untyped-def]
+        if left <= 0:
+            yield from self.extend(rest, taken, counts)
+            return
+        pools = self.named(vertex, self.candidates(vertex.type, below))
+        for position in range(at, len(pools)):
+            v = pools[position]
+            worth = self.worth(vertex, v)
+            if worth is None:
+                continue
+            size = self.structure.size.item(v)
+            only_whole = bool(vertex.exclusive) or bool(self.structure.flags.item(v) & EXCLUSIVE)
+            if not vertex.is_exclusive and size == 1:
+                choices = [Entry("share", v, 1, slot, around)]
+            elif size == 1 or only_whole:
+                choices = [Entry("whole", v, size, slot, around)]
+            else:
+                choices = [Entry("units", v, n, slot, around) for n in range(min(size, ceil(left / worth)), 0, -1)]
+            for entry in choices:
+                if not self.broken(taken, entry):
+                    after = left - entry.amount * worth
+                    yield from self.units(vertex, below, slot, around, rest, [*taken, entry], counts, position + 1, after)
+
+    def named(self, vertex: Vertex, pools: list[int]) -> list[int]:
+        ranges = vertex.id_ranges
+        if ranges is None:
+            return pools
+        return [v for v in pools if any(a <= self.structure.id.item(v) <= b for a, b in ranges)]
+
+    def worth(self, vertex: Vertex, v: int) -> Fraction | None:
+        own = self.structure.kind_of(v).unit
+        if vertex.unit is None or own == vertex.unit:
+            return Fraction(1)
+        try:
+            return Fraction(unit.convert(1, own, vertex.unit))
+        except Exception:  # noqa: BLE001 - any refusal to convert means that the units differ
+            return None
+
+    # -- the rules -----------------------------------------------------------------------------------------------
+
+    def broken(self, taken: list[Entry], new: Entry) -> bool:
+        """Whether an entry may not join those taken."""
+        v, size = new.v, self.structure.size.item(new.v)
+        others = [e for e in taken if e.what != "slot"]
+        if not self.is_up(v) or not self.satisfies(v) or self.free(v) < 1:
+            return True
+        node = self.node(v)
+        if self.policy.endswith("nodex") and node >= 0 and not self.whole_is_possible(node):
+            return True
+        same = [e for e in others if e.v == v]
+        if any(e.what != "units" for e in same) or (same and new.what != "units"):
+            return True
+        for e in others:
+            if self.takes_all(others, e.v) and e.v in self.above(v) and e.v not in new.around:
+                return True
+        own = sum(e.amount for e in same) + (new.amount if new.what in ("units", "whole") else 0)
+        if new.what in ("units", "whole"):
+            if own > self.free(v):
+                return True
+            if own == size and (not self.whole_is_possible(v) or any(v in self.above(e.v) for e in others)):
+                return True
+        return False
+
+    def takes_all(self, taken: list[Entry], v: int) -> bool:
+        return sum(e.amount for e in taken if e.v == v and e.what in ("units", "whole")) == self.structure.size.item(v)
+
+    # -- counts --------------------------------------------------------------------------------------------------
+
+    def settle(self) -> tuple[dict[int, int], list[Entry]] | None:
+        """Counts settled in the order written, and the assignment."""
+        vertices = [v for v in self.request.vertices() if v.count.max != 0]
+        counts = {id(v): v.count.min for v in vertices}
+        found = self.solve(counts)
+        if found is None:
+            return None
+        limit = int(self.structure.size.sum()) * 4
+        for v in vertices:
+            for number in v.count.descending(min(limit, v.count.max or limit)):
+                if number <= v.count.min:
+                    break
+                better = self.solve({**counts, id(v): number})
+                if better is not None:
+                    found, counts[id(v)] = better, number
+                    break
+        return counts, found
+
+
+@dataclass
+class Target:
+    """A node as a constraint sees it."""
+
+    structure: Structure
+    v: int
+
+    @property
+    def properties(self) -> set[str]:
+        own = self.structure.kind_of(self.v).properties
+        return {key for key, _ in own} | {f"{key}={value}" for key, value in own if value is not None}
+
+    @property
+    def hostname(self) -> str:
+        return self.structure.name(self.v)
+
+    @property
+    def rank(self) -> int:
+        return self.structure.rank.item(self.v)
+
+    @property
+    def state(self) -> str:
+        return self.structure.state_name(self.v)
+
+
+def picked(case: Case, found: list[Entry]) -> tuple[dict[int, int], set[int], dict[tuple[str, int], set[int]]]:
+    """What an assignment records: units by pool, pools only shared, and the pools of each instance of a slot."""
+    structure = case.structure
+    units: dict[int, int] = {}
+    shared: set[int] = set()
+    slots: dict[tuple[str, int], set[int]] = {}
+    nodex = case.policy.endswith("nodex")
+
+    def record(v: int, within: int) -> int:
+        v = within if within >= 0 else v
+        return case.node(v) if nodex and case.node(v) >= 0 else v
+
+    for e in found:
+        if e.what == "slot":
+            assert e.slot is not None
+            slots[e.slot] = set()
+            if e.within >= 0:
+                slots[e.slot].add(record(e.within, -1))
+            continue
+        target = record(e.v, e.within)
+        if target != e.v:
+            units[target] = structure.size.item(target)
+        elif e.what in ("units", "whole"):
+            units[e.v] = units.get(e.v, 0) + e.amount
+        elif nodex and case.type(e.v) == "node":
+            units[e.v] = 1
+        elif e.what == "share":
+            shared.add(e.v)
+        if e.slot is not None and target in units:
+            slots[e.slot].add(target)
+    shared = {v for v in shared if not (nodex and case.node(v) >= 0)}
+    return units, shared, slots
