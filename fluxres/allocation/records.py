@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fluxres import clock
-from fluxres.allocation import steps
+from fluxres.allocation import refusals, steps
 from fluxres.allocation.steps import Steps
-from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, StaleHandle, UnknownJob, UsageError
+from fluxres.errors import InfeasibleRequest, NotHeld, StaleHandle, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
@@ -125,13 +125,9 @@ class Records:
         for job in self.shared.get(v, ()):
             if job.startswith(_STAGE_OWNER):
                 continue
-            if any(v < u < stop and self._touches(self.held[u][job], start, end) for u in self.pools_of[job]):
+            if any(v < u < stop and steps.touches(self.held[u][job], start, end) for u in self.pools_of[job]):
                 found.append(job)
         return found
-
-    @staticmethod
-    def _touches(held: Steps, start: int, end: int) -> bool:
-        return any(s < end and start < e for s, e, _ in held)
 
     def is_staged(self, v: int) -> bool:
         """Whether a stage locks units of `v`."""
@@ -170,7 +166,9 @@ class Records:
             raise InfeasibleRequest(
                 f"{amount} units wanted of a pool of {size}", where=self.structure.where(v), hint=f"ask for at most {size}"
             )
-        self._check_state(v)
+        barred = self.structure.unavailable_above(v)
+        if barred >= 0:
+            raise refusals.barred(self, v, barred)
         own = self.steps_of(v, owner)
         if self.structure.flags.item(v) & EXCLUSIVE and steps.whole(own, start, end, amount, size) != [(start, end)]:
             raise UsageError(
@@ -179,49 +177,10 @@ class Records:
                 hint=f"ask for all {size}",
             )
         if self.planner.free(v, start, end) < amount:
-            self._refuse(v, amount, job, start, end)
+            raise refusals.taken(self, v, amount, job, start, end)
         leaf = self.structure.end.item(v) == v + 1
         covers = [] if leaf else steps.whole(own, start, end, amount, size)
         return Change(v, amount, covers, self._absorbed(v, amount, job, owner, covers))
-
-    def _check_state(self, v: int) -> None:
-        barred = self.structure.unavailable_above(v)
-        if barred >= 0:
-            state = self.structure.state_name(barred)
-            at = self.structure.where(barred)
-            reason = f"it is {state}" if barred == v else f"{at} is {state}"
-            raise InsufficientResources(
-                f"not available: {reason}",
-                where=self.structure.where(v),
-                hint=f"set the state of {at} to up",
-                reasons={at: state},
-            )
-
-    def _earliest_s(self, v: int, amount: int, job: str, start: int, end: int) -> float | None:
-        """First time from `start` on at which the amount is free for as long; None for never, and where it is not known."""
-        leaf = self.structure.end.item(v) == v + 1
-        if not leaf and (job in self.shared.get(v, ()) or self.steps_of(v, job)):
-            return None  # the job's own units would be absorbed or complete the pool, and the planner knows no jobs
-        earliest = self.planner.earliest([(v, amount)], end - start if end < clock.FOREVER else clock.FOREVER, start)
-        return None if earliest is None else clock.seconds(earliest)
-
-    def _refuse(self, v: int, amount: int, job: str, start: int, end: int) -> None:
-        above = self.planner.covered_by(v, start, end)
-        when = self._earliest_s(v, amount, job, start, end)
-        hint = "" if when is None else f"free from {in_message(when)} on"
-        if above >= 0:
-            who = ", ".join(sorted({self.job_behind(o) for o in self._whole_owners(above, start, end)}))
-            message, reasons = f"held through {self.structure.where(above)} by {who}", {self.structure.where(above): who}
-        else:
-            free = self.planner.free(v, start, end)
-            holders = sorted({self.job_behind(o) for o, h in self.held.get(v, {}).items() if self._touches(h, start, end)})
-            message = f"{amount} units wanted, {free} of {self.structure.size.item(v)} free (held by {', '.join(holders)})"
-            reasons = {self.structure.where(v): ", ".join(holders)}
-        raise InsufficientResources(message, where=self.structure.where(v), hint=hint, earliest=when, reasons=reasons)
-
-    def _whole_owners(self, v: int, start: int, end: int) -> list[str]:
-        size = self.structure.size.item(v)
-        return [owner for owner, held in self.held.get(v, {}).items() if steps.whole(held, start, end, 0, size)]
 
     def _absorbed(self, v: int, amount: int, job: str, owner: str, covers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Own records below `v` that its whole holding makes needless (rules A3, A5): (vertex, start, end)."""
@@ -231,24 +190,13 @@ class Records:
                 continue
             for u in self.planner.busy(v + 1, self.structure.end.item(v), start, end).tolist():
                 for other, held in self.held[u].items():
-                    if not self._touches(held, start, end):
+                    if not steps.touches(held, start, end):
                         continue
                     if other != job:
-                        self._refuse_below(v, amount, job, u, other, start, end)
+                        raise refusals.below(self, v, amount, job, u, other, start, end)
                     if owner == job:
                         found.append((u, start, end))
         return found
-
-    def _refuse_below(self, v: int, amount: int, job: str, u: int, other: str, start: int, end: int) -> None:
-        who, below = self.job_behind(other), self.structure.where(u)
-        when = self._earliest_s(v, amount, job, start, end)
-        raise InsufficientResources(
-            f"cannot be given whole: {who} holds {below} below it",
-            where=self.structure.where(v),
-            earliest=when,
-            hint="" if when is None else f"free from {in_message(when)} on",
-            reasons={below: who},
-        )
 
     def _check_nesting(self, changes: list[Change]) -> None:
         reach, above = 0, -1

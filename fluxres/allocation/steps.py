@@ -81,6 +81,15 @@ def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]
             yield max(s, start), min(e, end), held
 
 
+def touches(steps: Steps, start: int, end: int) -> bool:
+    """Whether anything is held at some moment of the window.
+
+    >>> touches(((0, 10, 4),), 10, 12)
+    False
+    """
+    return any(s < end and start < e for s, e, _ in steps)
+
+
 def least(steps: Steps, start: int, end: int) -> int:
     """Fewest units held at any moment of the window: 0 where a part of it is not held.
 

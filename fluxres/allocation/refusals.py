@@ -1,0 +1,72 @@
+"""What an allocation that is refused is told: who or what is in the way, and when it would succeed.
+
+Apart from the records because it only reads them, and because a refusal may take its time: the earliest
+start is searched for here, and nowhere on the way of an allocation that succeeds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fluxres import clock
+from fluxres.allocation import steps
+from fluxres.errors import InsufficientResources
+from fluxres.syntax.moment import in_message
+
+if TYPE_CHECKING:
+    from fluxres.allocation.records import Records
+
+
+def barred(records: Records, v: int, by: int) -> InsufficientResources:
+    """The state of the pool, or of the one above it that is `by`, forbids new work (rule A7)."""
+    structure = records.structure
+    state, at = structure.state_name(by), structure.where(by)
+    reason = f"it is {state}" if by == v else f"{at} is {state}"
+    return InsufficientResources(
+        f"not available: {reason}", where=structure.where(v), hint=f"set the state of {at} to up", reasons={at: state}
+    )
+
+
+def taken(records: Records, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
+    """Too few units are free, or a pool above is held whole."""
+    structure, held = records.structure, records.held
+    above = records.planner.covered_by(v, start, end)
+    if above >= 0:
+        size = structure.size.item(above)
+        owners = [owner for owner, spans in held.get(above, {}).items() if steps.whole(spans, start, end, 0, size)]
+        who = ", ".join(sorted({records.job_behind(owner) for owner in owners}))
+        return _refusal(records, (v, amount, job, start, end), f"held through {structure.where(above)} by {who}", {above: who})
+    holders = sorted({records.job_behind(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
+    who, free = ", ".join(holders), records.planner.free(v, start, end)
+    message = f"{amount} units wanted, {free} of {structure.size.item(v)} free (held by {who})"
+    return _refusal(records, (v, amount, job, start, end), message, {v: who})
+
+
+def below(records: Records, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
+    """The pool would be held whole, and somebody else holds `u` below it (rule A3)."""
+    who = records.job_behind(owner)
+    message = f"cannot be given whole: {who} holds {records.structure.where(u)} below it"
+    return _refusal(records, (v, amount, job, start, end), message, {u: who})
+
+
+def _refusal(
+    records: Records, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
+) -> InsufficientResources:
+    when = _earliest_s(records, *wanted)
+    where = records.structure.where
+    return InsufficientResources(
+        message,
+        where=where(wanted[0]),
+        hint="" if when is None else f"free from {in_message(when)} on",
+        earliest=when,
+        reasons={where(u): who for u, who in reasons.items()},
+    )
+
+
+def _earliest_s(records: Records, v: int, amount: int, job: str, start: int, end: int) -> float | None:
+    """First time from `start` on at which the amount is free for as long; None for never, and where it is not known."""
+    leaf = records.structure.end.item(v) == v + 1
+    if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
+        return None  # the job's own units would be absorbed or complete the pool, and the planner knows no jobs
+    earliest = records.planner.earliest([(v, amount)], end - start if end < clock.FOREVER else clock.FOREVER, start)
+    return None if earliest is None else clock.seconds(earliest)
