@@ -96,6 +96,9 @@ PATH_CACHE_MAX: Final = 65_536
 STAGE_SECONDS_DEFAULT: Final = 60.0
 """Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
 
+SAVED_PLACES_MAX: Final = 64
+"""Places a graph was saved to that are remembered: what happened since the earliest of these saves is kept for it."""
+
 LOG_EVENTS_MAX: Final = 100_000
 """Events of one graph that a store keeps for `log`; older ones are in the snapshot and are dropped with the next one."""
 

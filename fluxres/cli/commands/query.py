@@ -1,0 +1,36 @@
+"""`fluxres query`: Fluxion's `resource-query` by another name."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+
+import click
+
+
+@click.command(
+    "query",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Match requests on a graph, with the options, commands and output of Fluxion's resource-query.
+
+    `fluxres query --help` lists the options; the command `help` in a session lists the commands.
+    """
+    from fluxres.query import options
+    from fluxres.query.session import Session
+
+    chosen = options.parse(words)
+    if chosen.wants_help:
+        click.echo(options.USAGE, nl=False)
+        return
+    with ExitStack() as stack:
+        session = Session(chosen, sys.stdout, sys.stdout, sys.stderr)
+        if chosen.test_output is not None:
+            session.out = stack.enter_context(open(chosen.test_output, "w", encoding="utf-8"))
+        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it, its stub's union does not
+        session.run(sys.stdin)
+    if session.unknown_commands:
+        ctx.exit(1)

@@ -1,0 +1,110 @@
+"""Resource sets of version 1, the `R` of Flux (RFC 20): who has which ids on which ranks.
+
+Only the execution section is read; the graph that `scheduling` may carry is a document of its own (:mod:`.jgf`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fluxres.errors import InputError
+from fluxres.formats.yaml_document import Document
+from fluxres.syntax import hostlist, idset
+from fluxres.syntax.place import Place
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of R_lite: ranks, and the ids of their children by type."""
+
+    ranks: tuple[int, ...]
+    children: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ResourceSet:
+    """The execution section of R.
+
+    Args:
+        hosts: names in the order of ranks, as many as there are ranks.
+        properties: ranks by property, with what stands behind `@` left out.
+        starttime: seconds; 0 is unset.
+        expiration: seconds; 0 is unset.
+    """
+
+    entries: tuple[Entry, ...]
+    hosts: tuple[str, ...]
+    properties: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    starttime: float = 0.0
+    expiration: float = 0.0
+
+    def ranks(self) -> list[int]:
+        """All ranks, ascending."""
+        return sorted(rank for entry in self.entries for rank in entry.ranks)
+
+    def host_of(self) -> dict[int, str]:
+        """Host name by rank."""
+        return dict(zip(self.ranks(), self.hosts, strict=True))
+
+
+def read(document: Document) -> ResourceSet:
+    """The resource set of a document.
+
+    Cost O(ids named). Errors: InputError with the place of what is wrong.
+
+    >>> from fluxres.formats import yaml_document
+    >>> lite = '[{"rank": "0-1", "children": {"core": "0-3"}}]'
+    >>> text = f'{{"version": 1, "execution": {{"R_lite": {lite}, "nodelist": ["n[0-1]"]}}}}'
+    >>> read(yaml_document.load(text.encode())).host_of()
+    {0: 'n0', 1: 'n1'}
+    """
+    place = Place(position=lambda path: "{}:{}:{}".format(document.file, *document.position(path)))
+    given = place.mapping(document.values, (), ("version", "execution"))
+    if given["version"] != 1 or isinstance(given["version"], bool):
+        raise place.at("version").expected("version 1", given["version"])
+    at = place.at("execution")
+    execution = at.mapping(given["execution"], (), ("R_lite", "nodelist"))
+    lite = at.at("R_lite")
+    entries = tuple(_entry(value, lite.at(number)) for number, value in enumerate(lite.sequence(execution["R_lite"])))
+    ranks = [rank for entry in entries for rank in entry.ranks]
+    if len(set(ranks)) < len(ranks):
+        raise lite.error("expected each rank once, got one in two entries")
+    hosts = _hosts(execution["nodelist"], at.at("nodelist"))
+    if len(hosts) != len(ranks):
+        raise at.at("nodelist").error(f"expected {len(ranks)} hosts, one for each rank, got {len(hosts)}")
+    properties = at.at("properties").mapping(execution.get("properties", {}))
+    return ResourceSet(
+        entries,
+        hosts,
+        {key.partition("@")[0]: _ids(value, at.at("properties", key)) for key, value in properties.items()},
+        at.at("starttime").seconds(execution.get("starttime", 0)),
+        at.at("expiration").seconds(execution.get("expiration", 0)),
+    )
+
+
+def _entry(value: Any, place: Place) -> Entry:
+    given = place.mapping(value, (), ("rank", "children"))
+    children = place.at("children").mapping(given["children"])
+    ids = {type_: _ids(text, place.at("children", type_)) for type_, text in children.items()}
+    return Entry(_ids(given["rank"], place.at("rank")), ids)
+
+
+def _ids(value: Any, place: Place) -> tuple[int, ...]:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else place.text(value, empty=True)
+    try:
+        return tuple(idset.parse(text))
+    except InputError as error:
+        raise place.refine(error) from None
+
+
+def _hosts(value: Any, place: Place) -> tuple[str, ...]:
+    hosts: list[str] = []
+    for number, text in enumerate(place.sequence(value, empty=True)):
+        at = place.at(number)
+        try:
+            hosts += hostlist.parse(at.text(text))
+        except InputError as error:
+            raise at.refine(error) from None
+    return tuple(hosts)

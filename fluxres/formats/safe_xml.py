@@ -1,0 +1,97 @@
+"""XML read as a tree of elements, without what makes XML dangerous.
+
+The expat parser under `xml.etree` expands entities and would follow external ones; a few lines of declarations become
+gigabytes.  Nothing that resource files say needs a declaration of its own, so any entity ends the reading, and nothing
+outside the text is ever fetched.  Names come without their namespace: files declare it in several ways, or wrongly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+from xml.parsers import expat
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import source_text
+
+
+@dataclass(slots=True)
+class Element:
+    """One element: its name, attributes, children, the text directly in it, and the line it begins on."""
+
+    name: str
+    attributes: dict[str, str]
+    line: int
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+
+    def all(self, name: str) -> list[Element]:
+        """Children of a name, in order."""
+        return [child for child in self.children if child.name == name]
+
+
+def load(source: Path | bytes, *, file: str | None = None) -> Element:
+    """The root element of a file or of bytes.
+
+    Cost O(length). Errors: InputError `FILE:line:column` for what is no XML or declares entities; LimitExceeded beyond
+    `limits.DOCUMENT_BYTES_MAX` or `limits.DOCUMENT_DEPTH_MAX`.
+
+    >>> load(b"<a><b x='1'>text</b></a>").children[0].attributes
+    {'x': '1'}
+    """
+    if isinstance(source, Path):
+        file, data = file or str(source), source_text.read_file(source)
+    else:
+        file, data = file or "<text>", source
+    return _Reader(file).read(data)
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._open: list[Element] = []
+        self._root: Element | None = None
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._characters
+        self._parser.EntityDeclHandler = self._refuse
+        self._parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+
+    def read(self, data: bytes) -> Element:
+        if len(data) > limits.DOCUMENT_BYTES_MAX:
+            raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=self._file)
+        try:
+            self._parser.Parse(data, True)
+        except expat.ExpatError as error:
+            what = expat.errors.messages.get(error.code, "not XML")
+            raise InputError(f"not XML: {what}", where=f"{self._file}:{error.lineno}:{error.offset + 1}") from None
+        except (LookupError, ValueError) as error:
+            raise InputError(f"not XML: {error}", where=self._file) from None
+        assert self._root is not None
+        return self._root
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._open) >= limits.DOCUMENT_DEPTH_MAX:
+            raise LimitExceeded(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", where=self._here())
+        element = Element(name.rpartition(":")[2], attributes, self._parser.CurrentLineNumber)
+        if self._open:
+            self._open[-1].children.append(element)
+        else:
+            self._root = element
+        self._open.append(element)
+
+    def _end(self, _name: str) -> None:
+        self._open.pop()
+
+    def _characters(self, text: str) -> None:
+        self._open[-1].text += text
+
+    def _refuse(self, name: str, *_: object) -> NoReturn:
+        raise InputError(f"declares the entity {name!r}, and entities are not read", where=self._here())
+
+    def _here(self) -> str:
+        return f"{self._file}:{self._parser.CurrentLineNumber}:{self._parser.CurrentColumnNumber + 1}"

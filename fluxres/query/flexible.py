@@ -1,0 +1,129 @@
+"""The flexible traverser: slots side by side are alternatives.
+
+Sibling `slot`s may be mixed: of what a vertex has below it, the mix with the most slots is taken.  Sibling `xor_slot`s
+exclude each other: the request is written out into one variant per choice before anything is searched, and the first
+variant that matches is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from operator import sub
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded
+from fluxres.query.graph import Vertex
+from fluxres.query.jobspec import SLOT, XOR_SLOT, Resource
+from fluxres.query.scores import Candidate, Scores
+from fluxres.query.traverser import Traverser, Window, fill
+
+
+def expand(resources: Sequence[Resource]) -> list[list[Resource]]:
+    """Every way to choose one of the `xor_slot`s of each level.
+
+    Errors: LimitExceeded beyond `limits.VARIANTS_MAX`.
+    """
+    fixed = [resource for resource in resources if resource.type != XOR_SLOT]
+    choices = [resource for resource in resources if resource.type == XOR_SLOT]
+    below = [_variants(resource) for resource in fixed]
+    picks = [[pick] for resource in choices for pick in _variants(replace(resource, type=SLOT))] or [[]]
+    count = len(picks)
+    for variants in below:
+        count *= len(variants)
+    if count > limits.VARIANTS_MAX:
+        raise LimitExceeded(f"xor_slot: the request has more than {limits.VARIANTS_MAX} variants")
+    return [[*chosen, *pick] for pick in picks for chosen in product(*below)]
+
+
+def _variants(resource: Resource) -> list[Resource]:
+    if not resource.children:
+        return [resource]
+    return [replace(resource, children=children) for children in expand(resource.children)]
+
+
+class FlexibleTraverser(Traverser):
+    """A traverser for which slots side by side are alternatives."""
+
+    def _match(self, vertex: Vertex, resources: Sequence[Resource]) -> tuple[Resource | None, Sequence[Resource]]:
+        for resource in resources:
+            if resource.type == vertex.type:
+                return resource, self._fillable(vertex, resource.children)
+        return None, self._fillable(vertex, resources)
+
+    def _fillable(self, vertex: Vertex, resources: Sequence[Resource]) -> Sequence[Resource]:
+        return [resource for resource in resources if resource.is_slot and self._offers(vertex, resource)]
+
+    def _has_slots(self, vertex: Vertex, slots: Sequence[Resource], window: Window) -> bool:
+        return any(self._has_below(vertex, slot, window) for slot in slots)
+
+    def _fill_slots(self, vertex: Vertex, slots: Sequence[Resource], scores: Scores, below: tuple[Window, int, int]) -> None:
+        if len(slots) == 1:
+            super()._fill_slots(vertex, slots, scores, below)
+            return
+        inner = Scores()
+        wanted = _union(slots)
+        if not self._explore(vertex, wanted, False, True, inner, slots[-1].count.most, below):
+            return
+        self.policy.sort_slot(inner)
+        for candidate in mix(slots, inner):
+            scores.add(SLOT, candidate)
+
+
+def _union(slots: Sequence[Resource]) -> list[Resource]:
+    """One resource of each type that any of the slots wants, the most demanding one."""
+    found: dict[str, Resource] = {}
+    for slot in slots:
+        for child in slot.children:
+            known = found.get(child.type)
+            if known is None or child.count.least > known.count.least:
+                found[child.type] = child
+    return list(found.values())
+
+
+def mix(slots: Sequence[Resource], inner: Scores) -> list[Candidate]:
+    """The mix of alternatives that makes the most slots of what was found.
+
+    Of several such mixes the one that takes the most of the alternatives written first.
+    """
+    types = list(dict.fromkeys(child.type for slot in slots for child in slot.children))
+    fillable: list[Resource] = []
+    needs: list[tuple[int, ...]] = []
+    for slot in slots:
+        counts = {child.type: child.count.up_to(inner.total(child.type)) for child in slot.children}
+        if len(counts) == len(slot.children) and all(counts.values()):
+            fillable.append(slot)
+            needs.append(tuple(counts.get(type_, 0) for type_ in types))
+    left = {type_: list(inner.found.get(type_, ())) for type_ in types}
+    made: list[Candidate] = []
+    for number in _most(tuple(inner.total(type_) for type_ in types), needs):
+        filled = fill(fillable[number], Scores(found=left))
+        if not filled:
+            break
+        made.append(filled[0])
+        used = {id(edge) for edge, _, _ in filled[0].edges}
+        left = {type_: [one for one in held if id(one.edges[0][0]) not in used] for type_, held in left.items()}
+    return made
+
+
+def _most(have: tuple[int, ...], needs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Numbers of needs, ascending, as many as what there is allows.
+
+    One round per slot: what can be left after so many slots, each with the first way to get there.
+
+    >>> _most((10, 1), [(6, 0), (4, 1), (3, 0)])
+    (1, 2, 2)
+    """
+    ways: dict[tuple[int, ...], tuple[int, ...]] = {have: ()}
+    for _ in range(limits.SLOTS_MIXED_MAX):
+        further: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for left, way in ways.items():
+            for number in range(way[-1] if way else 0, len(needs)):
+                rest = tuple(map(sub, left, needs[number]))
+                if min(rest) >= 0 and rest not in further and len(further) < limits.MIXES_MAX:
+                    further[rest] = (*way, number)
+        if not further:
+            break
+        ways = further
+    return next(iter(ways.values()))

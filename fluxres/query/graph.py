@@ -1,0 +1,196 @@
+"""The graph as Fluxion's matcher sees it: numbered vertices, edges in the order they were made, and what jobs planned.
+
+The numbers, the order of edges and the paths decide what is matched and what is printed, so readers build it vertex by
+vertex.  What a job plans is made on demand: most vertices of a large machine never see one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.query.planner import Aggregate, Plan
+
+CONTAINMENT = "containment"
+SHARERS_MAX = 0x40000000
+"""Jobs that may hold something at or below one vertex at once; an exclusive job needs all of them."""
+UNTOUCHED = 2**64 - 1
+"""Weight of an edge over which nothing was allocated yet."""
+
+
+class Vertex:
+    """A pool with its place in the graph and what is planned on it."""
+
+    __slots__ = (
+        "aggregate", "allocations", "basename", "child_types", "color", "edges", "id", "ins", "name", "paths", "plan", "properties", "rank",
+        "reservations", "ring", "sharers", "sharer_spans", "size", "spans_below", "tags", "type", "uniq_id", "unit", "up",
+    )  # fmt: skip
+
+    def __init__(
+        self, uniq_id: int, type_: str, basename: str, name: str, id_: int, *, rank: int = -1, size: int = 1, unit: str = ""
+    ) -> None:
+        self.uniq_id = uniq_id
+        self.type = type_
+        self.basename = basename
+        self.name = name
+        self.id = id_
+        self.rank = rank
+        self.size = size
+        self.unit = unit
+        self.up = True
+        self.properties: dict[str, str] = {}
+        self.paths: dict[str, str] = {}
+        self.edges: list[Edge] = []
+        self.ins: list[Edge] = []
+        self.ring: list[Edge] | None = None
+        """Edges in the order that policy first tries them; None until something was allocated below."""
+        self.plan: Plan | None = None
+        self.sharers: Plan | None = None
+        self.aggregate: Aggregate | None = None
+        self.allocations: dict[int, int] = {}
+        self.reservations: dict[int, int] = {}
+        self.sharer_spans: dict[int, int] = {}
+        self.spans_below: dict[int, tuple[int, ...]] = {}
+        self.tags: set[int] = set()
+        self.color = 0
+        self.child_types: frozenset[str] | None = None
+        """Types of its children; None until asked for."""
+
+    @property
+    def path(self) -> str:
+        """Its path in containment, or in the first subsystem it has one in."""
+        return self.paths.get(CONTAINMENT) or next(iter(self.paths.values()), "")
+
+    @property
+    def hostname(self) -> str:
+        """Its name, where constraints speak of hosts."""
+        return self.name
+
+    @property
+    def state(self) -> str:
+        """`up` or `down`."""
+        return "up" if self.up else "down"
+
+    def available(self, at: int, duration: int) -> int:
+        """Units that nobody has planned in a window."""
+        return self.size if self.plan is None else self.plan.lowest(at, duration)
+
+    def unshared(self, at: int, duration: int) -> bool:
+        """Whether no job holds anything at or below it in a window."""
+        return self.sharers is None or self.sharers.lowest(at, duration) >= SHARERS_MAX
+
+
+class Edge:
+    """A relation of one subsystem, with the mark that the last match left on it."""
+
+    __slots__ = ("exclusive", "needs", "source", "subsystem", "target", "token", "weight")
+
+    def __init__(self, source: Vertex, target: Vertex, subsystem: str) -> None:
+        self.source = source
+        self.target = target
+        self.subsystem = subsystem
+        self.token = 0
+        self.needs = 0
+        self.exclusive = False
+        self.weight = UNTOUCHED
+
+    def mark(self, needs: int, exclusive: bool, token: int) -> None:
+        """Chosen by the match of this token."""
+        self.needs = needs
+        self.exclusive = exclusive
+        self.token = token
+
+
+@dataclass
+class Graph:
+    """All vertices, found by number, path, rank and type."""
+
+    vertices: list[Vertex] = field(default_factory=list)
+    roots: dict[str, Vertex] = field(default_factory=dict)
+    by_path: dict[str, list[Vertex]] = field(default_factory=dict)
+    by_rank: dict[int, list[Vertex]] = field(default_factory=dict)
+    by_type: dict[str, list[Vertex]] = field(default_factory=dict)
+    types: dict[str, int] = field(default_factory=dict)
+    """Types in the order of their first vertex."""
+
+    def add(self, vertex: Vertex) -> Vertex:
+        """Take a vertex in; its paths are set with :meth:`place`."""
+        if len(self.vertices) >= limits.POOLS_MAX:
+            raise LimitExceeded(f"more than {limits.POOLS_MAX} vertices")
+        self.vertices.append(vertex)
+        self.types.setdefault(vertex.type, len(self.types))
+        self.by_type.setdefault(vertex.type, []).append(vertex)
+        if vertex.rank >= 0:
+            self.by_rank.setdefault(vertex.rank, []).append(vertex)
+        return vertex
+
+    def place(self, vertex: Vertex, subsystem: str, path: str) -> None:
+        """Give a vertex a path; the one it had in this subsystem before still finds it."""
+        if path.count("/") > limits.DEPTH_MAX:
+            raise LimitExceeded(f"path of more than {limits.DEPTH_MAX} levels", where=path[:80])
+        vertex.paths[subsystem] = path
+        found = self.by_path.setdefault(path, [])
+        if vertex not in found:
+            found.append(vertex)
+
+    def set_root(self, subsystem: str, vertex: Vertex) -> None:
+        """Make a vertex the top of a subsystem, once."""
+        if subsystem in self.roots:
+            raise InputError(f"expected one root of {subsystem}, got {vertex.path} beside {self.roots[subsystem].path}")
+        self.roots[subsystem] = vertex
+
+    def connect(self, source: Vertex, target: Vertex, subsystem: str) -> Edge:
+        """Add an edge behind those that are there."""
+        edge = Edge(source, target, subsystem)
+        source.edges.append(edge)
+        source.ring = source.child_types = None
+        target.ins.append(edge)
+        return edge
+
+    def unlink(self, vertices: Iterable[Vertex]) -> None:
+        """Take vertices out, with every edge to and from them."""
+        gone = {id(vertex) for vertex in vertices}
+        for vertex in list(self.vertices):
+            if id(vertex) in gone:
+                for edge in vertex.ins:
+                    edge.source.edges = [other for other in edge.source.edges if other is not edge]
+                    edge.source.ring = edge.source.child_types = None
+                for edge in vertex.edges:
+                    edge.target.ins = [other for other in edge.target.ins if other is not edge]
+                vertex.edges, vertex.ins, vertex.ring, vertex.child_types = [], [], None, None
+        for index in (self.by_path, self.by_rank, self.by_type):
+            for key in list(index):
+                kept = [vertex for vertex in index[key] if id(vertex) not in gone]  # type: ignore[index]  # keys of its own
+                if len(kept) != len(index[key]):  # type: ignore[index]  # keys of its own
+                    if kept:
+                        index[key] = kept  # type: ignore[index]  # keys of its own
+                    else:
+                        del index[key]  # type: ignore[arg-type]  # keys of its own
+        self.vertices = [vertex for vertex in self.vertices if id(vertex) not in gone]
+
+    def below(self, vertex: Vertex, subsystem: str) -> Iterator[Vertex]:
+        """A vertex and all below it in a subsystem, each once, in pre-order."""
+        seen = {id(vertex)}
+        todo = [vertex]
+        while todo:
+            found = todo.pop()
+            yield found
+            for edge in reversed(found.edges):
+                if edge.subsystem == subsystem and id(edge.target) not in seen:
+                    seen.add(id(edge.target))
+                    todo.append(edge.target)
+
+    def is_up(self, vertex: Vertex) -> bool:
+        """Whether it and everything above it in containment is up."""
+        seen: set[int] = set()
+        todo = [vertex]
+        while todo:
+            found = todo.pop()
+            if not found.up:
+                return False
+            if id(found) not in seen:
+                seen.add(id(found))
+                todo += (edge.source for edge in found.ins if edge.subsystem == CONTAINMENT)
+        return True

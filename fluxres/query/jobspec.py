@@ -1,0 +1,237 @@
+"""Jobspecs as `resource-query` takes them: the subset of RFC 14 that Fluxion reads, with siblings of one type.
+
+The reader of :mod:`fluxres.syntax.jobspec` refuses same-type siblings, because no other matcher of ours knows what they
+mean; here slots side by side are alternatives of the flexible traverser.  Needs are summed once per request: every visit
+of a vertex compares them with what is left below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.yaml_document import Document
+from fluxres.syntax import constraint as constraints
+from fluxres.syntax.constraint import Constraint
+from fluxres.syntax.place import Place
+
+SLOT: Final = "slot"
+XOR_SLOT: Final = "xor_slot"
+KNOWN_TYPES: Final = frozenset((SLOT, XOR_SLOT, "cluster", "node", "storage_node", "core", "gpu"))
+"""Types that a request may name on any graph."""
+_TOP = ("version", "resources", "tasks", "attributes")
+_KEYS = ("type", "count", "unit", "exclusive", "with", "label", "id")
+_VERSION_MAX = 9999
+_BITS = 64
+"""Powers beyond twice as many bits are above any bound, and need not be worked out."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many: `least` to `most`, in steps of an operator.
+
+    >>> Count(1, 64, "*", 2).up_to(100), Count(1, 64, "*", 2).up_to(10), Count(2, 64, "^", 4).up_to(20)
+    (64, 8, 16)
+    """
+
+    least: int
+    most: int
+    operator: str = "+"
+    operand: int = 1
+
+    def up_to(self, available: int) -> int:
+        """The largest count of the series within what there is; 0 when there is none."""
+        bound = min(available, self.most)
+        if self.least > self.most or self.least > available:
+            return 0
+        if self.operator == "+":
+            return bound - (bound - self.least) % self.operand
+        count = self.least
+        while self.operand > 1:
+            if self.operator == "^" and (count < 2 or count.bit_length() * self.operand > 2 * _BITS):
+                break
+            larger = count * self.operand if self.operator == "*" else count**self.operand
+            if larger > bound:
+                break
+            count = larger
+        return count
+
+
+@dataclass
+class Resource:
+    """One resource of a request, with what is asked for below it."""
+
+    type: str
+    count: Count
+    exclusive: bool | None = None
+    unit: str = ""
+    label: str = ""
+    children: list[Resource] = field(default_factory=list)
+    needs: dict[str, int] = field(default_factory=dict)
+    """The least number of each type below one of it."""
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether it only groups what is below it."""
+        return self.type == SLOT
+
+
+@dataclass
+class Jobspec:
+    """A request: resources, how long, where."""
+
+    resources: list[Resource]
+    duration_s: float = 0.0
+    constraint: Constraint | None = None
+    queue: str | None = None
+
+
+def read(document: Document, known: Sequence[str] | frozenset[str]) -> Jobspec:
+    """A request from a document.
+
+    Args:
+        known: types of the graph.
+
+    Errors: InputError with the place of what is wrong; LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels.
+    """
+
+    place = Place(position=lambda path: "{}:{}:{}".format(document.file, *document.position(path)))
+    given = place.mapping(document.values, _TOP, _TOP)
+    version = place.at("version").integer(given["version"], 1)
+    if version > _VERSION_MAX:
+        raise place.at("version").expected(f"a version up to {_VERSION_MAX}", version)
+    types = KNOWN_TYPES | frozenset(known)
+    resources = _resources(given["resources"], place.at("resources"), types, 1)
+    _tasks(given["tasks"], place.at("tasks"))
+    system = _system(given["attributes"], place.at("attributes"))
+    job = Jobspec(resources, queue=system.get("queue"))
+    where = place.at("attributes", "system")
+    if "duration" in system:
+        job.duration_s = _duration(system["duration"], where.at("duration"))
+    if system.get("constraints"):
+        job.constraint = constraints.parse(system["constraints"], where.at("constraints"))
+    return job
+
+
+def _resources(values: Any, place: Place, known: frozenset[str], depth: int) -> list[Resource]:
+    if depth > limits.REQUEST_DEPTH_MAX:
+        raise LimitExceeded(f"more than {limits.REQUEST_DEPTH_MAX} levels of resources", where=str(place))
+    if not isinstance(values, list) or not values:
+        raise place.expected("a list of resources", values)
+    return [_resource(value, place.at(number), known, depth) for number, value in enumerate(values)]
+
+
+def _resource(value: Any, place: Place, known: frozenset[str], depth: int) -> Resource:
+    given = place.mapping(value, _KEYS, ("type", "count"))
+    type_ = given["type"]
+    if not isinstance(type_, str) or type_ not in known:
+        raise place.at("type").expected(f"a type of the graph ({', '.join(sorted(known))})", type_)
+    exclusive = given.get("exclusive")
+    if exclusive is not None and not isinstance(exclusive, bool):
+        raise place.at("exclusive").expected("true or false", exclusive)
+    label = given.get("label", "")
+    if type_ in (SLOT, XOR_SLOT) and not label:
+        raise place.error("expected a label, got a slot without one")
+    resource = Resource(type_, _count(given["count"], place.at("count")), exclusive, str(given.get("unit", "")), str(label))
+    if "with" in given:
+        resource.children = _resources(given["with"], place.at("with"), known, depth + 1)
+    elif type_ in (SLOT, XOR_SLOT):
+        raise place.error("expected resources below a slot, got none")
+    return resource
+
+
+def _count(value: Any, place: Place) -> Count:
+    if not isinstance(value, dict):
+        count = place.integer(value, 1)
+        return Count(count, count)
+    given = place.mapping(value, ("min", "max", "operator", "operand"), ("min",))
+    least = place.at("min").integer(given["min"], 1)
+    if len(given) == 1:
+        return Count(least, limits.COUNT_MAX)
+    place.mapping(value, ("min", "max", "operator", "operand"), ("min", "max", "operator", "operand"))
+    operator = given["operator"]
+    if operator not in ("+", "*", "^"):
+        raise place.at("operator").expected("+, * or ^", operator)
+    if operator == "^" and least < 2:
+        raise place.at("min").expected("at least 2 for powers", least)
+    most = place.at("max").integer(given["max"], least)
+    operand = place.at("operand").integer(given["operand"], 1 if operator == "+" else 2)
+    return Count(least, most, operator, operand)
+
+
+def _tasks(values: Any, place: Place) -> None:
+    if not isinstance(values, list):
+        raise place.expected("a list of tasks", values)
+    for number, value in enumerate(values):
+        place.at(number).mapping(
+            value, ("command", "slot", "count", "distribution", "attributes"), ("command", "slot", "count")
+        )
+
+
+def _system(attributes: Any, place: Place) -> dict[str, Any]:
+    if attributes is None:
+        return {}
+    if not isinstance(attributes, dict):
+        raise place.expected("a mapping", attributes)
+    system = attributes.get("system") or {}
+    if not isinstance(system, dict):
+        raise place.at("system").expected("a mapping", system)
+    return system
+
+
+def _duration(value: Any, place: Place) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise place.expected("seconds, 0 or more", value)
+    return float(min(value, limits.TIME_MAX_S))
+
+
+def sum_needs(resources: Sequence[Resource], *, alternatives: bool = False) -> dict[str, int]:
+    """Set the needs of every resource; the sum over the list.
+
+    Args:
+        alternatives: count of slots side by side only what all of them need.
+    """
+    total: dict[str, int] = {}
+    slots: list[dict[str, int]] = []
+    for resource in resources:
+        resource.needs = sum_needs(resource.children, alternatives=alternatives)
+        least = resource.count.least
+        needs = {resource.type: least}
+        for type_, count in resource.needs.items():
+            needs[type_] = needs.get(type_, 0) + least * count
+        if resource.is_slot and alternatives:
+            slots.append(needs)
+        else:
+            _add(total, needs)
+    if slots:
+        _add(total, {type_: min(needs.get(type_, 0) for needs in slots) for type_ in slots[0]})
+    return total
+
+
+def _add(total: dict[str, int], needs: dict[str, int]) -> None:
+    for type_, count in needs.items():
+        total[type_] = total.get(type_, 0) + count
+
+
+def refuse_shared_in_exclusive(resources: Sequence[Resource], inside: bool = False) -> None:
+    """Refuse `exclusive: false` below a slot or an exclusive resource, where nothing can be shared.
+
+    Errors: InputError with the type.
+    """
+    for resource in resources:
+        if inside and resource.exclusive is False:
+            raise InputError(f"expected no sharing below a slot, got exclusive: false for {resource.type}")
+        held = inside or resource.exclusive is True or resource.type in (SLOT, XOR_SLOT)
+        refuse_shared_in_exclusive(resource.children, held)
+
+
+def exclusive_types(resources: Sequence[Resource]) -> set[str]:
+    """Types that the request wants exclusively somewhere."""
+    found = {resource.type for resource in resources if resource.exclusive}
+    for resource in resources:
+        found |= exclusive_types(resource.children)
+    return found

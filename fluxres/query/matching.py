@@ -1,0 +1,261 @@
+"""Match operations on one graph: now, or at the earliest time, or only whether ever; and what each job then has.
+
+The order of attempts is Fluxion's: a count of nodes first, then the search now, then the search at each change point of
+the root's aggregates, then the search at the far end of time, where nothing is planned, to tell *never* from *not now*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from fluxres.clock import Clock
+from fluxres.errors import InputError
+from fluxres.query import flexible, pruning
+from fluxres.query.graph import Graph, Vertex
+from fluxres.query.jobspec import Jobspec, Resource, exclusive_types, refuse_shared_in_exclusive, sum_needs
+from fluxres.query.planner import HORIZON_S
+from fluxres.query.policies import Policy
+from fluxres.query.record import Holding, Recorder, release
+from fluxres.query.traverser import Traverser, Window, accepts
+from fluxres.query.writers import WRITERS, Writer
+
+Operation = Literal[
+    "allocate",
+    "allocate_with_satisfiability",
+    "allocate_orelse_reserve",
+    "satisfiability",
+    "without_allocating",
+    "without_allocating_future",
+]
+OPERATIONS: Final[dict[str, Operation]] = {
+    "allocate": "allocate",
+    "allocate_with_satisfiability": "allocate_with_satisfiability",
+    "allocate_orelse_reserve": "allocate_orelse_reserve",
+    "satisfiability": "satisfiability",
+    "without_allocating": "without_allocating",
+    "without_allocating_future": "without_allocating_future",
+}
+"""Operations by the word typed."""
+UNRECORDED: Final = ("satisfiability", "without_allocating", "without_allocating_future")
+"""Operations that take no job id."""
+_RESERVING = ("allocate_orelse_reserve", "without_allocating_future")
+Chosen = tuple[Sequence[Resource], int, bool]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a match came to.
+
+    Args:
+        at: start in seconds; None when nothing was found.
+        text: what the writer made of it.
+        is_satisfiable: whether it could be found at some time, as far as the operation asked.
+        elapsed_s: how long it took.
+    """
+
+    at: int | None
+    text: str = ""
+    is_satisfiable: bool = True
+    elapsed_s: float = 0.0
+
+
+class Scheduling:
+    """A graph with its jobs, and one way to search it.
+
+    Args:
+        subsystem: dominant subsystem.
+        match_format: form of what is written.
+        is_flexible: whether slots side by side are alternatives.
+        filters: what is counted below which vertices.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        subsystem: str,
+        policy: Policy,
+        match_format: str,
+        *,
+        is_flexible: bool = False,
+        filters: dict[str, list[str]],
+        clock: Clock,
+    ) -> None:
+        if subsystem not in graph.roots:
+            raise InputError(f"the graph has no subsystem {subsystem}", hint=f"it has {', '.join(sorted(graph.roots))}")
+        self.graph = graph
+        self.subsystem = subsystem
+        self.match_format = match_format
+        self.filters = filters
+        self.holdings: dict[int, Holding] = {}
+        self._clock = clock
+        kind = flexible.FlexibleTraverser if is_flexible else Traverser
+        self.traverser = kind(graph, subsystem, policy)
+        self._expands = is_flexible
+        self._up: list[Vertex] | None = None
+        self.prime()
+
+    @property
+    def root(self) -> Vertex:
+        """Top of the dominant subsystem."""
+        return self.graph.roots[self.subsystem]
+
+    def prime(self) -> None:
+        """Count anew what is below every vertex, after the graph has changed."""
+        pruning.prime(self.graph, self.subsystem, self.filters)
+        self._up = None
+
+    def writer(self) -> Writer:
+        """An empty writer of the form chosen."""
+        return WRITERS[self.match_format]()
+
+    def next_color(self) -> int:
+        """The colour of one more walk."""
+        self.traverser.token += 1
+        return self.traverser.token
+
+    def set_status(self, vertex: Vertex, up: bool) -> None:
+        """Mark one vertex up or down; what is below follows it."""
+        vertex.up = up
+        self._up = None
+
+    def match(self, job: int, request: Jobspec, operation: Operation) -> Outcome:
+        """Try a request.
+
+        Args:
+            job: id for what is recorded.
+
+        Cost O(vertices) for each time tried. Errors: InputError for a request that no time could satisfy by its own form.
+        """
+        started = self._clock()
+        traverser = self.traverser
+        traverser.preorder = traverser.postorder = 0
+        refuse_shared_in_exclusive(request.resources)
+        duration = math.ceil(request.duration_s) or HORIZON_S
+        if duration > HORIZON_S:
+            raise InputError(f"duration: {duration} s is longer than the graph plans ahead ({HORIZON_S} s)")
+        variants = flexible.expand(request.resources) if self._expands else [request.resources]
+        outcome = self._attempt(job, request, operation, duration, variants)
+        return Outcome(outcome.at, outcome.text, outcome.is_satisfiable, self._clock() - started)
+
+    def _attempt(
+        self, job: int, request: Jobspec, operation: Operation, duration: int, variants: Sequence[Sequence[Resource]]
+    ) -> Outcome:
+        needs = [sum_needs(resources, alternatives=self._expands) for resources in variants]
+        self.traverser.exclusive_types = {"node"} if self.traverser.policy.node_exclusive else set()
+        for resources in variants:
+            self.traverser.exclusive_types |= exclusive_types(resources)
+        if operation == "satisfiability":
+            return Outcome(None, is_satisfiable=self._ever(request, duration, variants))
+        nodes = min((need.get("node", 0) for need in needs), default=0)
+        if not self._enough_nodes(request, nodes):
+            return Outcome(None, is_satisfiable=operation != "allocate_with_satisfiability")
+        window = Window(0, min(duration, HORIZON_S), request.constraint)
+        chosen = self._select(variants, window)
+        if chosen is not None:
+            return self._take(job, request, operation, window, chosen)
+        if operation in _RESERVING:
+            return self._later(job, request, operation, duration, variants, needs)
+        if operation == "allocate_with_satisfiability":
+            return Outcome(None, is_satisfiable=self._ever(request, duration, variants))
+        return Outcome(None)
+
+    def _select(self, variants: Sequence[Sequence[Resource]], window: Window) -> Chosen | None:
+        for resources in variants:
+            found = self.traverser.select(resources, window)
+            if found is not None:
+                return resources, *found
+        return None
+
+    def _later(
+        self,
+        job: int,
+        request: Jobspec,
+        operation: Operation,
+        duration: int,
+        variants: Sequence[Sequence[Resource]],
+        needs: Sequence[dict[str, int]],
+    ) -> Outcome:
+        aggregate = self.root.aggregate
+        after = 1
+        if aggregate is not None:
+            # One set of counts guides the search: that of the least that any variant needs.
+            least = {type_: min(need.get(type_, 0) for need in needs) for type_ in aggregate.types}
+            counts = aggregate.counts(least)
+            while aggregate.ever_fits(counts) and (at := aggregate.first_fit(after, duration, counts)) is not None:
+                window = Window(at, duration, request.constraint, starts_now=False)
+                chosen = self._select(variants, window)
+                if chosen is not None:
+                    return self._take(job, request, operation, window, chosen)
+                after = at + 1
+        return Outcome(None, is_satisfiable=self._ever(request, duration, variants))
+
+    def _ever(self, request: Jobspec, duration: int, variants: Sequence[Sequence[Resource]]) -> bool:
+        window = Window(HORIZON_S - duration - 1, duration, request.constraint, only_up=False, starts_now=False)
+        if window.at < 0:
+            window = Window(0, duration, request.constraint, only_up=False, starts_now=False)
+        return self._select(variants, window) is not None
+
+    def _enough_nodes(self, request: Jobspec, nodes: int) -> bool:
+        """Whether so many nodes are up and as the request wants them, held or not."""
+        if not nodes or (self.root.aggregate is None or "node" not in self.root.aggregate.types):
+            return True
+        if self._up is None:
+            self._up = [vertex for vertex in self.graph.by_type.get("node", ()) if self.graph.is_up(vertex)]
+        if request.constraint is None:
+            return len(self._up) >= nodes
+        found = 0
+        for vertex in self._up:
+            found += accepts(request.constraint, vertex)
+            if found >= nodes:
+                return True
+        return False
+
+    def _take(self, job: int, request: Jobspec, operation: Operation, window: Window, chosen: Chosen) -> Outcome:
+        _, needs, exclusive = chosen
+        holding = None
+        if operation not in UNRECORDED:
+            holding = Holding(job, window.at, window.duration, reserved=window.at > 0)
+        text = self.record(holding, needs, exclusive, window.at, window.duration, request.queue)
+        return Outcome(window.at) if text is None else Outcome(window.at, text)
+
+    def record(
+        self, holding: Holding | None, needs: int, exclusive: bool, at: int, duration: int, queue: str | None = None
+    ) -> str | None:
+        """Record and write what the marks on the edges say; None when they say nothing."""
+        writer = self.writer()
+        token = self.traverser.token
+        recorder = Recorder(
+            self.graph,
+            self.subsystem,
+            token,
+            self.next_color(),
+            self.traverser.exclusive_types,
+            self.traverser.policy.stop_on_1_matches,
+            writer,
+            holding,
+        )
+        if not recorder.walk(self.root, needs, exclusive):
+            return None
+        if holding is not None:
+            self.holdings[holding.job] = holding
+        return writer.text(at, at + duration, queue)
+
+    def visits(self, job: int) -> tuple[int, int]:
+        """How many vertices a walk over all that a job has looks at, and how many of them it has something at or below."""
+        vertices = self.holdings[job].vertices
+        seen = sum(edge.subsystem == self.subsystem for vertex in vertices for edge in vertex.edges)
+        return seen + 1, len(vertices)
+
+    def cancel(self, job: int) -> None:
+        """Give back all that a job has."""
+        release(self.holdings.pop(job))
+
+    def release_some(self, job: int, vertices: Sequence[Vertex]) -> bool:
+        """Give back what a job has on some vertices; whether nothing is left of it."""
+        if release(self.holdings[job], vertices):
+            del self.holdings[job]
+            return True
+        return False

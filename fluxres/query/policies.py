@@ -1,0 +1,134 @@
+"""Which of several candidates a match takes: Fluxion's policies by name, and its strings of options.
+
+Every policy is a score of a vertex and an order of scores.  `first` and its kind also end the search as soon as there is
+enough.  A policy says three orders: below a matched vertex, within a slot, and at the top of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fluxres.errors import UsageError
+from fluxres.query.graph import Vertex
+from fluxres.query.scores import Scores
+
+_MET = 1
+_NO_CLASS: Final = 9999
+"""Performance class of a vertex that has none."""
+
+
+def _descending(score: int) -> int:
+    return -score
+
+
+def _ascending(score: int) -> int:
+    return score
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A way to choose.
+
+    Args:
+        low: whether low ids come first.
+        node_centric: whether whatever is below a node counts by its node first.
+        node_exclusive: whether nodes are given whole.
+        stop_on_1_matches: whether the search ends with the first that is enough.
+        locality: whether candidates with neighbouring scores go together.
+        variation: whether the performance class decides.
+    """
+
+    low: bool = False
+    node_centric: bool = False
+    node_exclusive: bool = False
+    stop_on_1_matches: bool = False
+    locality: bool = False
+    variation: bool = False
+
+    def score(self, vertex: Vertex, enclosing: int) -> int:
+        """The score of a vertex, with what its enclosing levels add."""
+        if self.variation:
+            return _MET + performance_class(vertex)
+        return _MET + enclosing + vertex.id + 1
+
+    def level(self, vertex: Vertex) -> int:
+        """What a vertex adds to the scores of all below it."""
+        if not self.node_centric or vertex.type != "node":
+            return 0
+        return (vertex.id + 2) * 10_000 + abs(vertex.uniq_id % 10_000 - 1)
+
+    def order(self) -> Callable[[int], int]:
+        """Key of scores below a matched vertex."""
+        return _ascending if self.low or self.variation else _descending
+
+    def sort_slot(self, scores: Scores) -> None:
+        """Order what may go into slots."""
+        key = _ascending if self.low else _descending
+        for type_ in scores.found:
+            scores.sort(type_, key)
+
+    def sort_top(self, scores: Scores, type_: str) -> None:
+        """Order candidates at the top of the graph."""
+        if not self.locality:
+            scores.sort(type_, self.order())
+            return
+        blocks: dict[int, int] = {}
+        for score in sorted({candidate.score for candidate in scores.found.get(type_, ())}):
+            blocks[score] = blocks[score - 1] if score - 1 in blocks else score
+        scores.sort(type_, lambda score: -blocks[score])
+
+
+def performance_class(vertex: Vertex) -> int:
+    """The class of a vertex by its property `perf_class`; the worst where it has none that is 1 to 9999."""
+    text = vertex.properties.get("perf_class", "").strip()
+    digits = text[: len(text) - len(text.lstrip("0123456789"))]
+    number = int(digits) if digits and len(digits) <= len(str(_NO_CLASS)) else 0
+    return number if 0 < number <= _NO_CLASS else _NO_CLASS
+
+
+_FIRST = Policy(node_centric=True, stop_on_1_matches=True)
+POLICIES: Final[dict[str, Policy]] = {
+    "first": _FIRST,
+    "firstnodex": replace(_FIRST, node_exclusive=True),
+    "high": Policy(),
+    "low": Policy(low=True),
+    "lonode": Policy(low=True, node_centric=True),
+    "hinode": Policy(node_centric=True),
+    "lonodex": Policy(low=True, node_centric=True, node_exclusive=True),
+    "hinodex": Policy(node_centric=True, node_exclusive=True),
+    "locality": Policy(locality=True),
+    "variation": Policy(variation=True),
+}
+"""The policies by name."""
+_FLAGS = ("node_centric", "node_exclusive", "stop_on_1_matches")
+
+
+def parse(text: str) -> Policy:
+    """The policy of a name or of a string of options.
+
+    Errors: UsageError for anything else.
+
+    >>> parse("hinodex") == parse("policy=high node_centric=true node_exclusive=true")
+    True
+    """
+    if text in POLICIES:
+        return POLICIES[text]
+    policy = Policy()
+    chosen = False
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if key == "policy" and value in ("high", "low"):
+            policy, chosen = replace(policy, low=value == "low"), True
+        elif key in _FLAGS and value in ("true", "false"):
+            policy, chosen = replace(policy, **{key: value == "true"}), True
+        else:
+            known = ", ".join(POLICIES)
+            raise UsageError(
+                f"no match policy {text!r}: {word!r} is neither a policy nor an option",
+                hint=f"one of {known}, or policy=high|low {' '.join(f'{flag}=true|false' for flag in _FLAGS)}",
+            )
+    if not chosen:
+        raise UsageError("the match policy is empty")
+    return policy

@@ -1,0 +1,150 @@
+"""Allocations made elsewhere, taken over from a document, and given back by one: `update` and `partial-cancel`.
+
+A document names vertices.  Those taken exclusively have to be free for the whole window, or nothing is taken over; the
+edges that lead to them are marked as a match would mark them, and the result is recorded and written in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from fluxres.errors import InputError, InsufficientResources, UsageError
+from fluxres.formats import jgf, rv1, yaml_document
+from fluxres.query import loading
+from fluxres.query.graph import Graph, Vertex
+from fluxres.query.matching import Outcome, Scheduling
+from fluxres.query.planner import HORIZON_S
+from fluxres.query.record import Holding
+
+READERS: Final = ("jgf", "jgf_shorthand", "rv1exec")
+"""Forms that `update` reads."""
+CANCEL_READERS: Final = ("jgf", "rv1exec")
+"""Forms that `partial-cancel` reads."""
+
+
+def update(scheduling: Scheduling, file: str, reader: str, job: int, at: int, duration: int) -> Outcome:
+    """Take over an allocation.
+
+    Errors: InputError for what cannot be read or names pools that are not there; InsufficientResources for pools that are
+    not free; UsageError for a job that is there already, or an empty or impossible window.
+    """
+    if job in scheduling.holdings:
+        raise UsageError(f"job {job} holds something already", hint=f"cancel {job} gives it back")
+    if at < 0 or duration <= 0 or at + duration > HORIZON_S:
+        raise UsageError(f"expected a window from 0 to {HORIZON_S} s, got {duration} s from {at}")
+    if reader not in READERS:
+        raise UsageError(f"no reader {reader!r}", hint=f"one of {', '.join(READERS)}")
+    document = yaml_document.load(Path(file))
+    graph = scheduling.graph
+    if reader == "rv1exec":
+        taken, shared = _of_resource_set(graph, rv1.read(document))
+    else:
+        taken, shared = _of_jgf(scheduling, jgf.read(document), whole=reader == "jgf_shorthand")
+    for vertex in taken:
+        if vertex.available(at, duration) < vertex.size or not vertex.unshared(at, duration):
+            raise InsufficientResources(f"{vertex.path} is not free from {at} for {duration} s")
+    token = scheduling.next_color()
+    exclusive = _mark(scheduling, taken, shared, token)
+    scheduling.traverser.exclusive_types = set()
+    holding = Holding(job, at, duration, reserved=False)
+    text = scheduling.record(holding, scheduling.root.size, exclusive, at, duration)
+    if text is None:
+        raise InputError("takes nothing exclusively", where=file)
+    return Outcome(at, text)
+
+
+def _mark(scheduling: Scheduling, taken: Iterable[Vertex], shared: Iterable[Vertex], token: int) -> bool:
+    """Mark the edges that lead to vertices; whether the root is among those taken."""
+    exclusive = {id(vertex) for vertex in taken}
+    todo = [*taken, *shared]
+    seen: set[int] = set()
+    while todo:
+        vertex = todo.pop()
+        if id(vertex) in seen:
+            continue
+        seen.add(id(vertex))
+        for edge in vertex.ins:
+            if edge.subsystem == scheduling.subsystem:
+                edge.mark(vertex.size, id(vertex) in exclusive, token)
+                todo.append(edge.source)
+    return id(scheduling.root) in exclusive
+
+
+def _of_jgf(scheduling: Scheduling, document: jgf.Graph, *, whole: bool) -> tuple[list[Vertex], list[Vertex]]:
+    taken: dict[int, Vertex] = {}
+    shared = []
+    for node in document.nodes:
+        vertex = _named(scheduling.graph, node)
+        if not node.exclusive:
+            shared.append(vertex)
+        elif whole:
+            taken.update((id(below), below) for below in scheduling.graph.below(vertex, scheduling.subsystem))
+        else:
+            taken[id(vertex)] = vertex
+    return list(taken.values()), shared
+
+
+def _named(graph: Graph, node: jgf.Node) -> Vertex:
+    vertex = loading.find(graph, node)
+    if vertex is None:
+        where = next(iter(node.paths.values()), node.key)
+        raise InputError(f"the graph has no {where} of rank {node.rank}")
+    return vertex
+
+
+def _of_resource_set(graph: Graph, resources: rv1.ResourceSet) -> tuple[list[Vertex], list[Vertex]]:
+    """Nodes of which all children are named are taken whole; of the others the children."""
+    taken: list[Vertex] = []
+    shared: list[Vertex] = []
+    hosts = resources.host_of()
+    for entry in resources.entries:
+        for rank in entry.ranks:
+            node = _node_of(graph, rank, hosts[rank])
+            named = [_child(node, type_, number) for type_, ids in entry.children.items() for number in ids]
+            if len(named) == sum(edge.target.rank == rank for edge in node.edges):
+                taken.append(node)
+            else:
+                shared.append(node)
+            taken += named
+    return taken, shared
+
+
+def _node_of(graph: Graph, rank: int, host: str) -> Vertex:
+    for vertex in graph.by_rank.get(rank, ()):
+        if vertex.type == "node":
+            if vertex.name != host:
+                raise InputError(f"rank {rank} is {vertex.name}, got {host}")
+            return vertex
+    raise InputError(f"the graph has no node of rank {rank} ({host})")
+
+
+def _child(node: Vertex, type_: str, number: int) -> Vertex:
+    for edge in node.edges:
+        if edge.target.type == type_ and edge.target.id == number:
+            return edge.target
+    raise InputError(f"{node.path} has no {type_}{number}")
+
+
+def partial_cancel(scheduling: Scheduling, job: int, reader: str, file: str) -> bool:
+    """Give back what a document names of what a job has; whether nothing is left of it.
+
+    Errors: InputError for what cannot be read, pools that are not there, and documents that name nothing of the job;
+    UsageError for a reservation.
+    """
+    if reader not in CANCEL_READERS:
+        raise UsageError(f"no reader {reader!r}", hint=f"one of {', '.join(CANCEL_READERS)}")
+    holding = scheduling.holdings[job]
+    if holding.reserved:
+        raise UsageError(f"job {job} is a reservation, and those are given back as a whole", hint=f"cancel {job}")
+    document = yaml_document.load(Path(file))
+    if reader == "rv1exec":
+        ranks = set(rv1.read(document).ranks())
+        gone = [vertex for vertex in holding.vertices if vertex.rank in ranks]
+    else:
+        graph = jgf.read(document)
+        gone = [_named(scheduling.graph, node) for node in graph.nodes if node.rank not in graph.free_ranks]
+    if not any(holding.held(vertex) for vertex in gone):
+        raise InputError(f"names nothing that job {job} has", where=file)
+    return scheduling.release_some(job, gone)

@@ -1,0 +1,101 @@
+"""What a visit of a vertex found below it: candidates by type, with their scores, and how many were chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from fluxres.query.graph import Edge
+from fluxres.query.sorting import std_sort
+
+_STABLE = 16  # up to here std::sort leaves equal scores as they were
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A vertex that matched, or a slot of several.
+
+    Args:
+        score: what policies compare.
+        count: units of the vertex, or one slot.
+        edges: what leads to it, with the units that it takes and whether exclusively.
+    """
+
+    score: int
+    count: int
+    edges: tuple[tuple[Edge, int, bool], ...]
+
+
+@dataclass(slots=True)
+class Scores:
+    """Candidates below one vertex, by type in the order first met; and of the vertex itself, its units and score."""
+
+    found: dict[str, list[Candidate]] = field(default_factory=dict)
+    chosen: dict[str, int] = field(default_factory=dict)
+    """How many candidates of a type were taken; absent where nothing asked for a number."""
+    available: int = 0
+    score: int = -1
+
+    def add(self, type_: str, candidate: Candidate) -> None:
+        """One more candidate."""
+        held = self.found.get(type_)
+        if held is None:
+            self.found[type_] = [candidate]
+        else:
+            held.append(candidate)
+
+    def total(self, type_: str) -> int:
+        """Units of all candidates of a type."""
+        return sum(candidate.count for candidate in self.found.get(type_, ()))
+
+    def merge(self, other: Scores) -> None:
+        """Take over what was found one level below: nothing there asked for a number."""
+        for type_, candidates in other.found.items():
+            self.found.setdefault(type_, []).extend(candidates)
+
+    def sort(self, type_: str, key: Callable[[int], int]) -> None:
+        """Order the candidates of a type by a key of their score, equal ones as `std::sort` would."""
+        candidates = self.found.get(type_, [])
+        keys = [key(candidate.score) for candidate in candidates]
+        if len(keys) <= _STABLE or len(set(keys)) == len(keys):
+            order = sorted(range(len(keys)), key=keys.__getitem__)
+        else:
+            order = list(range(len(keys)))
+            std_sort(order, lambda one, other: keys[one] < keys[other])
+        candidates[:] = [candidates[position] for position in order]
+
+    def choose(self, type_: str, units: int) -> None:
+        """Take candidates from the front until they have so many units."""
+        taken = 0
+        candidates = self.found.get(type_, [])
+        while units > 0 and taken < len(candidates):
+            units -= candidates[taken].count
+            taken += 1
+        self.chosen[type_] = taken
+
+    def choose_all(self) -> None:
+        """Take every candidate of the types nobody asked a number of."""
+        for type_, candidates in self.found.items():
+            self.chosen.setdefault(type_, len(candidates))
+
+    def mark(self, token: int) -> None:
+        """Write on the edges of what was chosen that a match of this token takes them."""
+        for type_, taken in self.chosen.items():
+            for candidate in self.found.get(type_, ())[:taken]:
+                for edge, needs, exclusive in candidate.edges:
+                    edge.mark(needs, exclusive, token)
+
+    def shares(self, type_: str, per_share: int) -> int:
+        """How many bundles of so many units whole candidates make, each candidate used once."""
+        return sum(1 for _ in self.bundles(type_, per_share))
+
+    def bundles(self, type_: str, per_share: int) -> Iterator[list[Candidate]]:
+        """Candidates in order, gathered until each bundle has enough units; the surplus of a bundle is lost."""
+        bundle: list[Candidate] = []
+        units = 0
+        for candidate in self.found.get(type_, ()):
+            bundle.append(candidate)
+            units += candidate.count
+            if units >= per_share:
+                yield bundle
+                bundle, units = [], 0
