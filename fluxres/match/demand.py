@@ -226,9 +226,9 @@ class _Relations:
             return False
         if demand.children:
             return True
-        sizes = self.typology.sizes(demand.kind)
+        least, most = self.typology.least_and_most(demand.kind)
         alike = len(self.typology.units(demand.kind)) == 1
-        if alike and sizes.min() == sizes.max():
+        if alike and least == most:
             return True
         return alike and not demand.whole and not self.typology.is_flagged(demand.kind)
 

@@ -125,9 +125,9 @@ def _part(demand: Demand, slot: Demand | None, typology: Typology) -> Part | Non
     kind = demand.kind
     if kind not in typology.in_node or typology.below[kind] or typology.is_flagged(kind):
         return None
-    sizes, units = typology.sizes(kind), typology.units(kind)
-    ones = bool(sizes.max() == 1 == sizes.min())
-    if len(units) != 1 or not (ones or (sizes.min() > 1 and not demand.whole)):
+    (least, most), units = typology.least_and_most(kind), typology.units(kind)
+    ones = least == most == 1
+    if len(units) != 1 or not (ones or (least > 1 and not demand.whole)):
         return None
     worth = demand.per_unit(next(iter(units)))
     return None if worth is None else Part(demand, slot, worth, demand.shared and ones)

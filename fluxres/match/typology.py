@@ -31,6 +31,8 @@ class Typology:
         self.node = self.numbers.get(NODE, -1)
         self._vertices: dict[int, NDArray[np.int32]] = {}
         self._units: dict[int, set[str | None]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._flagged: dict[int, bool] = {}
 
     def vertices(self, kind: int) -> NDArray[np.int32]:
         """The pools of a type, ascending."""
@@ -89,9 +91,20 @@ class Typology:
         """Units of every pool of a type."""
         return self.structure.size[self.vertices(kind)]
 
+    def least_and_most(self, kind: int) -> tuple[int, int]:
+        """The smallest and the largest size of a type's pools."""
+        found = self._sizes.get(kind)
+        if found is None:
+            sizes = self.sizes(kind)
+            found = self._sizes[kind] = int(sizes.min()), int(sizes.max())
+        return found
+
     def is_flagged(self, kind: int) -> bool:
         """Whether some pool of the type is only given whole, or not at all."""
-        return bool((self.structure.flags[self.vertices(kind)] & (EXCLUSIVE | WAY)).any())
+        found = self._flagged.get(kind)
+        if found is None:
+            found = self._flagged[kind] = bool((self.structure.flags[self.vertices(kind)] & (EXCLUSIVE | WAY)).any())
+        return found
 
     def most_worth(self, demand: Demand) -> Fraction:
         """The most of what is asked for that one unit of a pool of its type gives; 0 where no pool measures the same."""

@@ -24,7 +24,7 @@ from fluxres.match.result import Match
 from fluxres.match.rows import Rows
 from fluxres.match.situation import Situation
 from fluxres.planner.bits import Words
-from fluxres.planner.marks import ordinals_of
+from fluxres.planner.marks import Marks, ordinals_of
 
 Int64 = NDArray[np.int64]
 Pools = tuple[Int64, Int64]
@@ -90,8 +90,9 @@ class Search:
             capacity, least = self.floor.capacity(kind)
             peaks = self.peaks(kind)
             if peaks is not None:
-                found = found & self._words(capacity - peaks >= units)
-            elif units > least:
+                # What is used may be out of service, so it is not taken from what is in service.
+                found = found & self._words(self.floor.units(kind) - peaks >= units)
+            if units > least:
                 found = found & self._words(capacity >= units)
         return found
 
@@ -157,7 +158,7 @@ class Search:
             v = int(level.vertices[node])
             units = floor.planner.free_slice(v, int(level.ends[node]), self.start, self.end)[table[a:b] - v]
         else:
-            units = floor.typology.sizes(kind)[a:b].copy() if self.peaks(kind) is not None else floor.typology.sizes(kind)[a:b]
+            units = floor.typology.structure.size[table[a:b]]
             peaks = self.peaks(kind)
             if peaks is not None and peaks[node]:
                 held = floor.planner.held_ordinals(kind, a, b, self.start, self.end)
@@ -456,21 +457,40 @@ class Guide:
         return Search(self._floor, self._plan, self._form, self._eligible, self._policy, start, end)
 
     def first_start(self, duration: int, after: int) -> int | None:
-        """See :class:`fluxres.match.earliest.Guide`: by the counts of marked nodes alone."""
-        search = self._search(after, min(after + duration, FOREVER))
+        """See :class:`fluxres.match.earliest.Guide`: by which nodes are marked, and nothing that is in them."""
         needed = self._number if self._form.sort == "nodes" else 1
-        if search.clear:
-            return self._level.touched.roomy_start(self._level.length - needed, duration, after)
-        return self._level.roof.roomy_start(self._level.length - needed, duration, after)
+        start: int | None = after
+        while (start := self._marks.roomy_start(self._level.length - needed, duration, start)) is not None:
+            end = min(start + duration, FOREVER)
+            if int(np.bitwise_count(self._wanted & ~self._marks.folded(start, end)).sum()) >= needed:
+                return start
+            start = self._marks.blocked_until(self._wanted, needed, start, end)
+            if start >= FOREVER:
+                return None
+        return None
+
+    @cached_property
+    def _clear(self) -> bool:
+        return self._search(0, 1).clear
+
+    @cached_property
+    def _marks(self) -> Marks:
+        return self._level.touched if self._clear else self._level.roof
+
+    @cached_property
+    def _wanted(self) -> Words:
+        """Nodes that would do if nothing were held."""
+        found = self._floor.open(self._eligible, whole=self._clear)
+        for kind, units in self._form.needs(self._counts).items():
+            capacity, least = self._floor.capacity(kind)
+            if units > least:
+                found = found & self._level.roof.words(np.flatnonzero(capacity >= units))
+        return found
 
     def next_start(self, start: int, end: int) -> int | None:
         """See :class:`fluxres.match.earliest.Guide`."""
-        search = self._search(start, end)
-        if search.clear and self._form.sort == "nodes":
-            wanted = self._floor.open(self._eligible, whole=True)
-            for kind, units in self._form.needs(self._counts).items():
-                wanted = wanted & search._words(self._floor.capacity(kind)[0] >= units)
-            later = self._level.touched.blocked_until(wanted, self._number, start, end)
+        if self._clear and self._form.sort == "nodes":
+            later = self._marks.blocked_until(self._wanted, self._number, start, end)
             return None if later >= FOREVER else later
         return self._halve(start, end)
 

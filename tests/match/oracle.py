@@ -7,10 +7,11 @@ through moment by moment, an assignment is a flat list of entries, and `broken` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
+from typing import Any, TypeVar
 
 from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Structure
@@ -18,7 +19,9 @@ from fluxres.syntax import constraint as constraints
 from fluxres.syntax import unit
 from fluxres.syntax.jobspec import Request, Vertex
 
-STEPS_MAX = 40_000
+STEPS_MAX = 20_000
+
+T = TypeVar("T")
 
 
 Goal = tuple[Vertex, int, "tuple[str, int] | None", tuple[int, ...]]
@@ -66,23 +69,39 @@ class Case:
     policy: str
     ideal: bool = False
     steps: int = 0
+    known: dict[tuple[str, int], Any] = field(default_factory=dict)
 
     # -- the machine ---------------------------------------------------------------------------------------------
+    # Plain recomputation; what does not change while a case is looked at is remembered by `once`.
+
+    def once(self, what: str, v: int, find: Callable[[], T]) -> T:
+        key = (what, v)
+        if key not in self.known:
+            self.known[key] = find()
+        found: T = self.known[key]
+        return found
 
     def type(self, v: int) -> str:
-        return self.structure.kind_of(v).type
+        return self.once("type", v, lambda: self.structure.kind_of(v).type)
+
+    def size(self, v: int) -> int:
+        return self.once("size", v, lambda: self.structure.size.item(v))
 
     def above(self, v: int) -> list[int]:
-        return self.structure.ancestors(v)
+        return self.once("above", v, lambda: self.structure.ancestors(v))
 
     def below(self, v: int) -> range:
         return range(v + 1, self.structure.end.item(v))
 
     def node(self, v: int) -> int:
-        return next((u for u in [v, *self.above(v)] if self.type(u) == "node"), -1)
+        return self.once("node", v, lambda: next((u for u in [v, *self.above(v)] if self.type(u) == "node"), -1))
 
     def is_up(self, v: int) -> bool:
-        return self.ideal or all(self.structure.state_name(u) not in UNAVAILABLE_STATES for u in [v, *self.above(v)])
+        if self.ideal:
+            return True
+        return self.once(
+            "up", v, lambda: all(self.structure.state_name(u) not in UNAVAILABLE_STATES for u in [v, *self.above(v)])
+        )
 
     def used(self, v: int, moment: int) -> int:
         return 0 if self.ideal else sum(h.amount for h in self.holds if h.v == v and h.start <= moment < h.end)
@@ -92,17 +111,25 @@ class Case:
 
     def free(self, v: int) -> int:
         """Units free at every moment."""
-        if any(self.used(u, t) == self.structure.size.item(u) > 0 for u in self.above(v) for t in self.moments()):
+        return self.once("free", v, lambda: self._free(v))
+
+    def _free(self, v: int) -> int:
+        if any(self.used(u, t) == self.size(u) > 0 for u in self.above(v) for t in self.moments()):
             return 0
-        return self.structure.size.item(v) - max(self.used(v, t) for t in self.moments())
+        return self.size(v) - max(self.used(v, t) for t in self.moments())
 
     def is_untouched(self, v: int) -> bool:
-        return self.free(v) == self.structure.size.item(v) and not any(
-            self.used(u, t) for u in self.below(v) for t in self.moments()
+        return self.once(
+            "untouched",
+            v,
+            lambda: self.free(v) == self.size(v) and not any(self.used(u, t) for u in self.below(v) for t in self.moments()),
         )
 
     def satisfies(self, v: int) -> bool:
         """The constraint, asked of the node that `v` is or stands in."""
+        return self.once("satisfies", v, lambda: self._satisfies(v))
+
+    def _satisfies(self, v: int) -> bool:
         if self.request.constraint is None:
             return True
         targets_are_nodes = any(self.type(u) == "node" for u in range(self.structure.n))
@@ -110,11 +137,13 @@ class Case:
         return target < 0 or constraints.matches(self.request.constraint, Target(self.structure, target))
 
     def whole_is_possible(self, v: int) -> bool:
-        return (
-            self.structure.size.item(v) > 0
+        return self.once(
+            "whole",
+            v,
+            lambda: self.size(v) > 0
             and not self.structure.flags.item(v) & WAY
             and self.is_untouched(v)
-            and all(self.satisfies(u) for u in self.below(v))
+            and all(self.satisfies(u) for u in self.below(v)),
         )
 
     # -- the order -----------------------------------------------------------------------------------------------
@@ -140,7 +169,7 @@ class Case:
 
     def measured(self) -> str | None:
         nodes = [v for v in range(self.structure.n) if self.type(v) == "node"]
-        inside = {self.type(u) for v in nodes for u in self.below(v)}
+        inside = self.once("inside", 0, lambda: {self.type(u) for v in nodes for u in self.below(v)})
         return next((d.type for d in self.request.vertices() if not d.children and d.type in inside), None)
 
     def room(self, v: int) -> int:
@@ -150,7 +179,7 @@ class Case:
         if node < 0:
             return sum(self.room(u) for u in self.below(v) if self.type(u) == "node")
         inside = [u for u in self.below(node) if self.type(u) == measured]
-        return sum(self.structure.size.item(u) for u in inside) - max(sum(self.used(u, t) for u in inside) for t in self.moments())
+        return sum(self.size(u) for u in inside) - max(sum(self.used(u, t) for u in inside) for t in self.moments())
 
     # -- assignments ---------------------------------------------------------------------------------------------
 
@@ -228,7 +257,14 @@ class Case:
     def is_in_node(self, vertex: Vertex) -> bool:
         if vertex.is_slot:
             return all(map(self.is_in_node, vertex.children))
-        return any(self.type(v) == vertex.type and any(self.type(u) == "node" for u in self.above(v)) for v in range(self.structure.n))
+        return self.once(
+            vertex.type,
+            -1,
+            lambda: any(
+                self.type(v) == vertex.type and any(self.type(u) == "node" for u in self.above(v))
+                for v in range(self.structure.n)
+            ),
+        )
 
     def pools(self, vertex, below, slot, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
         if number == counts[id(vertex)]:
@@ -237,7 +273,7 @@ class Case:
         pools = self.named(vertex, self.candidates(vertex.type, below))
         for position in range(at, len(pools)):
             v = pools[position]
-            entry = Entry("whole" if vertex.is_exclusive else "bind", v, self.structure.size.item(v), slot, around)
+            entry = Entry("whole" if vertex.is_exclusive else "bind", v, self.size(v), slot, around)
             if self.broken(taken, entry):
                 continue
             inner = (*around, v) if vertex.is_exclusive else around
@@ -255,7 +291,7 @@ class Case:
             worth = self.worth(vertex, v)
             if worth is None:
                 continue
-            size = self.structure.size.item(v)
+            size = self.size(v)
             only_whole = bool(vertex.exclusive) or bool(self.structure.flags.item(v) & EXCLUSIVE)
             if not vertex.is_exclusive and size == 1:
                 choices = [Entry("share", v, 1, slot, around)]
@@ -287,7 +323,7 @@ class Case:
 
     def broken(self, taken: list[Entry], new: Entry) -> bool:
         """Whether an entry may not join those taken."""
-        v, size = new.v, self.structure.size.item(new.v)
+        v, size = new.v, self.size(new.v)
         others = [e for e in taken if e.what != "slot"]
         if not self.is_up(v) or not self.satisfies(v) or self.free(v) < 1:
             return True
@@ -309,7 +345,7 @@ class Case:
         return False
 
     def takes_all(self, taken: list[Entry], v: int) -> bool:
-        return sum(e.amount for e in taken if e.v == v and e.what in ("units", "whole")) == self.structure.size.item(v)
+        return sum(e.amount for e in taken if e.v == v and e.what in ("units", "whole")) == self.size(v)
 
     # -- counts --------------------------------------------------------------------------------------------------
 
@@ -359,7 +395,6 @@ class Target:
 
 def picked(case: Case, found: list[Entry]) -> tuple[dict[int, int], set[int], dict[tuple[str, int], set[int]]]:
     """What an assignment records: units by pool, pools only shared, and the pools of each instance of a slot."""
-    structure = case.structure
     units: dict[int, int] = {}
     shared: set[int] = set()
     slots: dict[tuple[str, int], set[int]] = {}
@@ -378,7 +413,7 @@ def picked(case: Case, found: list[Entry]) -> tuple[dict[int, int], set[int], di
             continue
         target = record(e.v, e.within)
         if target != e.v:
-            units[target] = structure.size.item(target)
+            units[target] = case.size(target)
         elif e.what in ("units", "whole"):
             units[e.v] = units.get(e.v, 0) + e.amount
         elif nodex and case.type(e.v) == "node":
