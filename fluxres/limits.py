@@ -143,3 +143,9 @@ SLOTS_MIXED_MAX: Final = 200
 
 MIXES_MAX: Final = 10_000
 """Mixes of alternative slots looked at in one round; beyond, those that use the alternatives written first."""
+
+WHY_POOLS_MAX: Final = 256
+"""Pools looked into one by one for each reason of a refusal: who holds them, what is missing in them. Numbers count all pools."""
+
+WHY_NAMES_MAX: Final = 4
+"""Jobs and pools that a sentence about a refusal names; the values have all that were found."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fluxres.match.matcher import Matcher
 from fluxres.match.policy import Policy, policy
+from fluxres.match.reasons import Refusal
 from fluxres.match.result import Match, SlotGroup
 
-__all__ = ["Match", "Matcher", "Policy", "SlotGroup", "policy"]
+__all__ = ["Match", "Matcher", "Policy", "Refusal", "SlotGroup", "policy"]

@@ -73,19 +73,24 @@ class Eligible:
                 return self._named(sorted(hosts))
             case Ranks():
                 ranks = structure.rank[self.targets]
-                return np.logical_or.reduce(
-                    [(first <= ranks) & (ranks <= last) for first, last in constraint.ranges()] or [np.zeros(len(ranks), np.bool_)]
-                )
+                found = np.zeros(len(ranks), np.bool_)
+                for first, last in constraint.ranges():
+                    found |= (first <= ranks) & (ranks <= last)
+                return found
             case States(states):
                 return np.isin(structure.state[self.targets], [STATES.index(state) for state in states])
             case Not(item):
                 return ~self._evaluate(item)
             case And(items):
-                return np.logical_and.reduce([np.ones(len(self.targets), np.bool_), *map(self._evaluate, items)])
+                found = np.ones(len(self.targets), np.bool_)
+                for item in items:
+                    found &= self._evaluate(item)
+                return found
             case Or(items):
-                if not items:
-                    return np.ones(len(self.targets), np.bool_)
-                return np.logical_or.reduce([*map(self._evaluate, items)])
+                found = np.full(len(self.targets), not items)
+                for item in items:
+                    found |= self._evaluate(item)
+                return found
 
     def _has(self, name: str) -> Mask:
         """Targets with this property, bare or as `key=value`, or of this host name."""

@@ -11,15 +11,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from fluxres.clock import FOREVER
-from fluxres.errors import UsageError
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.structure import Structure
-from fluxres.match import demand, earliest, settle, vector
+from fluxres.match import demand, earliest, reasons, settle, vector
 from fluxres.match.demand import Plan
 from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
 from fluxres.match.form import Form, form
 from fluxres.match.policy import Policy, policy
+from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Match
 from fluxres.match.situation import Situation
 from fluxres.match.traverser import Budget, Traverser
@@ -133,13 +134,73 @@ class Matcher:
         """
         plan, shape = self._ready(request)
         eligible = self._eligible_for(request.constraint)
-        planner, floor = self._idle()
+        floor = self._idle()[1]
         if shape is not None and not reference:
             fast = vector.Search(floor, plan, shape, eligible, policy("first"), 0, FOREVER)
             if fast.is_able:
                 return fast.fits(plan.lowest)
-        situation = Situation(self.typology, planner, eligible, 0, FOREVER, measured=plan.measured, ideal=True)
-        return Traverser(situation, plan, plan.lowest, policy("first")).match() is not None
+        return Traverser(self._ideal_situation(eligible, plan), plan, plan.lowest, policy("first")).match() is not None
+
+    def why_not(
+        self,
+        request: Request,
+        start: int,
+        end: int,
+        how: str | Policy = "first",
+        *,
+        holders: Holders | None = None,
+    ) -> Refusal | None:
+        """Why a request has no match in a window, or None when it has one.
+
+        Args:
+            holders: (job, until in ticks) of whoever holds units of a vertex in a window; without it jobs are not named.
+
+        Cost: vector operations over the pools asked for, a bounded number of pools looked into, some attempts with
+        smaller counts and one search for the earliest start.
+        Errors: InfeasibleRequest for a type that the machine does not have.
+        """
+        chosen = policy(how)
+        plan, shape = self._ready(request)
+        eligible = self._eligible_for(request.constraint)
+        try:
+            if self.match(request, start, end, chosen) is not None:
+                return None
+            undecided = False
+        except LimitExceeded:
+            undecided = True
+        situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
+        never = not undecided and not self.satisfiable(request)
+        if never:
+            ideal = self._ideal_situation(eligible, plan)
+            return Refusal(reasons.explain(ideal, plan, chosen, None), self._enough(ideal, plan, shape, chosen)[0], True)
+        less, given_up = self._enough(situation, plan, shape, chosen)
+        first = None
+        try:
+            first = None if undecided else self.earliest(request, min(end - start, FOREVER), start, chosen)
+        except LimitExceeded:
+            undecided = True
+        return Refusal(
+            reasons.explain(situation, plan, chosen, holders),
+            less,
+            earliest=None if first is None else seconds(first.start),
+            undecided=undecided or given_up,
+        )
+
+    def _enough(self, situation: Situation, plan: Plan, shape: Form | None, chosen: Policy) -> tuple[dict[str, int], bool]:
+        floor = self._idle()[1] if situation.ideal else self._floor
+        budget = Budget(self.structure.n)
+
+        def attempt(counts: tuple[int, ...]) -> bool:
+            if shape is not None:
+                fast = vector.Search(floor, plan, shape, situation.eligible, chosen, situation.start, situation.end)
+                if fast.is_able:
+                    return fast.fits(counts)
+            return Traverser(situation, plan, counts, chosen, budget).match() is not None
+
+        return reasons.enough(plan, attempt)
+
+    def _ideal_situation(self, eligible: Eligible, plan: Plan) -> Situation:
+        return Situation(self.typology, self._idle()[0], eligible, 0, FOREVER, measured=plan.measured, ideal=True)
 
     # -- what is kept ------------------------------------------------------------------------------------------------
 

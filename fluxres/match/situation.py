@@ -59,6 +59,7 @@ class Situation:
         self._all_up = ideal or not len(self.structure.unavailable_roots())
         self._free: dict[int, int] = {}
         self._clear: dict[int, bool] = {}
+        self._signatures: dict[int, tuple[object, ...]] = {}
         self._room: NDArray[np.int64] | None = None
 
     # -- one pool ----------------------------------------------------------------------------------------------------
@@ -92,6 +93,22 @@ class Situation:
                 and self.free(v) == size
                 and not self.is_busy_below(v)
                 and self.eligible.all_below(v)
+            )
+        return found
+
+    def signature(self, v: int) -> tuple[object, ...]:
+        """Equal for two pools whose subtrees are alike in all that a match asks: kinds, states, free units and eligibility."""
+        found = self._signatures.get(v)
+        if found is None:
+            stop = self.stop[v]
+            free = self.structure.size[v:stop] if self.ideal else self.planner.free_slice(v, stop, self.start, self.end)
+            found = self._signatures[v] = (
+                self.structure.kind[v:stop].tobytes(),
+                (self.structure.end[v:stop] - np.arange(v, stop)).tobytes(),
+                self.structure.flags[v:stop].tobytes(),
+                b"" if self._all_up else self.structure.state[v:stop].tobytes(),
+                free.tobytes(),
+                self.eligible.of(v),
             )
         return found
 

@@ -98,6 +98,7 @@ class Traverser:
         self.policy = policy
         self.taken = Accumulator(situation)
         self.budget = budget or Budget(situation.structure.n)
+        self._asked = {demand.kind for demand in plan.all}
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
 
@@ -180,11 +181,12 @@ class Traverser:
     def _pools(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
         candidates = self._candidates(demand, goal.below, goal.within)
+        refused: set[object] = set()
         for at in range(goal.cursor, len(candidates)):
             if len(candidates) - at < goal.left:
                 return
             v = int(candidates[at])
-            if not self._will_do(demand, v):
+            if not self._will_do(demand, v) or self._is_like(v, refused):
                 continue
             following: Agenda = (goal._replace(left=goal.left - 1, cursor=at + 1), rest)
             if demand.settled:
@@ -197,21 +199,17 @@ class Traverser:
             else:
                 taken.bind(v)
             yield self._goals(demand.children, v, goal.slot, within, following)
+            self._refuse(demand, v, refused)
 
     def _units(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
         situation = self.situation
         candidates = self._candidates(demand, goal.below, goal.within)
-        refused: set[tuple[int, int]] = set()
+        refused: set[object] = set()
         for at in range(goal.cursor, len(candidates)):
             v = int(candidates[at])
             room, whole, factor = self._room(demand, v)
-            if not room:
-                continue
-            kin = (situation.parent[v], situation.structure.kind.item(v))
-            alike = situation.size[v] == 1 and situation.stop[v] == v + 1 and not self.plan.named
-            if alike and kin in refused:
-                # Its brother, with which it could change places, did not lead anywhere.
+            if not room or self._is_like(v, refused):
                 continue
             most = room if whole else min(room, ceil(goal.left / factor))
             for amount in range(most, room - 1 if whole else 0, -1):
@@ -223,8 +221,32 @@ class Traverser:
                         taken.close(v)
                 following: Agenda = (goal._replace(left=goal.left - amount * factor, cursor=at + 1), rest)
                 yield (Cut(here), following) if demand.settled else following
-            if alike:
-                refused.add(kin)
+            self._refuse(demand, v, refused)
+
+    # -- choices that are alike --------------------------------------------------------------------------------------
+
+    def _refuse(self, demand: Demand, v: int, refused: set[object]) -> None:
+        """Remember that a choice led nowhere: one that could change places with it need not be tried."""
+        if not demand.settled and not self.plan.named and self._is_untouched(v):
+            refused.add(self._likeness(v))
+
+    def _is_like(self, v: int, refused: set[object]) -> bool:
+        return bool(refused) and self._is_untouched(v) and self._likeness(v) in refused
+
+    def _is_untouched(self, v: int) -> bool:
+        """Whether this match has nothing at or below a pool. Choices are undone before the next is looked at."""
+        return v not in self.taken.used and v not in self.taken.bound and not self.taken.below.get(v)
+
+    def _likeness(self, v: int) -> object:
+        # What stands above matters only where the request asks for it, or its node does.
+        structure = self.situation.structure
+        above: list[int] = []
+        u = structure.parent.item(v)
+        while u >= 0:
+            if structure.type.item(u) in self._asked or self.situation.typology.node == structure.type.item(u):
+                above.append(u)
+            u = structure.parent.item(u)
+        return (*above, *self.situation.signature(v))
 
     def _slots(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
@@ -235,9 +257,10 @@ class Traverser:
             yield self._goals(demand.children, goal.below, slot, goal.within, following)
             return
         nodes = self._candidates(demand, goal.below, goal.within)
+        refused: set[object] = set()
         for at in range(goal.cursor, len(nodes)):
             node = int(nodes[at])
-            if not self.situation.free(node) or (self.policy.node_exclusive and not self.situation.is_clear(node)):
+            if self._is_like(node, refused) or not self.situation.free(node) or (self.policy.node_exclusive and not self.situation.is_clear(node)):
                 continue
             following = (goal._replace(left=goal.left - 1, cursor=at), rest)
             following = (Cut(here), following) if demand.settled else following
@@ -245,6 +268,7 @@ class Traverser:
             yield self._goals(
                 demand.inside, node, slot, goal.within, self._goals(demand.beside, goal.below, slot, goal.within, following)
             )
+            self._refuse(demand, node, refused)
 
     # -- the Walker --------------------------------------------------------------------------------------------------
 
@@ -257,7 +281,7 @@ class Traverser:
             vertices = self.situation.typology.vertices(kind)
             lo = below + (below > 0)
             a, b = vertices.searchsorted(np.array([lo, self.situation.stop[below]], np.int32)).tolist()
-            found = vertices[a:b] if demand.is_slot else self._of_ids(demand, vertices[a:b])
+            found = vertices[a:b] if demand.is_slot else self.of_ids(demand, vertices[a:b])
             if self.policy.near and self.situation.typology.node_at[below] < 0 and kind == self.situation.typology.node >= 0:
                 found = self._near_first(demand, below, within, found)
             else:
@@ -265,12 +289,14 @@ class Traverser:
             self._orders[key] = found
         return found
 
-    def _of_ids(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
+    def of_ids(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Those of the vertices that a demand names by id or name; all of them when it names none."""
         structure = self.situation.structure
         if demand.ids is not None:
             ids = structure.id[vertices]
             kept = np.logical_or.reduce([(first <= ids) & (ids <= last) for first, last in demand.ids])
-            return vertices[np.broadcast_to(kept, ids.shape)]
+            kept_pools: NDArray[np.int32] = vertices[np.broadcast_to(kept, ids.shape)]
+            return kept_pools
         if demand.names is not None:
             return np.array([v for v in vertices.tolist() if structure.name(v) in demand.names], np.int32)
         return vertices
@@ -294,6 +320,25 @@ class Traverser:
                 break
         self.taken.undo(mark)
         self._orders[(demand.number, below)] = nodes
+        return found
+
+    # -- parts by themselves -----------------------------------------------------------------------------------------
+
+    def instances_in(self, demand: Demand, v: int, most: int) -> int:
+        """How many instances of a demand with children one pool has room for by itself, up to `most`: the pool is a candidate
+        for it, or a node for a confined slot."""
+        self._orders.clear()
+        below = self.situation.parent[v] if self.situation.parent[v] >= 0 else 0
+        found = self._room_for(demand, below, -1, 0, np.array([v], np.int32), most)
+        self._orders.clear()
+        return found
+
+    def has_room_for(self, demand: Demand, below: int) -> bool:
+        """Whether a demand could be had below a pool if it were the only one."""
+        self._orders.clear()
+        mark = self.taken.mark
+        found = self._search(self._goals((demand,), below, -1, -1, None))
+        self.taken.undo(mark)
         return found
 
     # -- the Evaluating Filter ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ lowest (or highest) units in each.  It chooses what the traverser chooses; `test
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,7 +125,7 @@ class Search:
             return nodes
         return nodes[np.argsort(scores, kind="stable")]
 
-    def _scores(self) -> NDArray[np.float64]:
+    def _scores(self) -> NDArray[Any]:
         policy, kind = self.policy, self.plan.measured
         if policy.score is POLICIES["variation"].score:
             return self.floor.classes(self._situation)
@@ -134,7 +135,7 @@ class Search:
         if kind >= 0 and not self.floor.ideal:
             peaks = self.floor.planner.counted(self.level, kind).peaks(kind, self.start, self.end)
             room = room if peaks is None else room - peaks
-        return room if policy.name == "pack" else -room
+        return room if policy.score is POLICIES["pack"].score else -room
 
     @cached_property
     def _situation(self) -> Situation:
@@ -380,7 +381,8 @@ class Search:
         first, stop = self.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self.policy.descending else first[nodes][:, None] + steps
-        return self.floor.typology.vertices(part.demand.kind)[at]
+        pools: NDArray[np.int32] = self.floor.typology.vertices(part.demand.kind)[at]
+        return pools
 
     def _take_bundles(self, rows: Rows, nodes: Int64, amounts: Int64, counts: tuple[int, ...]) -> None:
         form = self.form
@@ -459,14 +461,13 @@ class Guide:
     def first_start(self, duration: int, after: int) -> int | None:
         """See :class:`fluxres.match.earliest.Guide`: by which nodes are marked, and nothing that is in them."""
         needed = self._number if self._form.sort == "nodes" else 1
-        start: int | None = after
-        while (start := self._marks.roomy_start(self._level.length - needed, duration, start)) is not None:
+        start = self._marks.roomy_start(self._level.length - needed, duration, after)
+        while start is not None:
             end = min(start + duration, FOREVER)
             if int(np.bitwise_count(self._wanted & ~self._marks.folded(start, end)).sum()) >= needed:
                 return start
             start = self._marks.blocked_until(self._wanted, needed, start, end)
-            if start >= FOREVER:
-                return None
+            start = None if start >= FOREVER else self._marks.roomy_start(self._level.length - needed, duration, start)
         return None
 
     @cached_property
@@ -495,10 +496,8 @@ class Guide:
         return self._halve(start, end)
 
     def _halve(self, start: int, end: int) -> int | None:
-        kinds = [] if self._policy.node_exclusive else self._form.kinds
-        for kind in kinds:
-            self._floor.planner.counted(self._level, kind)
-        moments = self._level.moments(start + 1, end, kinds)
+        kinds = [] if self._clear else self._form.kinds
+        moments = self._moments(kinds, start + 1, end)
         low, high = 0, len(moments)
         while low < high:
             middle = (low + high) // 2
@@ -508,5 +507,8 @@ class Guide:
                 low = middle + 1
         if low < len(moments):
             return moments[low]
-        later = self._level.moments(end, FOREVER, kinds)
+        later = self._moments(kinds, end, FOREVER)
         return later[0] if later else None
+
+    def _moments(self, kinds: list[int], start: int, end: int) -> list[int]:
+        return self._floor.planner.moments_in(self._level, kinds, start, end)

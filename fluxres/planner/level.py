@@ -119,16 +119,12 @@ class Level:
         """Whether `peaks` knows this type."""
         return kind in self._counts
 
-    def moments(self, start: int, end: int, kinds: list[int]) -> list[int]:
-        """Breakpoints in [start, end) of the marks and of these counts, ascending."""
-        times = self.touched.times
-        found = set(times[bisect_left(times, start) : bisect_left(times, end)])
-        times = self.roof.times
-        found.update(times[bisect_left(times, start) : bisect_left(times, end)])
-        for kind in kinds:
-            found |= self._counts[kind].moments(start, end)
-        found.discard(BEGINNING)
-        return sorted(found)
+    def moments(self, start: int, end: int) -> set[int]:
+        """Breakpoints of the marks in [start, end)."""
+        found: set[int] = set()
+        for times in (self.roof.times, self.touched.times):
+            found.update(times[bisect_left(times, start, 1) : bisect_left(times, end)])
+        return found
 
     # -- changes ----------------------------------------------------------------------------------------------
 

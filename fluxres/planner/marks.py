@@ -145,9 +145,10 @@ class Marks:
         """Pools marked at any moment of the window; not to be written to."""
         i, j = self.window(start, end)
         if j - i == 1:
-            return self.matrix[self.rows[i]]
+            row: Words = self.matrix[self.rows[i]]
+            return row
         rows = np.frombuffer(self.rows[i:j], np.int64)
-        total = np.bitwise_or.reduce(self.matrix[rows[:REDUCED_ROWS]], axis=0)
+        total: Words = np.bitwise_or.reduce(self.matrix[rows[:REDUCED_ROWS]], axis=0)
         for k in range(REDUCED_ROWS, j - i, REDUCED_ROWS):
             total |= np.bitwise_or.reduce(self.matrix[rows[k : k + REDUCED_ROWS]], axis=0)
         return total
@@ -199,11 +200,6 @@ class Marks:
                 return self.end_of(i + stop - 1 - int(short.argmax()))
             gone = reached[-1]
         return self.end_of(i)
-
-    def moment_after(self, time: int) -> int | None:
-        """The first breakpoint after `time`."""
-        k = bisect_right(self.times, time)
-        return self.times[k] if k < len(self.times) else None
 
     @property
     def nbytes(self) -> int:

@@ -482,6 +482,22 @@ class Planner:
             level.count(kind, self._used[kind])
         return level
 
+    def moments_in(self, level: Level, kinds: Sequence[int], start: int, end: int) -> list[int]:
+        """Moments in [start, end) that matter to who asks for these types in pools of a level, ascending.
+
+        The counts of a level do not say them all: one unit may be given back at the very moment another one is taken.
+        """
+        found = level.moments(start, end)
+        for kind in kinds:
+            line = self._used[kind]
+            if line is not None:
+                found |= line.moments(start, end)
+            for between in level.between(kind):
+                roof = self._cover[between]
+                if roof is not None:
+                    found |= roof.moments(start, end)
+        return sorted(found)
+
     def _ever_whole(self, kind: int) -> bool:
         line = self._cover[kind]
         return line is not None and line.breakpoints > 0
@@ -524,7 +540,8 @@ class Planner:
     def nbytes(self) -> int:
         """Bytes of rows and derived tables; the arrays it was made from are not counted."""
         lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
-        return self.columns.nbytes + sum(part.nbytes for part in (*lines.values(), *self._told))
+        levels = sum(level.nbytes for level in self._told)
+        return self.columns.nbytes + levels + sum(line.nbytes for line in lines.values())
 
 
 def require_window(start: int, end: int) -> None:

@@ -1,0 +1,303 @@
+"""Why a request does not match: for each of its parts how many candidates there were, and what ruled the others out.
+
+A refusal without reasons sends its reader to guess.  Every candidate is put under the first thing that rules it out, in the order in
+which the matcher would meet them: its id, its unit, its state, the constraint, a whole holding above it, its own holders,
+what others hold below it, and at last what it lacks inside.  What is left over was good enough by itself; when those are
+enough for every part, the parts compete with each other, and the refusal says that too.
+
+Counting is vectorised and complete; names of holders come from a callback, because a planner knows no jobs, and for some of
+the pools only (`limits.WHY_POOLS_MAX`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import clock, limits
+from fluxres.errors import LimitExceeded
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.policy import Policy
+from fluxres.match.situation import Situation
+from fluxres.match.traverser import Traverser
+
+Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
+"""(job, until in ticks) of whoever holds units of a vertex in a window."""
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing that rules candidates out.
+
+    Args:
+        code: ``id``, ``unit``, ``state``, ``constraint``, ``held-above``, ``held``, ``below`` (the pool is to be taken whole, and
+            others hold something in it) or ``inside`` (it has too little of what is asked for in it).
+        number: candidates ruled out.
+        pools: paths of some of them.
+        holders: (job, until in seconds) in the order found, where holdings are the cause.
+        detail: the states, the missing parts.
+    """
+
+    code: str
+    number: int
+    pools: tuple[str, ...]
+    holders: tuple[tuple[str, float], ...] = ()
+    detail: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        """The cause in words, without its number of pools."""
+        by = _list([f"{job} {_until(until)}" for job, until in self.holders])
+        return {
+            "id": "have another id",
+            "unit": "are counted in a unit that does not convert",
+            "state": f"are {_list(self.detail)}, or below a pool that is",
+            "constraint": "do not satisfy the constraint",
+            "held-above": f"are held through a pool above{f', by {by}' if by else ''}",
+            "held": f"are held{f' by {by}' if by else ''}",
+            "below": f"cannot be given whole: in them something is held{f' by {by}' if by else ''}",
+            "inside": f"lack {_list(self.detail) or 'what is asked for in them'}",
+        }[self.code]
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """One part of a request and its candidates.
+
+    Args:
+        place: such as ``resources[0].with[1]``.
+        type: resource type; ``slot`` where instances of a slot are counted in nodes.
+        asked: pools, units or instances, all repetitions together.
+        candidates: pools of the type in the machine (for a slot, nodes).
+        left: candidates that nothing rules out.
+        room: what those have: pools, free units or instances.
+        causes: what ruled the others out.
+    """
+
+    place: str
+    type: str
+    asked: int
+    candidates: int
+    left: int
+    room: int
+    causes: tuple[Cause, ...]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether this part alone cannot be had."""
+        return self.room < self.asked
+
+    def sentence(self) -> str:
+        """The part in words."""
+        what = "instances of a slot" if self.type == "slot" else f"of type {self.type}"
+        kind = "nodes" if self.type == "slot" else "candidates"
+        head = f"{self.place}: {self.asked} {what} asked for, {self.room} to be had in {self.left} of {self.candidates} {kind}"
+        ruled_out = "; ".join(f"{cause.number} {cause.sentence()}" for cause in self.causes)
+        return f"{head}: {ruled_out}." if ruled_out else f"{head}."
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request has no match in a window.
+
+    Args:
+        parts: one report for each part that pools are sought for, in the order written.
+        enough: by place, the largest count with which the request would match now; places where none would are left out.
+        never: no holding and no state is in the way: the machine itself has too little.
+        earliest: seconds of the earliest start, None where it is not known or never comes.
+        undecided: the parts compete, and the search for what would be enough was given up.
+    """
+
+    parts: tuple[PartReport, ...]
+    enough: dict[str, int]
+    never: bool = False
+    earliest: float | None = None
+    undecided: bool = False
+
+    def sentences(self) -> list[str]:
+        """The refusal as a terminal shows it, one sentence an item."""
+        found = [part.sentence() for part in self.parts if part.is_short or part.causes]
+        if not any(part.is_short for part in self.parts):
+            found.append("Each part could be had by itself; together they ask for the same pools.")
+        found += [f"With a count of {count} at {place} it would match." for place, count in self.enough.items()]
+        if self.never:
+            found.append("This machine can never satisfy it, even with nothing held and everything up.")
+        elif self.earliest is not None:
+            found.append(f"The earliest start is {self.earliest:g} s.")
+        return found
+
+    def reasons(self) -> dict[str, str]:
+        """By place, what is short; for the errors that carry reasons."""
+        short = [part for part in self.parts if part.is_short] or list(self.parts)
+        return {part.place: part.sentence().removeprefix(f"{part.place}: ") for part in short}
+
+
+def explain(situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> tuple[PartReport, ...]:
+    """A report for every part of a request.
+
+    Cost: vector operations over the pools of each type asked for, and `limits.WHY_POOLS_MAX` pools looked into for each cause.
+    """
+    writer = _Writer(situation, plan, policy, holders)
+    return tuple(writer.reports(plan.demands, 1))
+
+
+def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict[str, int], bool]:
+    """By place, the largest smaller count with which the request would match while the others stay; and whether one is undecided.
+
+    Args:
+        attempt: whether there is a match for these counts.
+    """
+    found: dict[str, int] = {}
+    undecided = False
+    for demand in plan.all:
+        low, high = 0, demand.count.min - 1
+        try:
+            while low < high or (low == high > 0 and demand.place not in found):
+                middle = (low + high + 1) // 2
+                if attempt((*plan.lowest[: demand.number], middle, *plan.lowest[demand.number + 1 :])):
+                    found[demand.place] = low = middle
+                    if low == high:
+                        break
+                else:
+                    high = middle - 1
+        except LimitExceeded:
+            undecided = True
+    return found, undecided
+
+
+class _Writer:
+    def __init__(self, situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> None:
+        self.situation = situation
+        self.structure = situation.structure
+        self.plan = plan
+        self.holders = holders
+        self.trial = Traverser(situation, plan, plan.lowest, policy)
+        planner = situation.planner
+        n = self.structure.n
+        self.busy = np.zeros(0, np.int32) if situation.ideal else planner.busy(0, n, situation.start, situation.end)
+        self.free = self.structure.size if situation.ideal else planner.free_slice(0, n, situation.start, situation.end)
+        self.node_exclusive = policy.node_exclusive
+
+    def reports(self, demands: tuple[Demand, ...], times: int) -> Iterator[PartReport]:
+        for demand in demands:
+            number = times * demand.count.min
+            if not demand.is_slot or demand.confined:
+                yield self.report(demand, number)
+            yield from self.reports(demand.children, number)
+
+    def report(self, demand: Demand, asked: int) -> PartReport:
+        typology = self.situation.typology
+        pools = typology.vertices(typology.node if demand.is_slot else demand.kind)
+        causes: list[Cause] = []
+        left = np.ones(len(pools), np.bool_)
+        for code, out in self.ruled_out(demand, pools):
+            out = out & left
+            if out.any():
+                causes.append(self.cause(code, pools[out]))
+                left &= ~out
+        rest = pools[left]
+        room = self.room(demand, rest)
+        if demand.children and len(rest):
+            lacking = self.lacking(demand, rest)
+            if lacking.any():
+                causes.append(self.inside(demand, rest[lacking]))
+                rest, room = rest[~lacking], room[~lacking]
+            if demand.is_slot:
+                room = np.array([self.trial.instances_in(demand, int(v), asked) for v in rest[: limits.WHY_POOLS_MAX]], np.int64)
+        return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
+
+    def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
+        """What may rule candidates out, with which ones it does, in the order in which it counts."""
+        situation, structure = self.situation, self.structure
+        yield "id", ~np.isin(pools, self.trial.of_ids(demand, pools)) if demand.named else np.zeros(len(pools), np.bool_)
+        worthless = [n for n in np.unique(structure.kind[pools]).tolist() if not demand.per_unit(structure.kinds[n].unit)]
+        yield "unit", np.isin(structure.kind[pools], worthless)
+        roots = structure.unavailable_roots()
+        if len(roots) and not situation.ideal:
+            at = roots.searchsorted(pools, "right") - 1
+            yield "state", (at >= 0) & (pools < structure.end[roots[at]])
+        if not situation.eligible.everywhere:
+            yield "constraint", np.array([not situation.eligible.of(v) for v in pools.tolist()])
+        own = np.isin(pools, self.busy)
+        yield "held-above", (self.free[pools] == 0) & ~own & (structure.size[pools] > 0)
+        whole = (demand.whole or (not demand.children and not demand.shared)) and not demand.is_slot
+        single = (structure.size[pools] == 1) | demand.whole
+        yield "held", (self.free[pools] < structure.size[pools]) if demand.whole else self.free[pools] == 0
+        if whole or self.node_exclusive:
+            first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(structure.end[pools])
+            yield "below", (first < stop) & (single | self.node_exclusive)
+
+    def room(self, demand: Demand, pools: NDArray[np.int32]) -> NDArray[np.int64]:
+        """What each pool that is left has: itself, or its free units in what is asked for."""
+        if demand.children or not len(pools):
+            return np.ones(len(pools), np.int64)
+        worth = self.situation.typology.most_worth(demand)
+        units = self.structure.size[pools] if demand.whole else self.free[pools]
+        return (units * worth.numerator // worth.denominator).astype(np.int64)
+
+    def lacking(self, demand: Demand, pools: NDArray[np.int32]) -> Mask:
+        """Pools without room for the children; of the many, those after the first are taken to be as the planner's totals say."""
+        found = np.zeros(len(pools), np.bool_)
+        for at, v in enumerate(pools[: limits.WHY_POOLS_MAX].tolist()):
+            found[at] = not self.trial.instances_in(demand, v, 1)
+        return found
+
+    def cause(self, code: str, pools: NDArray[np.int32]) -> Cause:
+        situation, structure = self.situation, self.structure
+        some = pools[: limits.WHY_POOLS_MAX].tolist()
+        detail: tuple[str, ...] = ()
+        held: list[int] = []
+        if code == "state":
+            detail = tuple(dict.fromkeys(structure.state_name(structure.unavailable_above(v)) for v in some))
+        elif code == "held-above":
+            held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]
+        elif code == "held":
+            held = some
+        elif code == "below":
+            for v in some:
+                a, b = self.busy.searchsorted(np.array([v + 1, structure.end.item(v)], np.int32)).tolist()
+                held += self.busy[a : min(b, a + limits.WHY_NAMES_MAX)].tolist()
+        return Cause(code, len(pools), self.paths(pools), self.who(held), detail)
+
+    def inside(self, demand: Demand, pools: NDArray[np.int32]) -> Cause:
+        """What the pools lack: the parts of which the first of them has too little."""
+        v = int(pools[0])
+        lacks = [
+            f"{child.count.min} {child.type}"
+            for child in demand.children
+            if not child.is_slot and not self.trial.has_room_for(child, v)
+        ]
+        return Cause("inside", len(pools), self.paths(pools), (), tuple(lacks))
+
+    def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
+        return tuple(self.structure.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())
+
+    def who(self, held: list[int]) -> tuple[tuple[str, float], ...]:
+        """Each job once, with the latest end found."""
+        if self.holders is None:
+            return ()
+        until: dict[str, int] = {}
+        for v in dict.fromkeys(held):
+            for job, end in self.holders(v, self.situation.start, self.situation.end):
+                until[job] = max(until.get(job, 0), end)
+        return tuple((job, clock.seconds(end)) for job, end in until.items())
+
+
+def _until(end_s: float) -> str:
+    return "without end" if end_s == float("inf") else f"until {end_s:g} s"
+
+
+def _list(items: Sequence[str]) -> str:
+    """Some of the items as words.
+
+    >>> _list(["a", "b", "c"]), _list(list("abcdef"))
+    ('a, b and c', 'a, b, c, d and 2 more')
+    """
+    shown = list(items[: limits.WHY_NAMES_MAX])
+    if len(items) > len(shown):
+        return f"{', '.join(shown)} and {len(items) - len(shown)} more"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
