@@ -24,15 +24,16 @@ def is_file(dest: str) -> bool:
 
 def save_file(graph: ResourceGraph, dest: str, format_name: str | None = None, *, replace: bool = False) -> SaveReport | None:
     """Write a whole graph to a file, a store, or standard output (``-``, without a report)."""
-    from fluxres.store.files import save
+    from fluxres.store.files import save, text_of
 
     if dest != "-":
         return save(graph, dest, format=format_name, replace=replace)
     import sys
 
-    from fluxres.formats import registry
-
-    sys.stdout.write(registry.text(graph.structure, registry.holds(graph), name=graph.name, format=format_name or "cluster"))
+    written = text_of(graph, format_name or "cluster")
+    for left in written.left_out:
+        note(f"left out: {left}")
+    sys.stdout.write(written.text)
     return None
 
 

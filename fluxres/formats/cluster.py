@@ -23,6 +23,7 @@ from fluxres.formats.cluster_schema import Cluster, Graph, Held, Resource
 from fluxres.formats.selector import OUTSIDE, Selectors
 from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph import uuids
+from fluxres.graph.identity import repeated, uuid_keys
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 
@@ -80,6 +81,8 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
     structure = expand(root, more=outside, origin=base, where=where)
     if cluster.uuids is not UNSET:
         _set_uuids(document, structure, cluster.uuids)
+    if structure.uuid_texts or cluster.uuids is not UNSET:
+        _require_unique_uuids(document, structure)
     homes = _homes(structure, roots)
     selectors = Selectors(structure, homes)
     edges = Edges(document, structure, selectors)
@@ -88,6 +91,8 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
         structure.subsystems[name] = edges.subsystem(name, graph, homes.get(name, ()))
     allocations = [_hold(document, selectors, held, i) for i, held in enumerate(cluster.allocations or ())]
     name = cluster.name if cluster.name is not UNSET else structure.name(0)
+    if not name.isprintable():
+        raise InputError(f"{name!r} has control characters", where=document.where(["name"]), hint="a name is plain text")
     return Loaded(structure, allocations, name)
 
 
@@ -177,7 +182,8 @@ def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[st
     at = 0
     listed: list[list[Any]]
     listed = [[runs, structure.n]] if isinstance(runs, str) else [[run, 1] if isinstance(run, str) else run for run in runs]
-    explicit = set(structure.uuid_texts.values())
+    of_entries, explicit = dict(structure.uuid_texts), set[str]()
+    structure.uuid_texts.clear()
     for i, run in enumerate(listed):
         path: tuple[Key, ...] = ("uuids",) if isinstance(runs, str) else ("uuids", i)
         if len(run) != 2 or not isinstance(run[0], str) or not isinstance(run[1], int) or run[1] < 1:
@@ -186,7 +192,7 @@ def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[st
         if at + count > structure.n:
             raise InputError(f"more uuids than the {structure.n} pools there are", where=document.where(path))
         parts = uuids.split(text)
-        if parts is not None and uuids.text(*parts) == text and (parts[0] in origins or len(origins) < 65_535):
+        if parts is not None and uuids.text(*parts) == text and (parts[0] in origins or len(origins) < limits.ORIGINS_MAX):
             if parts[1] + count - 1 > uuids.SERIAL_MAX:
                 raise InputError(f"a run of {count} from {text} leaves its last 48 bits", where=document.where(path))
             structure.origin[at : at + count] = origins.setdefault(parts[0], len(origins))
@@ -204,19 +210,19 @@ def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[st
         message = f"{at} uuids for {structure.n} pools"
         raise InputError(message, where=document.where(["uuids"]), hint="remove 'uuids' to have new ones made")
     structure.origins[:] = list(origins) or structure.origins
-    _require_unique_uuids(document, structure)
+    for v, text in of_entries.items():
+        if structure.uuid(v) != text:
+            message = f"{structure.where(v)} has the uuid {text} in its entry, and {structure.uuid(v)} here"
+            raise InputError(message, where=document.where(["uuids"]), hint="remove one of them")
 
 
 def _require_unique_uuids(document: Document, structure: Structure) -> None:
-    counted = np.ones(structure.n, np.bool_)
-    counted[list(structure.uuid_texts)] = False
-    vertices = np.flatnonzero(counted)
-    order = vertices[np.lexsort((structure.serial[vertices], structure.origin[vertices]))]
-    same = (np.diff(structure.serial[order]) == 0) & (np.diff(structure.origin[order].astype(np.int32)) == 0)
-    twice = np.flatnonzero(same)
-    if len(twice):
-        text = structure.uuid(int(order[twice[0]]))
-        raise InputError(f"the uuid {text} stands for two pools", where=document.where(["uuids"]), hint="runs must not overlap")
+    """No uuid stands for two pools, be it counted in one place and written out in another."""
+    again = repeated(*uuid_keys([structure]))
+    if len(again):
+        text = structure.uuid(int(again[0]))
+        hint = "runs must not overlap, nor meet the 'uuid' of an entry"
+        raise InputError(f"the uuid {text} stands for two pools", where=document.where(["uuids"]), hint=hint)
 
 
 def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:

@@ -92,8 +92,10 @@ class Edges:
         if rows > limits.EDGES_MAX:
             raise LimitExceeded(f"{rows} edges, at most {limits.EDGES_MAX} fit", where=self._document.where(path))
         relations = list(dict.fromkeys(block.relation for block in blocks)) or [LINK]
-        if len(relations) > 65_535:
-            raise LimitExceeded(f"{len(relations)} relations, at most 65535 fit", where=self._document.where(path))
+        if len(relations) > limits.RELATIONS_MAX:
+            raise LimitExceeded(
+                f"{len(relations)} relations, at most {limits.RELATIONS_MAX} fit", where=self._document.where(path)
+            )
         numbers = {relation: i for i, relation in enumerate(relations)}
         lengths = [len(block.src) for block in blocks]
         subsystem = Subsystem(
@@ -154,6 +156,10 @@ class Edges:
             if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
                 message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
                 raise LimitExceeded(message, where=self._document.where(where))
+            if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
+                raise LimitExceeded(
+                    "a number of more than 300 digits", where=self._document.where(where), hint="write it as text"
+                )
             if isinstance(value, float) and math.isnan(value):
                 raise InputError("expected a value, got .nan", where=self._document.where(where), hint="leave it out")
             attributes[key] = value
@@ -182,13 +188,20 @@ def _joined(arrays: list[Int64]) -> Int64:
     return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
+def _is_float(value: object) -> bool:
+    """Whether a column of floats holds this value as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or (abs(value) < limits.NUMBER_MAX and int(float(value)) == value)
+
+
 def _columns(blocks: list[_Block], lengths: list[int]) -> dict[str, NDArray[Any]]:
     """Attribute columns: numbers as float64 with NaN for absent, anything else as objects with None."""
     keys = dict.fromkeys(key for block in blocks for key in block.attributes)
     columns: dict[str, NDArray[Any]] = {}
     for key in keys:
         values = [block.attributes.get(key) for block in blocks]
-        if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
+        if all(value is None or _is_float(value) for value in values):
             cells = np.array([math.nan if value is None else float(value) for value in values])
         else:
             cells = np.empty(len(values), object)

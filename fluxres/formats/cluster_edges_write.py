@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.errors import InputError
+from fluxres.formats import typed
 from fluxres.formats.cluster_edges import CONTAINS, LINK
 from fluxres.formats.selector import OUTSIDE, Selectors
 from fluxres.graph.auxiliary import Subsystem
@@ -178,7 +180,15 @@ def _codes(column: NDArray[Any]) -> Int64:
         codes: Int64 = np.unique(column, return_inverse=True)[1].reshape(-1)
         return codes
     known: dict[tuple[type, object], int] = {}
+    odd = next((value for value in column.tolist() if not isinstance(value, str | int | float | bool | None)), None)
+    if odd is not None:
+        raise InputError(f"an edge has the value {typed.short(odd)}, which is neither text nor number", hint="write it as text")
     return np.array([known.setdefault((type(value), value), len(known)) for value in column.tolist()], np.int64)
+
+
+def _short(value: object) -> object:
+    """A whole float without its fraction, as long as it has no more digits than a float."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
 def _carried(subsystem: Subsystem, row: int) -> Values:
@@ -188,7 +198,7 @@ def _carried(subsystem: Subsystem, row: int) -> Values:
     if relation != LINK:
         carried["relation"] = relation
     data = {key: value for key, value in subsystem.edge_data(row).items() if key not in ("subsystem", "type")}
-    data = {key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in data.items()}
+    data = {key: _short(value) for key, value in data.items()}
     if "capacity" in data:
         carried["capacity"] = data.pop("capacity")
     if data:

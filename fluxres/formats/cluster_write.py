@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats import yaml_text
 from fluxres.formats.cluster import ROOT_TYPES, Hold
@@ -23,6 +24,7 @@ from fluxres.formats.cluster_edges_write import edge_entries, outside_homes
 from fluxres.formats.cluster_entries import DefaultIds
 from fluxres.formats.cluster_runs import Group, Runs, per_parent
 from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.formats.yaml_document import Document
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
@@ -45,6 +47,8 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
         allocations: who holds what.
         name: of the machine, where it is not that of the root.
 
+    What the format cannot say is written all the same; :func:`fluxres.formats.registry.write` sees to that.
+
     Cost: O(pools) array operations and O(entries written) Python.
 
     >>> from fluxres.formats.cluster import read_cluster
@@ -52,6 +56,19 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
     >>> write_cluster(read_cluster(text).structure).startswith(text)
     True
     """
+    return document(structure, allocations, name=name).text
+
+
+def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
+    """As :func:`write_cluster`, with the values that the text says; JSON where YAML would be too long to read."""
+    values = _values(structure, allocations, name)
+    text = yaml_text.block(values)
+    if len(text) <= limits.YAML_BYTES_MAX // 4 or len(text.encode()) <= limits.YAML_BYTES_MAX:
+        return Document(values, "<cluster>", text)
+    return Document(values, "<cluster>", json.dumps(values), is_json=True)
+
+
+def _values(structure: Structure, allocations: Iterable[Hold], name: str | None) -> Values:
     writing = _Writing(structure)
     document: Values = {"fluxres": 1}
     root, *outside = writing.runs.groups()
@@ -91,7 +108,7 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
     if held := [_held(selectors, hold) for hold in allocations]:
         document["allocations"] = held
     document["uuids"] = uuid_runs(structure)
-    return yaml_text.block(document)
+    return document
 
 
 def _plain_name(structure: Structure, root: Values) -> str | None:

@@ -6,19 +6,18 @@ pays only for the format it reads.
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from fluxres import limits
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InputError, UsageError
-from fluxres.formats import yaml_document
+from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
+from fluxres.formats import json_places, yaml_document
+from fluxres.formats.yaml_document import Document
 
 if TYPE_CHECKING:
     from fluxres.formats.cluster import Hold, Loaded
@@ -36,7 +35,7 @@ class Format:
         extensions: of its files, the first for new ones.
         matches: whether the beginning of a file looks like it; a guess that may be wrong, never slow.
         reader: ``module:function`` from a :class:`~fluxres.formats.yaml_document.Document` to what was loaded.
-        writer: ``module:function`` from structure, allocations and name to text.
+        writer: ``module:function`` from structure, allocations and name to a Document, its values and its text.
     """
 
     name: str
@@ -49,14 +48,16 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written.
+    """A machine as text.
 
     Args:
         format: its name.
+        text: of the file.
         left_out: what the format cannot say, in words.
     """
 
     format: str
+    text: str
     left_out: list[str] = field(default_factory=list)
 
 
@@ -69,12 +70,14 @@ _FORMATS: Final = (
         (".yaml", ".yml"),
         lambda head: _FLUXRES_KEY.search(head) is not None,
         "fluxres.formats.cluster:build",
-        "fluxres.formats.cluster_write:write_cluster",
+        "fluxres.formats.cluster_write:document",
     ),
 )
 
 #: how much of a file is looked at to tell its format: the first keys, past any comment
 HEAD_BYTES: Final = 65_536
+#: characters of a text that is parsed again to see what it says; of a longer one the values are taken that went into it
+_PARSED_AGAIN_MAX: Final = 65_536
 
 
 def formats() -> list[Format]:
@@ -125,9 +128,12 @@ def read(source: str | Path | bytes, *, format: str | None = None, file: str | N
     >>> read(b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2}]}").structure.n
     3
     """
-    wanted = named(format) if format is not None else None
-    document = yaml_document.load(source, file=file)
-    found = wanted or detect(document.text[:HEAD_BYTES].encode("utf-8", "replace"))
+    return build(yaml_document.load(source, file=file), format=format, origin=origin)
+
+
+def build(document: Document, *, format: str | None = None, origin: int | None = None) -> Loaded:
+    """The machine of a document that was read already; see :func:`read`."""
+    found = named(format) if format is not None else detect(document.text[:HEAD_BYTES].encode("utf-8", "replace"))
     if found is None:
         hint = f"a cluster file begins with 'fluxres: 1'; formats are {_names()}"
         raise InputError("is in no format that is known", where=document.file, hint=hint)
@@ -135,33 +141,57 @@ def read(source: str | Path | bytes, *, format: str | None = None, file: str | N
     return loaded
 
 
-def text(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None, format: str = "cluster") -> str:
-    """The text of a machine in a format.
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, format: str = "cluster") -> Written:
+    """The text of a machine in a format, read again before it is believed (rule S1).
 
-    Errors: UsageError for a format that does not exist.
+    Whatever the format does not give back is in `left_out`.
+
+    Errors: UsageError for a format that does not exist, and for a machine of which nothing could be read again.
+    Cost: writing and reading, some tenths of a second for the largest regular machines.
     """
-    written: str = _function(named(format).writer)(structure, allocations, name=name)
-    return written
+    chosen = named(format)
+    try:
+        document: Document = _function(chosen.writer)(structure, allocations, name=name)
+        _require_readable(document)
+        again = (
+            yaml_document.parse(document.text.encode(), file=document.file)
+            if len(document.text) <= _PARSED_AGAIN_MAX
+            else document
+        )
+        loaded: Loaded = _function(chosen.reader)(again)
+    except FluxresError as error:
+        message = f"cannot be written in format '{chosen.name}': {error.message}"
+        raise UsageError(message, where=error.where, hint=error.hint or "a store keeps a graph as it is") from error
+    return Written(chosen.name, document.text, _differences(loaded, structure, allocations, name))
 
 
-def write(graph: ResourceGraph, path: Path, format: str | None = None) -> Written:
-    """Write a graph to a file, whole or not at all.
+def _require_readable(document: Document) -> None:
+    size = len(document.text.encode())
+    most = limits.DOCUMENT_BYTES_MAX if document.is_json else limits.YAML_BYTES_MAX
+    if size > most:
+        raise LimitExceeded(f"{size} bytes, and at most {most} are read")
+    if size > limits.DOCUMENT_VALUES_MAX and json_places.measure(document.values, document.file)[0] > limits.DOCUMENT_VALUES_MAX:
+        raise LimitExceeded(f"more values than the {limits.DOCUMENT_VALUES_MAX} that are read")
 
-    Args:
-        format: its name; by the ending of the path by default.
 
-    Errors: UsageError for a format or an ending that does not exist; InputError for a place that cannot be written.
-    """
-    chosen = named(format) if format is not None else _by_ending(path)
-    content = text(graph.structure, holds(graph), name=graph.name, format=chosen.name)
-    _replace(path, content.encode("utf-8"))
-    stages = len(graph.records.stages)
-    left_out = [f"{stages} stage{'s' if stages > 1 else ''}, which {'last' if stages > 1 else 'lasts'} seconds"] if stages else []
-    return Written(chosen.name, left_out)
+def _differences(loaded: Loaded, structure: Structure, allocations: Sequence[Hold], name: str | None) -> list[str]:
+    from fluxres.graph.compare import equal
+
+    found = equal(structure, loaded.structure)
+    if name is not None and loaded.name != name:
+        found.append(f"name {name!r}, not {loaded.name!r}")
+    if list(allocations) != loaded.allocations:
+        missing = [hold for hold in allocations if hold not in loaded.allocations]
+        jobs = ", ".join(dict.fromkeys(hold.job for hold in missing[:5]))
+        found.append(f"what is held in {len(missing)} windows, of {jobs or 'jobs in another order'}")
+    return found
 
 
 def holds(graph: ResourceGraph) -> list[Hold]:
-    """Who holds what in a graph, by job and window.  Cost O(spans)."""
+    """Who holds what in a graph, by job and window; windows that seconds as numbers cannot say are not among them.
+
+    Cost O(spans).
+    """
     from fluxres.formats.cluster import Hold
 
     windows: dict[tuple[str, int, int], dict[int, int]] = {}
@@ -174,38 +204,21 @@ def holds(graph: ResourceGraph) -> list[Hold]:
     return [
         Hold(job, seconds(start), None if end >= FOREVER else seconds(end), dict(sorted(windows[job, start, end].items())))
         for job, start, end in sorted(windows)
+        if seconds(start) < seconds(end)
     ]
 
 
-def _by_ending(path: Path) -> Format:
-    for known in _FORMATS:
-        if path.suffix.lower() in known.extensions:
-            return known
-    endings = ", ".join(ending for known in _FORMATS for ending in known.extensions)
-    raise UsageError(f"no format has files ending in {path.suffix!r}", where=str(path), hint=f"name the format, or use {endings}")
+def by_ending(path: Path) -> Format:
+    """The format of files that end like this.
 
-
-def _replace(path: Path, content: bytes) -> None:
-    """The file with this content, by a new one in its place: a reader sees the old one or the new one."""
-    if path.is_dir():
-        raise InputError("is a folder, expected a file", where=str(path), hint="name a file in it")
-    made = ""
-    try:
-        handle, made = tempfile.mkstemp(prefix=f".{path.name[:64]}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(made).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~mask)
-        Path(made).replace(path)
-    except (OSError, ValueError) as error:
-        if made:
-            with suppress(OSError):
-                Path(made).unlink()
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot be written: {reason}", where=str(path)) from None
+    Errors: UsageError with the endings there are.
+    """
+    found = next((known for known in _FORMATS if path.suffix.lower() in known.extensions), None)
+    if found is None:
+        endings = ", ".join(f"{ending} ({known.name})" for known in _FORMATS for ending in known.extensions)
+        hint = f"give a format, or one of {endings}"
+        raise UsageError(f"no format is known by the ending '{path.suffix}'", where=str(path), hint=hint)
+    return found
 
 
 def _names() -> str:

@@ -26,6 +26,10 @@ OUTSIDE = "pools"
 _TABLES_MAX = 200_000
 #: patterns with stars in one step: each is tried on every name
 _GLOBS_MAX = 64
+#: attempts to fold names that run on over several parents, on the way up: a failed one folds what is above once more
+_ATTEMPTS = 3
+#: pools that one text names: a step has no more names than a hostlist may have
+_RUN_MAX = limits.HOSTLIST_RANGE_MAX
 
 
 class Names:
@@ -116,17 +120,17 @@ class Selectors:
         return (roots or []) if parent < 0 else self.structure.children(parent).tolist()
 
     def _step(self, text: str, step: str, parents: list[int], roots: list[int] | None) -> NDArray[np.int64]:
-        if step == "*":
-            every = [v for parent in parents for v in self._family(parent, roots)]
-            if not every:
-                raise InputError(f"'*' in {text!r} selects nothing: there is nothing below")
-            return np.array(every, np.int64)
-        # A pool may be called 'a[1]': a name that stands there as it is wins over what brackets mean.
+        # A pool may be called 'a[1]' or '*': a name that stands there as it is wins over what brackets and stars mean.
         literal = not _SPECIAL.search(step)
         if self._has_odd_names and not literal:
             plain = _Wanted(step, literal=True)
             if found := [v for parent in parents for v in plain.among(self._table(parent, roots), text)]:
                 return np.array(found, np.int64)
+        if step == "*":
+            every = [v for parent in parents for v in self._family(parent, roots)]
+            if not every:
+                raise InputError(f"'*' in {text!r} selects nothing: there is nothing below")
+            return np.array(every, np.int64)
         wanted = _Wanted(step, literal=literal)
         found = [v for parent in parents for v in wanted.among(self._table(parent, roots), text)]
         if wanted.missing:
@@ -163,7 +167,8 @@ class Selectors:
         texts: list[str] = []
         run: list[int] = []
         for v in vertices:
-            if run and self._top(run[-1]) != self._top(v):
+            # A text of more pools than a reader takes would be no text at all.
+            if run and (len(run) >= _RUN_MAX or self._top(run[-1]) != self._top(v)):
                 texts.extend(self._fold(run))
                 run = []
             run.append(v)
@@ -218,7 +223,7 @@ class Selectors:
             yield from (part for part in template.parse(kind.name) if isinstance(part, str)) if kind.name is not None else ()
         yield from self.structure.names.values()
 
-    def _paths(self, run: list[int]) -> list[str]:
+    def _paths(self, run: list[int], attempts: int = _ATTEMPTS) -> list[str]:
         """Folded paths: first the names under each parent, then the parents that have the same ones."""
         parents: list[int] = []
         families: list[list[str]] = []
@@ -228,10 +233,15 @@ class Selectors:
                 parents.append(parent)
                 families.append([])
             families[-1].append(self.name(v))
-        step = self._common_step(parents, families)
+        repeats = all(names == families[0] for names in families)
+        step = self._common_step(parents, families) if repeats or attempts else None
         if step is not None:
-            return [f"{path}/{step}" for path in self._paths(parents)]
-        folded = [_folded(names) for names in families]
+            above = self._paths(parents, attempts)
+            # Names that run on are asked for in all of these parents together, which only a single text names.
+            if repeats or len(above) == 1:
+                return [f"{path}/{step}" for path in above]
+            attempts -= 1
+        folded = [self._steps(parent, names) for parent, names in zip(parents, families, strict=True)]
         out: list[str] = []
         at = 0
         while at < len(parents):
@@ -243,10 +253,21 @@ class Selectors:
                 and min(parents[at], parents[stop]) >= 0
             ):
                 stop += 1
-            above = self._paths(parents[at:stop]) if parents[at] >= 0 else [""]
+            above = self._paths(parents[at:stop], attempts) if parents[at] >= 0 else [""]
             out.extend(f"{path}/{text}" for path in above for text in folded[at])
             at = stop
         return out
+
+    def _steps(self, parent: int, names: list[str]) -> list[str]:
+        """Names of one family as steps, folded unless a fold is itself the name of a pool beside them."""
+        folded = _folded(names)
+        if (
+            self._has_odd_names
+            and parent >= 0
+            and any(_SPECIAL.search(text) and text in self._table(parent, None) for text in folded)
+        ):
+            return names
+        return folded
 
     def _common_step(self, parents: list[int], families: list[list[str]]) -> str | None:
         """One step that gives each of these parents its family, where names run on over them or are the same."""
@@ -255,6 +276,8 @@ class Selectors:
         union = list(dict.fromkeys(name for names in families for name in names))
         folded = _folded(union)
         if len(folded) > 1 or (len(union) == 1 and any(names != union for names in families)):
+            return None
+        if any(self._steps(parent, union) != folded for parent in parents if self._has_odd_names):
             return None
         if any(names != families[0] for names in families):
             wanted = _Wanted(folded[0], literal=False)

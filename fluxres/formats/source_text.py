@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import select
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -14,24 +18,50 @@ _CHUNK: Final = 1 << 20
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a file.
+def file_named(text: str) -> Path:
+    """The path that a text is.
 
-    Errors: InputError for what is missing, unreadable, a folder or a device.
+    Errors: InputError for no text.
     """
+    if not text:
+        raise InputError("the name of the file is empty", where="''", hint="name a file; '-' reads standard input")
+    return Path(text)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file, or of a pipe with a name.
+
+    Errors: InputError for what is missing, unreadable, a folder or a device, and a pipe that nobody writes to.
+    """
+    name = str(path)
     try:
-        if path.is_char_device() or path.is_block_device():
-            raise InputError("is a device, not a document", where=str(path), hint="'-' reads standard input")
-        with path.open("rb") as stream:
-            return read_all(stream.read, str(path))
-    except IsADirectoryError:
-        raise InputError("is a folder, expected a file", where=str(path), hint="name a file in it") from None
+        mode = path.stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise InputError("is a device, not a document", where=name, hint="'-' reads standard input")
+        if stat.S_ISDIR(mode):
+            raise InputError("is a folder, expected a file", where=name, hint="name a file in it")
+        with _opened(path, is_pipe=stat.S_ISFIFO(mode)) as stream:
+            return read_all(stream.read, name)
     except FileNotFoundError:
-        raise InputError("no such file", where=str(path)) from None
+        raise InputError("no such file", where=name, hint="check the path, which starts here or at '/'") from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
-    except ValueError as error:
-        raise InputError(f"is no file name: {error}", where=repr(str(path))) from None
+        hint = "check the rights of the file and its folders" if isinstance(error, PermissionError) else "name a file"
+        raise InputError(f"cannot be read: {error.strerror or error}", where=name, hint=hint) from None
+    except ValueError:
+        raise InputError("is no file name: it has a NUL or half a character", where=repr(name), hint="name a file") from None
+
+
+def _opened(path: Path, *, is_pipe: bool) -> io.FileIO:
+    # Opening a pipe waits until somebody writes to it, for ever; opened like this it waits for nobody.
+    stream = io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK if is_pipe else 0)))
+    try:
+        if is_pipe and not select.select([stream], [], [], limits.PIPE_WAIT_S)[0]:
+            raise InputError("nobody writes to this pipe", where=str(path), hint="name a file, or begin to write first")
+        os.set_blocking(stream.fileno(), True)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
 
 
 def read_all(read: Callable[[int], bytes], name: str) -> bytes:

@@ -32,6 +32,8 @@ Places = dict[int, dict[Key, Place]]
 #: the event parser: LibYAML's where PyYAML was built with it
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+#: a sign and the digits of a number below NUMBER_MAX
+_DIGITS_MAX = len(str(-limits.NUMBER_MAX)) - 1
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _BASED = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
@@ -135,7 +137,7 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     """
     path = None
     if isinstance(source, str) and "\n" not in source and source != "-":
-        source = Path(source)
+        source = source_text.file_named(source)
     if isinstance(source, Path):
         file, path = file or str(source), source
         data = source_text.read_file(source)
@@ -309,7 +311,7 @@ class _Composer:
             return WORDS[text]
         if text[0] in "-+.0123456789":
             if _INT.match(text) or _BASED.match(text):
-                if len(text) > 300:
+                if len(text) > _DIGITS_MAX:
                     self._fail(f"a number of {len(text)} digits", event, limit=True)
                 return int(text, 0 if _BASED.match(text) else 10)
             if _FLOAT.match(text):

@@ -28,7 +28,9 @@ def scalar(value: object) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    if isinstance(value, int | float):
+    if isinstance(value, float):
+        return float.__repr__(value)  # NumPy's floats have another
+    if isinstance(value, int):
         return repr(value)
     text = str(value)
     if _PLAIN.match(text) and text not in yaml_document.WORDS and not yaml_document.looks_like_a_number(text):

@@ -185,12 +185,15 @@ class Lookup:
         if parts is not None and parts[0] in self._s.origins:
             origin, serial = self._s.origins.index(parts[0]), parts[1]
             if serial < self._s.n and self._s.serial.item(serial) == serial and self._s.origin.item(serial) == origin:
-                v = serial
+                hits = [serial]
             else:
-                hits = np.flatnonzero((self._s.serial == serial) & (self._s.origin == origin))
-                v = int(hits[0]) if len(hits) else None
-            if v is not None and v not in self._s.uuid_texts:
-                return v
+                hits = np.flatnonzero((self._s.serial == serial) & (self._s.origin == origin)).tolist()
+            if len(hits) == 1 and hits[0] in self._s.uuid_texts:
+                hits = np.flatnonzero((self._s.serial == serial) & (self._s.origin == origin)).tolist()
+            # A pool with a uuid of its own keeps a serial, which says nothing.
+            for v in hits:
+                if v not in self._s.uuid_texts:
+                    return v
         hint = "a path starts with '/', a URI reads 'name:/path'" if parts is None else ""
         raise UnknownPool(f"no pool '{where}'", where=where, hint=hint)
 

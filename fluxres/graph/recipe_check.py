@@ -188,6 +188,8 @@ class Check:
                     self._fail(recipe, message, limit=True, key=place)
                 if isinstance(value, float) and math.isnan(value):
                     self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out", key=place)
+                if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
+                    self._fail(recipe, f"{what} {key!r} has more than 300 digits", "write it as text", limit=True, key=place)
 
     def _word(self, recipe: Recipe, what: str, text: Any, *, slash: bool = False) -> None:
         if not isinstance(text, str) or not text:

@@ -20,9 +20,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from fluxres import limits
 from fluxres.clock import Clock
-from fluxres.errors import FluxresError, InputError, LimitExceeded, StoreConflict, UsageError
+from fluxres.errors import FluxresError, InputError, StoreConflict, UsageError
+from fluxres.formats import source_text
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records
@@ -164,21 +164,15 @@ def _continued(path: Path, base: str | None) -> Changes | None:
     """
     if not path.exists():
         return None
-    hint = "write the changes to a new file"
-    if not is_changes(_head(path)):
+    hint = "write the changes to a new file, or save the whole graph, without --changed-only"
+    content = source_text.read_file(path)
+    if not is_changes(content):
         raise UsageError("holds something other than changes, which would be lost", where=str(path), hint=hint)
-    before = read(path)
+    before = parse(content, str(path))
     if base is None or before.header.result != base:
-        raise UsageError("holds other changes, which would be lost", where=str(path), hint=hint)
+        what = "holds other changes, which would be lost: these begin at another state than it ends at"
+        raise UsageError(what, where=str(path), hint=hint)
     return before
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(HEAD))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
 def is_changes(head: bytes) -> bool:
@@ -195,13 +189,11 @@ def read(path: Path) -> Changes:
 
     Errors: InputError with the line; LimitExceeded.
     """
-    where = str(path)
-    try:
-        if path.stat().st_size > limits.DOCUMENT_BYTES_MAX:
-            raise LimitExceeded(f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=where, hint="save the whole graph instead")
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=where) from None
+    return parse(source_text.read_file(path), str(path))
+
+
+def parse(content: bytes, where: str) -> Changes:
+    """As :func:`read`, of what was read already."""
     if not is_changes(content):
         raise InputError("is not a document of changes", where=where, hint="fluxres save --changed-only writes one")
     first, *lines = content.rstrip(b"\n").split(b"\n")

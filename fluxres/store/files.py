@@ -16,7 +16,7 @@ import numpy as np
 
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import registry
+from fluxres.formats import registry, source_text, yaml_document
 from fluxres.formats.cluster import Hold
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import Notify, journal, open_store, records
@@ -30,7 +30,8 @@ from fluxres.store.url import is_store_url
 
 Source = str | os.PathLike[str]
 _FILE: Final = "file"
-"""The mark of the last save to a file, or load from one: what a document of changes follows, stores or not in between."""
+"""The mark of the last save to a file, or load from one: what a new document of changes follows, stores or not in between.
+With ``:PATH`` behind it, the mark of the last save of changes to that document, which the next one there continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ def load(
 
     >>> load("site.yaml")
     Traceback (most recent call last):
-    fluxres.errors.InputError: site.yaml: cannot be read: No such file or directory
+    fluxres.errors.InputError: site.yaml: no such file (check the path, which starts here or at '/')
     """
-    text = os.fspath(source)
+    text = _text(source)
     if is_store_url(text):
         store = open_store(text)
         graph, position = store.open(clock=clock)
@@ -82,18 +83,31 @@ def load(
     else:
         graph, position, place = _load_file(text, clock), None, _FILE
     for document in [changes] if isinstance(changes, str | os.PathLike) else changes:
-        graph = documents.read(Path(document)).apply(graph, clock)
+        graph = documents.read(source_text.file_named(_text(document))).apply(graph, clock)
         position, place = None, _FILE
     graph.name = name if name is not None else graph.name
     _listen(graph).mark(place, position)
     return graph
 
 
+def _text(source: Source) -> str:
+    text = os.fspath(source) if isinstance(source, str | os.PathLike) else source
+    if not isinstance(text, str):
+        raise UsageError(f"expected a path or the URL of a store, got {type(source).__name__}", hint="such as 'cluster.yaml'")
+    return text
+
+
 def _load_file(text: str, clock: Clock | None) -> ResourceGraph:
-    path = Path(text)
-    if text != "-" and documents.is_changes(_head(path)):
-        return documents.read(path).apply(None, clock)
-    loaded = registry.read(text if text == "-" else path)
+    if text == "-":
+        document = yaml_document.load(text)
+    else:
+        # Read once: what comes from a pipe cannot be looked at first.
+        path = source_text.file_named(text)
+        data = source_text.read_file(path)
+        if documents.is_changes(data):
+            return documents.parse(data, text).apply(None, clock)
+        document = yaml_document.parse(data, file=text, path=path)
+    loaded = registry.build(document)
     try:
         return records.allocate(loaded.structure, _held(loaded.allocations), name=loaded.name, clock=clock)
     except FluxresError as error:
@@ -108,14 +122,6 @@ def _held(allocations: Sequence[Hold]) -> RecordColumns:
         start, end = ticks(hold.start_s, "start"), FOREVER if hold.end_s is None else ticks(hold.end_s, "end")
         spans += [(job, v, start, end, amount) for v, amount in hold.pools.items()]
     return RecordColumns.of(list(number), spans, [])
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(documents.HEAD))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
 # -- saving --------------------------------------------------------------------------------------------------------------
@@ -137,7 +143,7 @@ def save(
     Returns: what was written, what the format could not say, and whether all was written after all.
     Errors: StoreConflict when the store moved on since; UsageError for what would be lost; StoreError.
     """
-    return _save(g, os.fspath(dest), format, changed_only, replace, _Writing("save", None, None))
+    return _save(g, _text(dest), format, changed_only, replace, _Writing("save", None, None))
 
 
 def save_stored(
@@ -159,7 +165,7 @@ def save_stored(
 
     Errors: as :func:`save`; UnknownGraph; UsageError for a save of the graph over itself.
     """
-    text = os.fspath(dest)
+    text = _text(dest)
     g, position, places, entries = store.saved(name)
     if is_store_url(text) and _place(open_store(text), g.name) == f"{store.url}?graph={g.name}":
         raise UsageError("this is the graph that would be saved", where=text, hint="?graph=NAME names another one")
@@ -214,39 +220,40 @@ def _save_to_store(g: ResourceGraph, store: SqliteStore, changed_only: bool, rep
 
 
 def _save_changes(g: ResourceGraph, path: Path) -> SaveReport:
-    pending = Pending.of(g)
-    mark = None if pending is None else pending.marks.get(_FILE) or pending.last()
+    pending, here = Pending.of(g), f"{_FILE}:{os.path.realpath(path)}"
+    mark = None if pending is None else (pending.marks.get(here) if path.exists() else None) or pending.marks.get(_FILE)
+    mark = mark if mark is not None or pending is None else pending.last()
     if pending is None or mark is None:
         documents.write(path, None, [documents.state_line(g)], g)
         note = _why_whole(pending, "a place to follow")
-        _listen(g).mark(_FILE)
+        pending = _listen(g)
+        pending.mark(_FILE)
+        pending.mark(here)
         return SaveReport(str(path), "changes", len(g), note=note)
     events = pending.since(mark)
     base = mark.digest if mark.digest is not None else documents.digest(g)
     documents.write(path, base, documents.lines_of(events, g), g)
     pending.mark(_FILE)
+    pending.mark(here)
     return SaveReport(str(path), "changes", len(g), events=len(events))
 
 
 def _save_file(g: ResourceGraph, path: Path, format: str | None) -> SaveReport:
-    chosen = registry.named(format) if format is not None else _by_ending(path)
-    held = records.capture(g.records)
-    content = registry.text(g.structure, registry.holds(g), name=g.name, format=chosen.name)
-    write_whole(path, content.encode())
-    left_out = _left_out(held)
-    if not left_out:
+    written = text_of(g, format if format is not None else registry.by_ending(path).name)
+    write_whole(path, written.text.encode())
+    if not written.left_out:
         _listen(g).mark(_FILE)
-    return SaveReport(str(path), chosen.name, len(g), left_out=left_out)
+    return SaveReport(str(path), written.format, len(g), left_out=written.left_out)
 
 
-def _by_ending(path: Path) -> registry.Format:
-    found = next((known for known in registry.formats() if path.suffix.lower() in known.extensions), None)
-    if found is None:
-        endings = ", ".join(f"{extension} ({known.name})" for known in registry.formats() for extension in known.extensions)
-        raise UsageError(
-            f"no format is known by the ending '{path.suffix}'", where=str(path), hint=f"give a format, or one of {endings}"
-        )
-    return found
+def text_of(g: ResourceGraph, format: str = "cluster") -> registry.Written:
+    """What a save of the whole graph would write, and what that leaves out.
+
+    Errors: UsageError for a format that does not exist, and for a graph that it could not give back.
+    """
+    left_out = _left_out(records.capture(g.records))
+    written = registry.write(g.structure, registry.holds(g), name=g.name, format=format)
+    return registry.Written(written.format, written.text, [*left_out, *written.left_out])
 
 
 def _left_out(held: RecordColumns) -> list[str]:
@@ -256,6 +263,10 @@ def _left_out(held: RecordColumns) -> list[str]:
     rounded = sum(ticks(seconds(moment)) != moment for moment in moments)
     if rounded:
         left_out.append(f"microseconds of moments too far away for seconds as a number: {rounded} rounded")
+    windows = {*zip(held.start.tolist(), held.end.tolist(), strict=True)} if rounded else ()
+    lost = sum(seconds(start) >= seconds(end) for start, end in windows)
+    if lost:
+        left_out.append(f"what is held in windows so short and so far away that they round to nothing: {lost}")
     return left_out
 
 

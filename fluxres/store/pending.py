@@ -97,6 +97,9 @@ class Pending(PatientSink):
 
     def mark(self, place: str, position: Position | None = None) -> None:
         """Note that this place has the present state."""
+        self.marks.pop(place, None)
+        if len(self.marks) >= limits.SAVED_PLACES_MAX:
+            del self.marks[next(iter(self.marks))]
         self.marks[place] = Mark(self.count, position)
         self._trim()
 

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -171,6 +171,20 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
             db.execute("COMMIT")
         finally:
             end(db)
+
+
+@contextmanager
+def unless_failed(path: Path) -> Iterator[None]:
+    """Leave no empty database where the block failed and there was none before.  The caller holds the writer lock."""
+    before = exists(path)
+    try:
+        yield
+    except BaseException:
+        if not before:
+            for name in (path.name, path.name + "-wal", path.name + "-shm"):
+                with suppress(OSError):
+                    path.with_name(name).unlink()
+        raise
 
 
 def create(path: Path, *, private: bool) -> None:

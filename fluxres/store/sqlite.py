@@ -238,7 +238,7 @@ class SqliteStore:
         _check_name(name)
         shape = encoding.encode_shape(graph.structure)
         make_folder(self.path.parent, private=self.address.private)
-        with self._locked(command, wait_s):
+        with self._locked(command, wait_s), schema.unless_failed(self.path):
             schema.create(self.path, private=self.address.private)
             with schema.writing(self.path) as db:
                 rows = self._rows(db)

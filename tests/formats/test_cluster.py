@@ -672,3 +672,28 @@ def test_formats_are_found_by_content(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("{fluxres: 1, name: a, resources: []}")
     assert registry.read(path).name == "a"
+
+
+# -- uuids that meet -----------------------------------------------------------------------------------------------------
+
+ZERO = "00000000-0000-8000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"resources: [{{type: node, count: 2}}, {{type: core, uuid: {ZERO[:-1]}1}}]", "stands for two pools"),
+        (f"resources: [{{type: node, uuid: a}}]\nuuids: {ZERO}", "has the uuid a in its entry"),
+        (f"resources: [{{type: node, count: 2}}]\nuuids: ['{ZERO}', x, x]", "'x' stands twice"),
+        (f"resources: [{{type: node, count: 2}}]\nuuids: [['{ZERO}', 2], '{ZERO[:-1]}1']", "stands for two pools"),
+    ],
+)
+def test_a_uuid_that_stands_for_two_pools_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read_cluster(f"fluxres: 1\n{text}\n".encode(), origin=8 << 76 | 2 << 62)
+    assert caught.value.where.startswith("<text>:")
+
+
+def test_the_uuid_of_an_entry_may_stand_in_the_list_as_well() -> None:
+    structure = read(f"resources: [{{type: node, uuid: {ZERO[:-1]}1}}, {{type: core, uuid: x}}]\nuuids: [['{ZERO}', 2], x]")
+    assert [structure.vertex(structure.uuid(v)) for v in range(3)] == [0, 1, 2]

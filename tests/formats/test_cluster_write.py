@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fluxres.errors import InputError, UsageError
-from fluxres.formats import registry
+from fluxres import limits
+from fluxres.formats import selector
 from fluxres.formats.cluster import Hold, read_cluster
+from fluxres.formats.cluster_edges_write import outside_homes
 from fluxres.formats.cluster_runs import Runs, per_parent
 from fluxres.formats.cluster_write import write_cluster
 from fluxres.formats.selector import Selectors
@@ -197,6 +198,48 @@ def test_names_that_selectors_could_mistake_are_found_again() -> None:
     assert read_cluster(write_cluster(structure, holds)).allocations == holds
 
 
+def test_a_name_that_is_a_star_or_the_fold_of_its_brothers_is_found_again() -> None:
+    odd = ["*", "core[0-1]", "core0", "core1", "a"]
+    structure = expand(Recipe("cluster", name="m", children=(Recipe("node", len(odd), names=odd),)), origin=new_origin())
+    for vertices in ([1], [2], [3, 4], [1, 2], [5]):
+        selectors = Selectors(structure)
+        assert [v for text in selectors.texts(vertices) for v in selectors.vertices(text).tolist()] == vertices
+    assert Selectors(expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=new_origin())).vertices("/*/*").tolist() == [
+        1,
+        2,
+        3,
+    ]
+
+
+def test_names_that_run_on_over_parents_of_different_texts_are_not_folded_into_one() -> None:
+    sockets = (
+        Recipe("socket", names=["s-2"], children=(Recipe("core", 2, ids=np.array([4, 3])),)),
+        Recipe("socket", ids=3, children=(Recipe("core", ids=2),)),
+    )
+    structure = expand(Recipe("c", children=(Recipe("node", children=sockets),)), origin=new_origin())
+    vertices = structure.of_type("core").tolist()
+    selectors = Selectors(structure)
+    assert [v for text in selectors.texts(vertices) for v in selectors.vertices(text).tolist()] == vertices
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(structures(), st.data())
+def test_any_pools_in_any_order_are_found_again_by_their_texts(structure: Structure, data: st.DataObject) -> None:
+    ascending, vertices = data.draw(st.booleans()), data.draw(st.lists(st.integers(0, structure.n - 1), max_size=30))
+    vertices = sorted(set(vertices)) if ascending else vertices
+    homes = outside_homes(structure)
+    texts = Selectors(structure, homes).texts(vertices)
+    assert [v for text in texts for v in Selectors(structure, homes).vertices(text).tolist()] == vertices
+
+
+def test_more_pools_than_a_text_may_name_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HOSTLIST_RANGE_MAX", 4)
+    monkeypatch.setattr(selector, "_RUN_MAX", 4)
+    structure = expand(Recipe("cluster", children=(Recipe("core", 10),)), origin=new_origin())
+    holds = [Hold("j", 0.0, None, dict.fromkeys(range(1, 11), 1))]
+    assert read_cluster(write_cluster(structure, holds)).allocations == holds
+
+
 def test_a_graph_may_have_another_name_than_its_root() -> None:
     text = write_cluster(machine(), name="other")
     loaded = read_cluster(text)
@@ -211,35 +254,3 @@ def test_the_shortest_period_is_the_shortest(blocks: list[list[int]]) -> None:
     assert (values == np.resize(values[:length], len(values))).all()
     shorter = [n for n in (2, 6) if n < length]
     assert not any((values == np.resize(values[:n], len(values))).all() for n in shorter)
-
-
-# -- to a file ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_graph_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    from fluxres.model import ResourceGraph
-
-    graph = ResourceGraph(machine(), name="m")
-    graph.allocate("/m/rack0/n001", job="j", start=0, end=10)
-    path = tmp_path / "m.yaml"
-    assert registry.write(graph, path) == registry.Written("cluster", [])
-    loaded = registry.read(path)
-    assert equal(graph.structure, loaded.structure) == []
-    assert loaded.allocations == registry.holds(graph) == [Hold("j", 0.0, 10.0, {2: 1})]
-    before = path.read_bytes()
-    with pytest.raises(UsageError, match="no format"):
-        registry.write(graph, tmp_path / "m.doc")
-    with pytest.raises(InputError, match="cannot be written"):
-        registry.write(graph, tmp_path / "nowhere" / "m.yaml")
-    with pytest.raises(InputError, match="is a folder"):
-        registry.write(graph, tmp_path, "cluster")
-    assert path.read_bytes() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["m.yaml"]
-
-
-def test_stages_are_told_to_be_left_out(tmp_path: Path) -> None:
-    from fluxres.model import ResourceGraph
-
-    graph = ResourceGraph(machine(), name="m")
-    graph.stage("/m/rack0/n001", job="j")
-    assert registry.write(graph, tmp_path / "m.yml").left_out == ["1 stage, which lasts seconds"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
+import os
 from pathlib import Path
 
 import orjson
@@ -213,6 +215,23 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert "is a device" in refusal(Path("/dev/zero")).message
     assert "is no file name" in refusal(Path("a\0b")).message
     assert refusal(Path("x" * 5000)).message.startswith("cannot be read")
+    assert "is no file name" in refusal(Path("a\ud800b")).message
+    assert "is empty" in refusal("").message
+
+
+def test_a_pipe_with_a_name_is_read_and_one_without_a_writer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        writing = pool.submit(path.write_text, "a: 1\nb: '" + "x" * 200_000 + "'\n")
+        values = load(path).values
+        writing.result()
+    assert isinstance(values, dict)
+    assert len(values["b"]) == 200_000
+    monkeypatch.setattr(limits, "PIPE_WAIT_S", 0.05)
+    assert "nobody writes" in refusal(path).message
 
 
 def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +242,7 @@ def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise PermissionError(13, "Permission denied")
 
     # Root may read any file, so the answer of the system is played.
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("os.open", refuse)
     assert "Permission denied" in refusal(path).message
 
 

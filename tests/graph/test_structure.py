@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
+from fluxres.graph.audit import check_structure
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind, KindTable
+from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from tests.graph.builders import ORIGIN, Node, build, demo, machines, trees
 
@@ -330,3 +332,22 @@ def test_an_edge_survives_if_both_its_ends_do(pairs: list[tuple[int, int]], kept
     assert list(zip(made.src.tolist(), made.dst.tolist(), made.attributes["capacity"].tolist(), strict=True)) == [
         (numbers[a], numbers[b], float(i)) for i, (a, b) in enumerate(pairs) if a in kept and b in kept
     ]
+
+
+def test_a_pool_with_a_uuid_of_its_own_is_not_in_the_way_of_one_that_has_its_serial() -> None:
+    structure = expand(Recipe("c", children=(Recipe("node", 4),)), origin=uuids.new_origin(bytes(16)))
+    structure.uuid_texts[1] = "mine"
+    structure.serial[1], structure.serial[3] = 3, 1
+    structure.serial[2] = 3
+    assert [structure.vertex(structure.uuid(v)) for v in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 4]
+    structure.serial[1] = 1
+    assert [structure.vertex(structure.uuid(v)) for v in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 4]
+
+
+def test_a_written_uuid_that_another_pool_has_by_base_and_serial_is_found_by_the_audit() -> None:
+    structure = expand(Recipe("c", children=(Recipe("node", 4),)), origin=uuids.new_origin(bytes(16)))
+    for text in (structure.uuid(3), structure.uuid(3).upper()):
+        structure.uuid_texts[1] = text
+        assert [problem.message for problem in check_structure(structure)] == [
+            f"uuid {structure.uuid(3)} belongs to another pool too"
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import stat
 from pathlib import Path
@@ -129,6 +130,23 @@ def test_changes_never_overwrite_what_they_do_not_continue() -> None:
     assert Path("c.changes").read_bytes() == before
 
 
+def test_a_document_is_continued_from_its_own_last_save_whatever_was_saved_elsewhere_in_between() -> None:
+    fluxres.save(machine(), "base.yaml")
+    graph = fluxres.load("base.yaml")
+    graph.tag(1, "a")
+    assert fluxres.save(graph, "c.changes", changed_only=True).events == 1
+    graph.tag(1, "b")
+    fluxres.save(graph, "other.yaml")
+    graph.tag(1, "c")
+    assert fluxres.save(graph, "d.changes", changed_only=True).events == 1
+    assert fluxres.save(graph, "./c.changes", changed_only=True).events == 2
+    assert held(fluxres.load("base.yaml", changes="c.changes")) == held(graph)
+    assert held(fluxres.load("other.yaml", changes="d.changes")) == held(graph)
+    Path("c.changes").unlink()
+    graph.tag(1, "d")
+    assert fluxres.save(graph, "c.changes", changed_only=True).events == 1
+
+
 def test_changes_of_another_state_are_refused() -> None:
     fluxres.save(machine(), "base.yaml")
     graph = fluxres.load("base.yaml")
@@ -245,6 +263,8 @@ def test_what_a_file_cannot_say_is_reported() -> None:
     report = fluxres.save(graph, "x.yaml")
     assert report.left_out[0] == "stage s0 of job j1: files keep no temporary locks"
     assert "1 rounded" in report.left_out[1]
+    assert "round to nothing: 1" in report.left_out[2]
+    assert fluxres.load("x.yaml").jobs() == []
     assert fluxres.save(graph, "c.changes", changed_only=True).events is None
 
 
@@ -295,6 +315,34 @@ def test_rule_s1_saves_of_changes_from_a_store_equal_a_full_save(
         report = save_stored(store, "demo", names[-1], changed_only=True)
         assert (report.note, report.events is None) == ("", False)
     assert held(fluxres.load(folder / "base.yaml", changes=names)) == held(store.load())
+
+
+def test_a_document_of_a_store_is_continued_whatever_was_saved_elsewhere_in_between() -> None:
+    store = open_store("site.db")
+    store.put("demo", machine())
+    save_stored(store, None, "base.yaml")
+    for key, events in (("a", 1), ("b", 3)):
+        with store.writing() as tx:
+            tx.graph.tag(1, key)
+        assert save_stored(store, None, "c.changes", changed_only=True).events == events
+        with store.writing() as tx:
+            tx.graph.untag(1, key)
+            tx.graph.tag(1, key)
+        save_stored(store, None, f"{key}.yaml")
+    assert save_stored(store, None, "c.changes", changed_only=True).events == 2
+    assert held(fluxres.load("base.yaml", changes="c.changes")) == held(store.load())
+
+
+def test_past_saved_places_max_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SAVED_PLACES_MAX", 3)
+    graph = machine()
+    fluxres.save(graph, "base.yaml")
+    for i in range(5):
+        graph.tag(1, "k", str(i))
+        fluxres.save(graph, f"{i}.changes", changed_only=True)
+    pending = Pending.of(graph)
+    assert pending is not None
+    assert len(pending.marks) == 3
 
 
 def test_a_store_that_was_never_saved_elsewhere_is_written_whole() -> None:
@@ -372,11 +420,46 @@ def test_a_failed_write_leaves_the_old_file(here: Path) -> None:
     assert os.listdir(here) == ["x.yaml"]
 
 
-@pytest.mark.parametrize("source", ["missing.yaml", ".", "missing.changes"])
-def test_a_source_that_cannot_be_read_is_an_input_error(source: str) -> None:
-    with pytest.raises(InputError, match="cannot be read") as caught:
-        fluxres.load(source)
-    assert caught.value.where == source
+SOURCES = {
+    "missing.yaml": "no such file",
+    "missing.changes": "no such file",
+    ".": "is a folder",
+    "": "is empty",
+    "\0": "is no file name",
+    "a\ud800.yaml": "is no file name",
+    "x" * 5000: "File name too long",
+    "base.yaml/x": "Not a directory",
+    "/dev/null": "is a device",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: ascii(source[:20]))
+def test_a_source_that_cannot_be_read_is_an_input_error_of_one_kind(source: str) -> None:
+    Path("base.yaml").write_text("fluxres: 1\nresources: []\n")
+    for wanted in (
+        lambda: fluxres.load(source),
+        lambda: fluxres.load(Path(source)) if source else fluxres.load(source),
+        lambda: fluxres.load("base.yaml", changes=source),
+    ):
+        with pytest.raises(InputError, match=SOURCES[source]) as caught:
+            wanted()
+        assert caught.value.where in (source, repr(source))
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize("source", [None, 7, b"base.yaml"])
+def test_what_is_no_path_at_all_is_refused_by_name(source: object) -> None:
+    with pytest.raises(UsageError, match=f"got {type(source).__name__}"):
+        fluxres.load(source)  # type: ignore[arg-type]  # the point of the test
+
+
+def test_a_machine_may_come_out_of_a_pipe() -> None:
+    fluxres.save(machine(), "base.yaml")
+    os.mkfifo("pipe")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        writing = pool.submit(Path("pipe").write_bytes, Path("base.yaml").read_bytes())
+        assert held(fluxres.load("pipe")) == held(machine())
+        writing.result()
 
 
 def document() -> list[bytes]:

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.model import ResourceGraph
 from fluxres.store import SqliteStore, open_store, rows
 from tests.store.graphs import change, facts, machine
 
@@ -511,3 +513,31 @@ def test_a_store_in_a_read_only_folder_can_be_read(store: SqliteStore) -> None:
             pass
     finally:
         store.path.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize("limit", [0, 512, 5000, 20_000, 40_000])
+def test_a_put_that_fails_leaves_no_empty_database_behind(tmp_path: Path, limit: int) -> None:
+    import resource
+
+    path = tmp_path / "site.db"
+    structure = machine(40, 40).structure
+    structure.id[:] = np.random.default_rng(1).permutation(structure.n)
+    graph = ResourceGraph(structure)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(StoreError):
+            open_store(str(path)).put("demo", graph)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [entry.name for entry in tmp_path.iterdir()] in ([], ["site.db.lock"])
+    open_store(str(path)).put("demo", graph)
+    assert open_store(str(path)).names() == ["demo"]
+
+
+def test_a_put_that_fails_leaves_the_database_that_was_there(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "site.db"))
+    store.put("demo", machine())
+    with pytest.raises(UsageError, match="would be lost"):
+        store.put("demo", machine())
+    assert store.names() == ["demo"]
