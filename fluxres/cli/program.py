@@ -43,6 +43,10 @@ COMMANDS: Final = {
     "log": "Show what happened to a graph.",
     "completion": "Print the completion script of a shell.",
 }
+STAND_INS: Final = {
+    "query": "Match requests on a graph, as Fluxion's resource-query does.",
+}
+"""Commands that stand in for another program: its options and its output, and none of the options everywhere."""
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -107,11 +111,11 @@ class Program(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names, in the order of use."""
-        return list(COMMANDS)
+        return [*COMMANDS, *STAND_INS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in STAND_INS:
             return None
         command: click.Command = import_module(f"fluxres.cli.commands.{cmd_name}").command
         return command
@@ -119,14 +123,14 @@ class Program(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Names and what they do, from the table."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items(), *STAND_INS.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest name for a wrong one."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, 1)
+            near = get_close_matches(args[0], self.list_commands(ctx), 1)
             raise click.UsageError(f"no command '{args[0]}'" + (f", perhaps {near[0]}" if near else ""), ctx)
         return super().resolve_command(ctx, args)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fluxres.errors import InputError, StillHeld, UnknownPool
+from fluxres.errors import InputError, LimitExceeded, StillHeld, UnknownPool
 from fluxres.formats import jgf, yaml_document
 from fluxres.query import loading
 from fluxres.query.graph import Vertex
@@ -22,8 +22,15 @@ def attach(scheduling: Scheduling, file: str) -> None:
     """
     document = jgf.read(yaml_document.load(Path(file)))
     _check_reached(scheduling, document)
-    loading.add_document(scheduling.graph, document)
-    scheduling.prime()
+    vertices, edges = loading.add_document(scheduling.graph, document)
+    try:
+        scheduling.prime()
+    except LimitExceeded:
+        for edge in edges:
+            scheduling.graph.disconnect(edge)
+        scheduling.graph.unlink(vertices)
+        scheduling.prime()
+        raise
 
 
 def _check_reached(scheduling: Scheduling, document: jgf.Graph) -> None:

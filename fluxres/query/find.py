@@ -190,11 +190,10 @@ def _filters(vertex: Vertex, job: int | None) -> dict[str, str] | None:
     if aggregate is None:
         return None
     shown = {}
-    spans = () if job is None else vertex.spans_below.get(job, ())
+    schedule = vertex.schedule
+    spans = schedule.spans_below.get(job, ()) if schedule is not None and job is not None else ()
     for number, (type_, plan) in enumerate(zip(aggregate.types, aggregate.plans, strict=True)):
-        if job is None:
-            used = plan.total - plan.at(0)
-        else:
-            used = plan.window(spans[number])[2] if spans else 0
+        of_job = plan.window(spans[number])[2] if spans else 0
+        used = of_job if job is not None else plan.total - plan.at(0)
         shown[type_] = f"used:{used}, total:{plan.total}"
     return dict(sorted(shown.items()))

@@ -6,8 +6,9 @@ vertex.  What a job plans is made on demand: most vertices of a large machine ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
@@ -20,12 +21,31 @@ UNTOUCHED = 2**64 - 1
 """Weight of an edge over which nothing was allocated yet."""
 
 
+_NO_SPANS: Mapping[int, int] = MappingProxyType({})
+
+
+class Schedule:
+    """What jobs planned on one vertex; made when the first job comes."""
+
+    __slots__ = ("allocations", "plan", "reservations", "sharer_spans", "sharers", "spans_below")
+
+    def __init__(self, size: int) -> None:
+        self.plan = Plan(size)
+        """Units of the vertex itself."""
+        self.sharers = Plan(SHARERS_MAX)
+        """Jobs that hold something at or below it."""
+        self.allocations: dict[int, int] = {}
+        self.reservations: dict[int, int] = {}
+        self.sharer_spans: dict[int, int] = {}
+        self.spans_below: dict[int, tuple[int, ...]] = {}
+
+
 class Vertex:
     """A pool with its place in the graph and what is planned on it."""
 
     __slots__ = (
-        "aggregate", "allocations", "basename", "child_types", "color", "edges", "id", "ins", "name", "paths", "plan", "properties", "rank",
-        "reservations", "ring", "sharers", "sharer_spans", "size", "spans_below", "tags", "type", "uniq_id", "unit", "up",
+        "aggregate", "basename", "child_types", "color", "edges", "id", "ins", "name", "paths", "properties", "rank",
+        "ring", "schedule", "size", "type", "uniq_id", "unit", "up",
     )  # fmt: skip
 
     def __init__(
@@ -46,14 +66,8 @@ class Vertex:
         self.ins: list[Edge] = []
         self.ring: list[Edge] | None = None
         """Edges in the order that policy first tries them; None until something was allocated below."""
-        self.plan: Plan | None = None
-        self.sharers: Plan | None = None
         self.aggregate: Aggregate | None = None
-        self.allocations: dict[int, int] = {}
-        self.reservations: dict[int, int] = {}
-        self.sharer_spans: dict[int, int] = {}
-        self.spans_below: dict[int, tuple[int, ...]] = {}
-        self.tags: set[int] = set()
+        self.schedule: Schedule | None = None
         self.color = 0
         self.child_types: frozenset[str] | None = None
         """Types of its children; None until asked for."""
@@ -73,13 +87,34 @@ class Vertex:
         """`up` or `down`."""
         return "up" if self.up else "down"
 
+    @property
+    def allocations(self) -> Mapping[int, int]:
+        """Jobs that hold it now, with their spans."""
+        return _NO_SPANS if self.schedule is None else self.schedule.allocations
+
+    @property
+    def reservations(self) -> Mapping[int, int]:
+        """Jobs that will hold it, with their spans."""
+        return _NO_SPANS if self.schedule is None else self.schedule.reservations
+
+    @property
+    def tags(self) -> Mapping[int, int]:
+        """Jobs that hold something at or below it."""
+        return _NO_SPANS if self.schedule is None else self.schedule.sharer_spans
+
+    def scheduled(self) -> Schedule:
+        """Its schedule, made if there was none."""
+        if self.schedule is None:
+            self.schedule = Schedule(self.size)
+        return self.schedule
+
     def available(self, at: int, duration: int) -> int:
         """Units that nobody has planned in a window."""
-        return self.size if self.plan is None else self.plan.lowest(at, duration)
+        return self.size if self.schedule is None else self.schedule.plan.lowest(at, duration)
 
     def unshared(self, at: int, duration: int) -> bool:
         """Whether no job holds anything at or below it in a window."""
-        return self.sharers is None or self.sharers.lowest(at, duration) >= SHARERS_MAX
+        return self.schedule is None or self.schedule.sharers.lowest(at, duration) >= SHARERS_MAX
 
 
 class Edge:
@@ -149,17 +184,25 @@ class Graph:
         target.ins.append(edge)
         return edge
 
+    def disconnect(self, edge: Edge) -> None:
+        """Take an edge out."""
+        edge.source.edges = [other for other in edge.source.edges if other is not edge]
+        edge.target.ins = [other for other in edge.target.ins if other is not edge]
+        edge.source.ring = edge.source.child_types = None
+
     def unlink(self, vertices: Iterable[Vertex]) -> None:
         """Take vertices out, with every edge to and from them."""
         gone = {id(vertex) for vertex in vertices}
-        for vertex in list(self.vertices):
+        around: dict[int, Vertex] = {}
+        for vertex in self.vertices:
             if id(vertex) in gone:
-                for edge in vertex.ins:
-                    edge.source.edges = [other for other in edge.source.edges if other is not edge]
-                    edge.source.ring = edge.source.child_types = None
-                for edge in vertex.edges:
-                    edge.target.ins = [other for other in edge.target.ins if other is not edge]
-                vertex.edges, vertex.ins, vertex.ring, vertex.child_types = [], [], None, None
+                around |= {id(edge.source): edge.source for edge in vertex.ins}
+                around |= {id(edge.target): edge.target for edge in vertex.edges}
+        for vertex in around.values():
+            own = id(vertex) in gone
+            vertex.edges = [edge for edge in vertex.edges if not (own or id(edge.target) in gone)]
+            vertex.ins = [edge for edge in vertex.ins if not (own or id(edge.source) in gone)]
+            vertex.ring = vertex.child_types = None
         for index in (self.by_path, self.by_rank, self.by_type):
             for key in list(index):
                 kept = [vertex for vertex in index[key] if id(vertex) not in gone]  # type: ignore[index]  # keys of its own

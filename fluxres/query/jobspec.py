@@ -167,9 +167,7 @@ def _tasks(values: Any, place: Place) -> None:
     if not isinstance(values, list):
         raise place.expected("a list of tasks", values)
     for number, value in enumerate(values):
-        place.at(number).mapping(
-            value, ("command", "slot", "count", "distribution", "attributes"), ("command", "slot", "count")
-        )
+        place.at(number).mapping(value, ("command", "slot", "count", "distribution", "attributes"), ("command", "slot", "count"))
 
 
 def _system(attributes: Any, place: Place) -> dict[str, Any]:

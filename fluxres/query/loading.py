@@ -10,7 +10,7 @@ from typing import Final
 from fluxres.errors import InputError, UsageError
 from fluxres.formats import grug, jgf, rv1, yaml_document
 from fluxres.query import recipe
-from fluxres.query.graph import CONTAINMENT, Graph, Vertex
+from fluxres.query.graph import CONTAINMENT, Edge, Graph, Vertex
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _UNIQ_ID = re.compile(r"[0-9]{1,18}\Z")
@@ -65,18 +65,21 @@ FORMATS: Final[dict[str, Callable[[Path, frozenset[str]], Graph]]] = {
 """Readers by name of format."""
 
 
-def add_document(graph: Graph, document: jgf.Graph) -> None:
+def add_document(graph: Graph, document: jgf.Graph) -> tuple[list[Vertex], list[Edge]]:
     """Add what a JGF document says; vertices and edges that were there before stay as they are.
 
-    Errors: InputError for a second root, and numbers that are none.
+    Returns what is new. Errors: InputError for a second root, and numbers that are none.
     """
     known = {node.key: find(graph, node) for node in document.nodes} if graph.vertices else {}
+    there = [vertex for vertex in known.values() if vertex is not None]
+    linked = {(id(edge.source), id(edge.target)) for vertex in there for edge in vertex.edges}
     made = {node.key: known.get(node.key) or _add_node(graph, node) for node in document.nodes}
-    linked = {(edge.target.uniq_id, edge.source.uniq_id) for vertex in known.values() if vertex for edge in vertex.edges}
+    edges = []
     for edge in document.edges:
         source, target = made[edge.source], made[edge.target]
-        if (target.uniq_id, source.uniq_id) not in linked or not (known.get(edge.source) and known.get(edge.target)):
-            graph.connect(source, target, edge.subsystem)
+        if (id(source), id(target)) not in linked:
+            edges.append(graph.connect(source, target, edge.subsystem))
+    return [vertex for key, vertex in made.items() if known.get(key) is None], edges
 
 
 def find(graph: Graph, node: jgf.Node) -> Vertex | None:
@@ -103,7 +106,9 @@ def _add_node(graph: Graph, node: jgf.Node) -> Vertex:
     roots = [subsystem for subsystem, path in node.paths.items() if path.count("/") == 1]
     for subsystem in roots:
         if subsystem in graph.roots:
-            raise InputError(f"{node.paths[subsystem]} would be a second root of {subsystem}, beside {graph.roots[subsystem].name}")
+            raise InputError(
+                f"{node.paths[subsystem]} would be a second root of {subsystem}, beside {graph.roots[subsystem].name}"
+            )
     # Fluxion loses the unit of what it reads from JGF, and what it prints later shows that.
     vertex = Vertex(uniq_id, node.type, basename, name, number, rank=node.rank, size=node.size)
     graph.add(vertex)

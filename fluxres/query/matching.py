@@ -151,6 +151,8 @@ class Scheduling:
             return Outcome(None, is_satisfiable=self._ever(request, duration, variants))
         nodes = min((need.get("node", 0) for need in needs), default=0)
         if not self._enough_nodes(request, nodes):
+            if operation in _RESERVING:
+                return Outcome(None, is_satisfiable=self._ever(request, duration, variants))
             return Outcome(None, is_satisfiable=operation != "allocate_with_satisfiability")
         window = Window(0, min(duration, HORIZON_S), request.constraint)
         chosen = self._select(variants, window)

@@ -104,10 +104,8 @@ class Aggregate:
 
     def fits(self, at: int, duration: int, counts: Sequence[int]) -> bool:
         """Whether so many of each type are left all through a window."""
-        for plan, count in zip(self.plans, counts, strict=True):
-            if count and plan.lowest(at, duration) < count:
-                return False
-        return True
+        pairs = zip(self.plans, counts, strict=True)
+        return all(not count or plan.lowest(at, duration) >= count for plan, count in pairs)
 
     def first_fit(self, after: int, duration: int, counts: Sequence[int]) -> int | None:
         """The first change point from `after` on at which a window fits; None when there is none."""

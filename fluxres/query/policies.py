@@ -76,7 +76,7 @@ class Policy:
             return
         blocks: dict[int, int] = {}
         for score in sorted({candidate.score for candidate in scores.found.get(type_, ())}):
-            blocks[score] = blocks[score - 1] if score - 1 in blocks else score
+            blocks[score] = blocks.get(score - 1, score)
         scores.sort(type_, lambda score: -blocks[score])
 
 
@@ -118,7 +118,7 @@ def parse(text: str) -> Policy:
     policy = Policy()
     chosen = False
     for word in text.split():
-        key, equals, value = word.partition("=")
+        key, _, value = word.partition("=")
         if key == "policy" and value in ("high", "low"):
             policy, chosen = replace(policy, low=value == "low"), True
         elif key in _FLAGS and value in ("true", "false"):

@@ -6,7 +6,8 @@ type.  Whatever is a leaf of the graph is counted at clusters, because times of 
 
 from __future__ import annotations
 
-from fluxres.errors import UsageError
+from fluxres import limits
+from fluxres.errors import LimitExceeded, UsageError
 from fluxres.query.graph import Graph, Vertex
 from fluxres.query.planner import Aggregate
 
@@ -65,6 +66,7 @@ def prime(graph: Graph, subsystem: str, filters: dict[str, list[str]]) -> None:
 def _count(root: Vertex, subsystem: str) -> tuple[dict[int, dict[str, int] | None], list[Vertex], set[str]]:
     """Units below each vertex by type (None at a leaf), vertices in post-order, types of leaves."""
     totals: dict[int, dict[str, int] | None] = {id(root): None}
+    heights: dict[int, int] = {}
     order: list[Vertex] = []
     leaves: set[str] = set()
     path: list[tuple[Vertex, int]] = [(root, 0)]
@@ -78,25 +80,32 @@ def _count(root: Vertex, subsystem: str) -> tuple[dict[int, dict[str, int] | Non
                 path.append((vertex, position))
                 vertex, position = edge.target, 0
         order.append(vertex)
-        below = totals[id(vertex)]
-        if below is None and not any(edge.subsystem == subsystem for edge in vertex.edges):
+        below = [heights.get(id(edge.target), 0) for edge in vertex.edges if edge.subsystem == subsystem]
+        height = heights[id(vertex)] = 1 + max(below, default=0)
+        if height > limits.DEPTH_MAX:
+            raise LimitExceeded(f"the graph has more than {limits.DEPTH_MAX} levels below {root.name}")
+        if not below:
             leaves.add(vertex.type)
         if path:
-            parent = id(path[-1][0])
-            sums = totals[parent]
-            if sums is None:
-                sums = totals[parent] = {}
-            sums[vertex.type] = sums.get(vertex.type, 0) + vertex.size
-            for type_, units in (below or {}).items():
-                sums[type_] = sums.get(type_, 0) + units
+            _add_to(totals, path[-1][0], vertex)
     return totals, order, leaves
+
+
+def _add_to(totals: dict[int, dict[str, int] | None], parent: Vertex, vertex: Vertex) -> None:
+    sums = totals[id(parent)]
+    if sums is None:
+        sums = totals[id(parent)] = {}
+    sums[vertex.type] = sums.get(vertex.type, 0) + vertex.size
+    for type_, units in (totals[id(vertex)] or {}).items():
+        sums[type_] = sums.get(type_, 0) + units
 
 
 def _replace(vertex: Vertex, totals: dict[str, int]) -> None:
     old = vertex.aggregate
+    spans_below = vertex.schedule.spans_below if vertex.schedule is not None else {}
     if not totals:
         vertex.aggregate = None
-        vertex.spans_below.clear()
+        spans_below.clear()
     elif old is None:
         vertex.aggregate = Aggregate(totals)
     elif old.types == list(totals):
@@ -104,8 +113,8 @@ def _replace(vertex: Vertex, totals: dict[str, int]) -> None:
             plan.resize(total)
     else:
         new = vertex.aggregate = Aggregate(totals)
-        for job, spans in vertex.spans_below.items():
+        for job, spans in spans_below.items():
             windows = [plan.window(span) for plan, span in zip(old.plans, spans, strict=True)]
             planned = dict(zip(old.types, (units for _, _, units in windows), strict=True))
             start, end, _ = windows[0]
-            vertex.spans_below[job] = new.add(start, end - start, new.counts(planned))
+            spans_below[job] = new.add(start, end - start, new.counts(planned))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fluxres.query.graph import SHARERS_MAX, Edge, Graph, Vertex
-from fluxres.query.planner import Aggregate, Plan
+from fluxres.query.graph import Edge, Graph, Schedule, Vertex
+from fluxres.query.planner import Aggregate
 from fluxres.query.writers import Writer
 
 
@@ -24,9 +24,13 @@ class Holding:
     reserved: bool
     vertices: list[Vertex] = field(default_factory=list)
 
+    def spans(self, schedule: Schedule) -> dict[int, int]:
+        """Where a vertex keeps the spans of such jobs."""
+        return schedule.reservations if self.reserved else schedule.allocations
+
     def held(self, vertex: Vertex) -> bool:
         """Whether the vertex itself is taken, and not only something below it."""
-        return self.job in (vertex.reservations if self.reserved else vertex.allocations)
+        return vertex.schedule is not None and self.job in self.spans(vertex.schedule)
 
 
 @dataclass
@@ -114,31 +118,26 @@ class Recorder:
         assert holding is not None
         holding.vertices.append(vertex)
         if units:
-            if vertex.plan is None:
-                vertex.plan = Plan(vertex.size)
-            span = vertex.plan.add(holding.at, holding.duration, units)
-            (vertex.reservations if holding.reserved else vertex.allocations)[holding.job] = span
+            schedule = vertex.scheduled()
+            span = schedule.plan.add(holding.at, holding.duration, units)
+            holding.spans(schedule)[holding.job] = span
         know(vertex, holding, below)
 
 
 def know(vertex: Vertex, holding: Holding, below: dict[str, int]) -> None:
     """Let a vertex know that a job has something at or below it."""
-    vertex.tags.add(holding.job)
-    if vertex.sharers is None:
-        vertex.sharers = Plan(SHARERS_MAX)
-    vertex.sharer_spans[holding.job] = vertex.sharers.add(holding.at, holding.duration, 1)
+    schedule = vertex.scheduled()
+    schedule.sharer_spans[holding.job] = schedule.sharers.add(holding.at, holding.duration, 1)
     aggregate: Aggregate | None = vertex.aggregate
     if aggregate is not None and below:
-        vertex.spans_below[holding.job] = aggregate.add(holding.at, holding.duration, aggregate.counts(below))
+        schedule.spans_below[holding.job] = aggregate.add(holding.at, holding.duration, aggregate.counts(below))
 
 
 def forget(vertex: Vertex, job: int) -> None:
     """Undo :func:`know`."""
-    vertex.tags.discard(job)
-    span = vertex.sharer_spans.pop(job, None)
-    if span is not None and vertex.sharers is not None:
-        vertex.sharers.remove(span)
-    spans = vertex.spans_below.pop(job, None)
+    schedule = vertex.scheduled()
+    schedule.sharers.remove(schedule.sharer_spans.pop(job))
+    spans = schedule.spans_below.pop(job, None)
     if spans is not None and vertex.aggregate is not None:
         vertex.aggregate.remove(spans)
 
@@ -149,18 +148,18 @@ def release(holding: Holding, gone: Iterable[Vertex] | None = None) -> bool:
     Cost O(vertices of the job).
     """
     leaving = None if gone is None else {id(vertex) for vertex in gone}
-    spans = "reservations" if holding.reserved else "allocations"
     units: dict[int, int] = {}
     for vertex in holding.vertices:
         forget(vertex, holding.job)
-        span = getattr(vertex, spans).get(holding.job)
-        if span is None or vertex.plan is None:
+        schedule = vertex.scheduled()
+        span = holding.spans(schedule).get(holding.job)
+        if span is None:
             continue
         if leaving is None or id(vertex) in leaving:
-            vertex.plan.remove(span)
-            del getattr(vertex, spans)[holding.job]
+            schedule.plan.remove(span)
+            del holding.spans(schedule)[holding.job]
         else:
-            units[id(vertex)] = vertex.plan.window(span)[2]
+            units[id(vertex)] = schedule.plan.window(span)[2]
     if not units:
         holding.vertices = []
         return True

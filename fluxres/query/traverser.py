@@ -150,9 +150,7 @@ class Traverser:
     def _offers(self, vertex: Vertex, slot: Resource) -> bool:
         types = vertex.child_types
         if types is None:
-            types = vertex.child_types = frozenset(
-                edge.target.type for edge in vertex.edges if edge.subsystem == self.dominant
-            )
+            types = vertex.child_types = frozenset(edge.target.type for edge in vertex.edges if edge.subsystem == self.dominant)
         return all(child.type in types for child in slot.children)
 
     def _pruned(self, vertex: Vertex, resources: Sequence[Resource], exclusive: bool, window: Window) -> bool:
@@ -210,7 +208,8 @@ class Traverser:
                 count = scores.available
                 scores.add(target.type, Candidate(scores.score, count, ((edge, count, whole),)))
                 found = True
-                if stops and all([tally.advance(scores) for tally in tallies]):
+                enough = [tally.advance(scores) for tally in tallies]
+                if stops and all(enough):
                     break
         return found
 

@@ -1,0 +1,222 @@
+"""Requests on a small machine: levels, exclusivity, counts, times, status and constraints."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from fluxres.query.planner import HORIZON_S
+from tests.query.conftest import Start, ask, grug
+
+NODE = ask("slot", 1, ask("node", 1))
+
+
+def test_the_lines_of_a_match(start: Start) -> None:
+    text = start("-P", "low").match(ask("node", 1, ask("slot", 1, ask("socket", 1, ask("core", 1), ask("memory", 3)))))
+    assert text == (
+        "      ---------------core0[1:x]\n"
+        "      ---------------memory0[4:x]\n"
+        "      ------------socket0[1:x]\n"
+        "      ---------node0[1:s]\n"
+        "      ------rack0[1:s]\n"
+        "      ---m0[1:s]\n"
+        "INFO: =============================\n"
+        "INFO: JOBID=1\n"
+        "INFO: RESOURCES=ALLOCATED\n"
+        "INFO: SCHEDULED AT=Now\n"
+        "INFO: =============================\n"
+    )
+
+
+def test_whole_pools_are_taken_until_there_is_enough(start: Start) -> None:
+    session = start("-P", "low")
+    assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 3)))) == ["memory0"]
+    assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 1)))) == ["memory1"]
+    assert session.taken(ask("node", 1, ask("slot", 1, ask("memory", 5)))) == ["memory0", "memory1"]
+
+
+def test_a_level_in_the_middle_cannot_be_left_out(start: Start) -> None:
+    session = start()
+    assert session.taken(ask("node", 1, ask("core", 1)), op="allocate_with_satisfiability") == ["unsatisfiable"]
+    assert session.taken(ask("rack", 1, ask("node", 1, ask("socket", 1, ask("slot", 1, ask("core", 1)))))) == ["core7"]
+
+
+def test_slots_are_looked_for_below_a_matched_level(start: Start) -> None:
+    assert start("-P", "low").taken(ask("node", 1, ask("slot", 3, ask("core", 2)))) == [
+        *(f"core{number}" for number in range(6)),
+    ]
+
+
+def test_exclusive_keeps_others_out_from_above_and_below(start: Start) -> None:
+    session = start("-P", "low")
+    assert session.taken(ask("slot", 1, ask("core", 1))) == ["core0"]
+    assert session.taken(ask("rack", 1, NODE, exclusive=True))[-1] == "rack1"
+    assert session.taken(ask("rack", 1, NODE, exclusive=True)) == ["busy"]
+    assert session.taken(ask("cluster", 1, ask("rack", 1, NODE), exclusive=True)) == ["busy"]
+    # What is left is rack0 without its first core.
+    assert session.taken(NODE) == ["node1"]
+    assert session.taken(NODE) == ["busy"]
+
+
+def test_shared_levels_are_shared(start: Start) -> None:
+    session = start("-P", "low")
+    one = ask("node", 1, ask("slot", 1, ask("core", 1)), exclusive=False)
+    assert [session.taken(one) for _ in range(3)] == [["core0"], ["core1"], ["core2"]]
+
+
+def test_sharing_below_a_slot_is_refused_and_takes_no_id(start: Start) -> None:
+    session = start()
+    assert session.match(ask("slot", 1, ask("node", 1, exclusive=False))) == ""
+    assert "no sharing" in session.told()
+    assert "JOBID=1\n" in session.match(NODE)
+
+
+@pytest.mark.parametrize(
+    ("count", "cores"),
+    [
+        ({"min": 1, "max": 3, "operator": "+", "operand": 1}, 3),
+        ({"min": 1, "max": 99, "operator": "+", "operand": 1}, 4),
+        ({"min": 1, "max": 99, "operator": "+", "operand": 2}, 3),
+        ({"min": 1, "max": 99, "operator": "*", "operand": 2}, 4),
+        ({"min": 2, "max": 99, "operator": "^", "operand": 3}, 2),
+        ({"min": 3}, 4),
+        ({"min": 5, "max": 9, "operator": "+", "operand": 1}, 0),
+    ],
+)
+@pytest.mark.parametrize("policy", ["low", "high", "first", "hinode"])
+def test_as_many_as_a_range_allows(start: Start, policy: str, count: dict[str, object], cores: int) -> None:
+    taken = start("-P", policy).taken(ask("socket", 1, ask("slot", 1, ask("core", count))))
+    assert len(taken) == cores or (cores == 0 and taken == ["busy"])
+
+
+def test_reservations_come_one_after_another(start: Start) -> None:
+    session = start("-P", "low")
+    machine = ask("slot", 4, ask("node", 1))
+    texts = [session.match(machine, op="allocate_orelse_reserve", duration=duration) for duration in (100, 50.5, 20)]
+    assert [text.split("SCHEDULED AT=")[1].split()[0] for text in texts] == ["Now", "100", "151"]
+    assert ["RESOURCES=RESERVED" in text for text in texts] == [False, True, True]
+    assert "SCHEDULED AT=171\n" in session.match(NODE, op="without_allocating_future", duration=100)
+
+
+def test_a_reservation_goes_into_a_gap(start: Start) -> None:
+    session = start("-P", "low")
+    session.match(ask("slot", 3, ask("node", 1)), duration=100)
+    session.match(ask("slot", 4, ask("node", 1)), op="allocate_orelse_reserve", duration=100)
+    # One node is free until 100, and for good from 200 on.
+    assert "AT=Now" in session.match(NODE, op="allocate_orelse_reserve", duration=100)
+    assert "AT=200" in session.match(NODE, op="allocate_orelse_reserve", duration=100)
+
+
+@pytest.mark.parametrize("op", ["allocate_with_satisfiability", "allocate_orelse_reserve", "without_allocating_future"])
+def test_what_can_never_be_is_told_from_what_is_busy(start: Start, op: str) -> None:
+    session = start()
+    assert session.taken(ask("slot", 5, ask("node", 1)), op=op) == ["unsatisfiable"]
+    session.match(ask("slot", 4, ask("node", 1)))
+    assert session.taken(ask("slot", 2, ask("node", 1)), op="allocate_with_satisfiability") == ["busy"]
+
+
+def test_satisfiability_records_nothing(start: Start) -> None:
+    session = start()
+    assert session.match(ask("slot", 4, ask("node", 1)), op="satisfiability").splitlines()[1] == "INFO: Satisfiable request"
+    assert session.match(ask("slot", 5, ask("node", 1)), op="satisfiability").splitlines()[1] == "INFO: Unsatisfiable request"
+    assert "JOBID=1\n" in session.match(NODE)
+
+
+def test_without_allocating_takes_no_id_and_nothing_else(start: Start) -> None:
+    session = start("-P", "low")
+    for _ in range(2):
+        text = session.match(NODE, op="without_allocating")
+        assert "INFO: JOBID=1\nINFO: RESOURCES=MATCHED\nINFO: SCHEDULED AT=Now\n" in text
+    assert session.taken(NODE) == ["node0"]
+
+
+def test_ids_are_counted_for_failures_too(start: Start) -> None:
+    session = start()
+    assert "JOBID=1\n" in session.match(ask("slot", 9, ask("node", 1)))
+    session("match allocate /does/not/exist")
+    session.match({"type": "nonsense", "count": 1})
+    assert "JOBID=2\n" in session.match(NODE)
+
+
+def test_down_pools_and_all_below_them_are_passed_over(start: Start) -> None:
+    session = start("-P", "low")
+    session("set-status /m0/rack0 down")
+    assert session.taken(ask("slot", 1, ask("core", 1))) == ["core0"]
+    assert "node2" in session("find sched-now=allocated")
+    assert session.taken(ask("slot", 3, ask("node", 1))) == ["busy"]
+    assert session.taken(ask("slot", 3, ask("node", 1)), op="allocate_orelse_reserve") == ["busy"]
+    assert session.taken(ask("slot", 3, ask("node", 1)), op="allocate_with_satisfiability") == ["unsatisfiable"]
+    assert "INFO: Satisfiable" in session.match(ask("slot", 3, ask("node", 1)), op="satisfiability")
+    session("set-status /m0/rack0 up", "cancel 1")
+    assert len(session.taken(ask("slot", 4, ask("node", 1)))) == 4
+
+
+@pytest.mark.parametrize(
+    ("constraint", "nodes"),
+    [
+        ({"properties": ["fast"]}, ["node1", "node2"]),
+        ({"properties": ["^fast"]}, ["node0", "node3"]),
+        ({"hostlist": ["node[1-3]"]}, ["node1", "node2", "node3"]),
+        ({"ranks": ["0,3"]}, ["node0", "node3"]),
+        ({"and": [{"properties": ["fast"]}, {"ranks": ["2-9"]}]}, ["node2"]),
+        ({"or": [{"ranks": ["0"]}, {"hostlist": ["node3"]}]}, ["node0", "node3"]),
+        ({"not": [{"properties": ["fast"]}]}, ["node0", "node3"]),
+        ({}, ["node0", "node1", "node2", "node3"]),
+    ],
+)
+def test_constraints_are_asked_of_nodes(start: Start, constraint: dict[str, object], nodes: list[str]) -> None:
+    session = start("-P", "low")
+    session("set-property /m0/rack0/node1 fast=1", "set-property /m0/rack1/node2 fast=1")
+    taken = [session.taken(NODE, constraints=constraint) for _ in range(len(nodes) + 1)]
+    assert list(itertools.chain(*taken)) == [*nodes, "busy"]
+    assert session.taken(ask("slot", len(nodes) + 1, ask("node", 1)), op="allocate_with_satisfiability", constraints=constraint) == [
+        "unsatisfiable"
+    ]
+
+
+def test_a_job_may_last_as_long_as_the_graph_plans_and_no_longer(start: Start) -> None:
+    session = start()
+    assert "ALLOCATED" in session.match(NODE, duration=HORIZON_S)
+    assert session.match(NODE, duration=HORIZON_S + 1) == ""
+    assert "longer than the graph plans" in session.told()
+
+
+def test_several_requests_end_at_the_first_that_fails(start: Start) -> None:
+    session = start()
+    from tests.query.conftest import jobspec
+
+    files = [session.file(jobspec(ask("slot", count, ask("node", 1)))) for count in (2, 3, 1)]
+    text = session(f"multi-match allocate {' '.join(files)}")
+    assert text.count("ALLOCATED") == 1
+    assert text.count("No matching") == 1
+    session(f"multi-match allocate {files[0]}")
+    assert "expected multi-match" in session.told()
+
+
+def test_siblings_of_one_type_match_nothing(start: Start) -> None:
+    both = ask("slot", 1, ask("socket", 1), ask("socket", 1))
+    assert start().taken(ask("node", 1, both)) == ["busy"]
+
+
+def test_filters_change_speed_and_not_results(start: Start) -> None:
+    plain = start("-P", "low", "--prune-filters=")
+    filtered = start("-P", "low", "-p", "ALL:core,ALL:memory", "-p", "rack:node")
+    requests = [ask("slot", 2, ask("core", 3)), NODE, ask("slot", 1, ask("socket", 1)), ask("slot", 9, ask("core", 2))]
+    for request in requests:
+        assert plain.match(request) == filtered.match(request)
+
+
+def test_other_subsystems_can_be_walked(start: Start) -> None:
+    graph = grug((("cluster", "node", 2, 0),)).replace(
+        "</graph>",
+        '<node id="panel"><data key="root">1</data><data key="type">panel</data><data key="subsystem">power</data></node>'
+        '<node id="fed"><data key="type">node</data></node><node id="watt"><data key="type">watt</data>'
+        '<data key="size">50</data></node>'
+        '<edge source="panel" target="fed"><data key="e_subsystem">power</data><data key="gen_method">ASSOCIATE_IN</data></edge>'
+        '<edge source="fed" target="watt"><data key="e_subsystem">power</data><data key="multi_scale">3</data></edge></graph>',
+    )
+    session = start("-S", "PA", "-P", "low", graph=graph)
+    assert session.match(ask("slot", 1, ask("node", 1, ask("watt", 60)))).startswith(
+        "      ---------watt0[50:x]\n      ---------watt1[50:x]\n      ------node0[1:x]\n      ---panel0[1:s]\n"
+    )
