@@ -243,9 +243,8 @@ def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
         over = vertices[structure.size[vertices] < amount]
         if len(over):
             v = int(over[0])
-            raise InputError(
-                f"{amount} units of {structure.where(v)}, which has {structure.size.item(v)}", where=document.where(where)
-            )
+            message = f"{amount} units of {structure.where(v)}, which has {structure.size.item(v)}"
+            raise InputError(message, where=document.where(where), hint="a job holds at most the size of a pool")
         for v in vertices.tolist():
             if v in pools:
                 raise InputError(

@@ -180,8 +180,30 @@ class Edges:
             raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint)
         try:
             subsystem.require_forest()
-        except InputError as error:
-            raise InputError(error.message, where=self._document.where(path), hint="remove one edge of it") from None
+        except InputError:
+            row = _row_of_cycle(subsystem)
+            entry = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
+            message = (
+                f"{self._structure.where(int(subsystem.dst[row]))} would be below itself in the hierarchy '{subsystem.name}'"
+            )
+            hint = "remove one edge of the cycle; a graph with 'hierarchy: false' may have it"
+            raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint) from None
+
+
+def _row_of_cycle(subsystem: Subsystem) -> int:
+    """An edge of a cycle, in a graph in which no pool has two parents; -1 where there is none.  Cost O(edges)."""
+    targets = subsystem.dst.tolist()
+    above = dict(zip(targets, subsystem.src.tolist(), strict=True))
+    free: set[int] = set()
+    for v in targets:
+        way: set[int] = set()
+        while v in above and v not in free and v not in way:
+            way.add(v)
+            v = above[v]
+        if v in way:
+            return targets.index(v)
+        free |= way
+    return -1
 
 
 def _joined(arrays: list[Int64]) -> Int64:

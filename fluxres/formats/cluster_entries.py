@@ -107,7 +107,8 @@ class Entries:
     ) -> tuple[Recipe, ...]:
         """Recipes of a list of brothers."""
         if len(chain) > limits.DEPTH_MAX:
-            raise LimitExceeded(f"more than {limits.DEPTH_MAX} levels", where=document.where(path))
+            hint = "leave out levels that nobody asks for"
+            raise LimitExceeded(f"more than {limits.DEPTH_MAX} levels", where=document.where(path), hint=hint)
         entries = [self._parts.entry(Layer(r, document, (*path, i)), around) for i, r in enumerate(resources)]
         defaults = DefaultIds([self._identity(entry) for entry in entries])
         return tuple(self._recipe(entry, defaults, chain) for entry in entries)

@@ -72,7 +72,9 @@ def read_all(read: Callable[[int], bytes], name: str) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
         if size > limits.DOCUMENT_BYTES_MAX:
-            raise LimitExceeded(f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=name)
+            raise LimitExceeded(
+                f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=name, hint="write what repeats once, with 'count'"
+            )
         if b"\0" in chunk:
             break
     return b"".join(chunks)

@@ -80,6 +80,11 @@ def _bounds(kind: Any) -> str:
     return (f" >= {low}" if low is not None else "") + (f" and <= {high}" if high is not None and low != 0 else "")
 
 
+def _beyond(kind: Any, value: Any) -> str:
+    """The upper bound, which a message names only where it was passed: it stands above all that people write."""
+    return f" and <= {kind.le}" if kind.le is not None and kind.ge == 0 and value > kind.le else ""
+
+
 def _describe(kind: Any) -> str:
     match kind:
         case inspect.UnionType():
@@ -163,7 +168,8 @@ def _check_scalar(value: Any, kind: Any, path: list[Key], whole: Any) -> None:
                 raise wrong
         case inspect.IntType() | inspect.FloatType():
             if (kind.ge is not None and not value >= kind.ge) or (kind.le is not None and not value <= kind.le):
-                raise wrong
+                beyond = _beyond(kind, value)
+                raise _Found(path, f"expected {_describe(whole)}{beyond}, got {short(value)}") if beyond else wrong
         case inspect.StrType():
             if kind.min_length is not None and len(value) < kind.min_length:
                 raise _Found(path, "expected text, got an empty one")

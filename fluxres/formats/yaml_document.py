@@ -29,6 +29,10 @@ Key = str | int
 Place = tuple[int, int, int, int]
 Places = dict[int, dict[Key, Place]]
 
+_FLATTER: Final = f"a machine has at most {limits.DEPTH_MAX} levels"
+#: steps of a path that are shown at its beginning and at its end
+_SHOWN: Final = (8, 4)
+
 #: the event parser: LibYAML's where PyYAML was built with it
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -62,9 +66,12 @@ def path_text(path: Iterable[Key]) -> str:
     >>> path_text(("resources", 0, "with", 1, "count"))
     'resources[0].with[1].count'
     """
+    steps, (first, last) = list(path), _SHOWN
+    if len(steps) > first + last + 1:
+        return f"{path_text(steps[:first])}…{path_text(['', *steps[-last:]])}"
     text = ""
-    for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    for i, key in enumerate(steps):
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if i else key
     return text
 
 
@@ -277,7 +284,8 @@ class _Composer:
     def _more(self, event: Any, values: int = 1) -> None:
         self.count += values
         if self.count > limits.DOCUMENT_VALUES_MAX:
-            self._fail(f"more than {limits.DOCUMENT_VALUES_MAX} values", event, limit=True)
+            hint = "repeat with 'count' or 'use', which cost nothing"
+            self._fail(f"more than {limits.DOCUMENT_VALUES_MAX} values", event, limit=True, hint=hint)
 
     def _scalar(self, event: Any) -> None:
         self._more(event)
@@ -326,7 +334,7 @@ class _Composer:
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
             self._fail(f"a {'mapping' if is_map else 'list'} cannot be a key", event, hint="keys are text")
         if len(self.stack) >= limits.DOCUMENT_DEPTH_MAX:
-            self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, path=self._path()[:4])
+            self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, hint=_FLATTER)
         value: Any = {} if is_map else []
         if event.anchor is not None:
             self.anchors[event.anchor] = None
@@ -358,9 +366,10 @@ class _Composer:
             self._fail(f"the alias '*{event.anchor}' cannot be a key", event, hint="write the key")
         self.aliased += count
         if self.aliased > limits.ALIASED_VALUES_MAX:
-            self._fail(f"aliases stand for more than {limits.ALIASED_VALUES_MAX} values", event, limit=True)
+            hint = "repeat with 'count' or 'use', which cost nothing"
+            self._fail(f"aliases stand for more than {limits.ALIASED_VALUES_MAX} values", event, limit=True, hint=hint)
         if len(self.stack) + height > limits.DOCUMENT_DEPTH_MAX:
-            self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, path=self._path()[:4])
+            self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, hint=_FLATTER)
         self._more(event, count)
         self._put(value, event.start_mark.line, event.start_mark.column, event, height=height)
 

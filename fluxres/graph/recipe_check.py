@@ -85,7 +85,8 @@ class Check:
             self._fail(roots[0], f"expected one root, got count {roots[0].count}")
         total = sum(self.measures[id(root)].total for root in roots)
         if total > limits.POOLS_MAX:
-            self._fail(self._largest(roots), f"{total} pools in all, at most {limits.POOLS_MAX} fit", limit=True)
+            message, hint = f"{total} pools in all, at most {limits.POOLS_MAX} fit", "give one pool a size in place of many pools"
+            self._fail(self._largest(roots), message, hint, limit=True)
         entries = sum(self.measures[id(root)].entries for root in roots)
         if entries > limits.RECIPES_MAX:
             self._fail(roots[0], f"{entries} entries after parts are followed, at most {limits.RECIPES_MAX} are read", limit=True)
@@ -119,7 +120,7 @@ class Check:
         if known is not None:
             return known
         if level > limits.DEPTH_MAX:
-            self._fail(recipe, f"more than {limits.DEPTH_MAX} levels", limit=True)
+            self._fail(recipe, f"more than {limits.DEPTH_MAX} levels", "leave out levels that nobody asks for", limit=True)
         self._values(recipe)
         below = []
         for child in recipe.children:

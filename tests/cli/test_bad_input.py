@@ -1,0 +1,185 @@
+"""`fluxres load` of what is no machine: the place, the value, the way out, exit status 2, and the store as it was."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from fluxres import limits
+from tests.cli.conftest import Invoke
+
+ALIASES = "\n".join(["a0: &a0 [x, x, x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9))])
+EDGES = "graphs:\n  power:\n    hierarchy: true\n    edges:\n"
+TWO = "resources: [{type: node, count: 2}]\n"
+
+
+def nested(levels: int) -> str:
+    return "resources: " + "[{type: a, with: " * levels + "[]" + "}]" * levels
+
+
+#: what is wrong: the text behind the first line, ``line:column: path``, what the message says, what the way out says
+TEXTS: dict[str, tuple[str, str, str, str]] = {
+    "unknown key": ("resources:\n  - type: node\n    cuont: 2\n", "4:5: resources[0].cuont", "'cuont'", "did you mean 'count'?"),
+    "unknown key at the top": ("resorces: []\n", "2:1: resorces", "unknown key", "did you mean 'resources'?"),
+    "text for a number": ("resources:\n  - type: node\n    count: four\n", "4:12: resources[0].count", "got 'four'", "int >= 1"),
+    "a list for a mapping": ("resources:\n  - [node]\n", "3:5: resources[0]", "got a list of 1", "expected a mapping"),
+    "a mapping for a list": ("resources: {type: node}\n", "2:12: resources", "got a mapping", "expected a list"),
+    "null for text": ("resources: [{type: null}]\n", "2:20: resources[0].type", "got null", "expected text"),
+    "zero count": ("resources: [{type: node, count: 0}]\n", "2:33: resources[0].count", "got 0", "expected int >= 1"),
+    "negative count": ("resources: [{type: node, count: -3}]\n", "2:33: resources[0].count", "got -3", "expected int >= 1"),
+    "zero size": ("resources: [{type: node, size: 0}]\n", "2:32: resources[0].size", "got 0", "expected int >= 1"),
+    "too many units": ("resources: [{type: m, size: 9223372036854775808}]\n", "2:29: resources[0].size", "5808", "<= 46116860"),
+    "duplicate id": ("resources:\n- {type: n, id: 3}\n- {type: n, id: 3}\n", "4:3: resources[1]", "id 3", "ids of brothers"),
+    "duplicate id in a list": ("resources: [{type: n, id: [3, 3]}]\n", "2:13: resources[0]", "id 3", "ids of brothers"),
+    "duplicate name": (
+        "resources:\n- {type: n, name: a}\n- {type: c, name: a}\n",
+        "4:3: resources[1]",
+        "named 'a'",
+        "another name",
+    ),
+    "duplicate key": ("name: a\nname: b\nresources: []\n", "3:1: name", "twice", "remove one"),
+    "dangling edge": (
+        f"name: m\n{TWO}graphs:\n  power:\n    edges:\n    - {{from: /m/node0, to: /m/nodde}}\n",
+        "7:28: graphs.power.edges[0].to",
+        "'nodde'",
+        "there is node[0-1]",
+    ),
+    "dangling edge from elsewhere": (
+        f"name: m\n{TWO}graphs:\n  power:\n    edges:\n    - {{from: power:/pdu, to: /m/node0}}\n",
+        "7:14: graphs.power.edges[0].from",
+        "no hierarchy 'power'",
+        "there is m",
+    ),
+    "cycle of edges": (
+        f"name: m\n{TWO}{EDGES}    - {{from: /m, to: /m/node0}}\n    - {{from: /m/node0, to: /m}}\n",
+        "8:7: graphs.power.edges[0]",
+        "/m/node0 would be below itself",
+        "remove one edge",
+    ),
+    "two parents": (
+        f"name: m\n{TWO}{EDGES}    - {{from: /m, to: /m/node1}}\n    - {{from: /m/node0, to: /m/node1}}\n",
+        "9:7: graphs.power.edges[1]",
+        "two parents",
+        "hierarchy: false",
+    ),
+    "cycle of parts": (
+        "parts:\n  a: {type: n, with: [{use: a}]}\nresources: [{use: a}]\n",
+        "3:29: parts.a.with[0].use",
+        "contains itself",
+        "without end",
+    ),
+    "cycle of aliases": ("resources: &r\n- {type: n, with: *r}\n", "3:19: resources[0].with", "'*r'", "cannot contain itself"),
+    "cycle of includes": ("include: [bad.yaml]\nresources: []\n", "2:11: include[0]", "includes itself", "remove one"),
+    "two roots": ("resources:\n- {type: cluster}\n- {type: cluster}\n", "4:3: resources[1]", "two roots", "one entry"),
+    "two roots of two sorts": ("root: {type: node}\nresources: []\n", "3:1: resources", "both", "'with'"),
+    "too deep": (nested(70), "2:", "levels", "leave out levels"),
+    "too deep for a document": ("resources: " + "[" * 300 + "]" * 300, "2:211: resources[0]", "levels", "at most 64"),
+    "too large": (
+        "resources: [{type: n, count: 100000, with: [{type: c, count: 100000}]}]\n",
+        "2:13: resources[0]",
+        "at most 64000000",
+        "size",
+    ),
+    "alias bomb": (f"{ALIASES}\nresources: []\n", "8:", "aliases stand for more than", "'count' or 'use'"),
+    "tab": ("resources:\n\t- type: node\n", "3:1: resources", "cannot start", "never with tabs"),
+    "NUL": ("name: a\0b\n", "2:8", "NUL", "plain text"),
+    "not UTF-8": ("name: caf\udce9\n", "2:10", "0xe9", "UTF-8"),
+    "nothing but a comment": ("# nothing\n", "1:1", "resources", "list what the machine has"),
+    "a window that ends before it begins": (
+        f"name: m\n{TWO}allocations: [{{job: j, start: 5, end: 5, pools: {{/m/node0: 1}}}}]\n",
+        "4:39: allocations[0].end",
+        "before it begins",
+        "end is after start",
+    ),
+    "a pool held twice": (
+        f"name: m\n{TWO}allocations: [{{job: j, pools: {{/m/node0: 1, '/m/node[0]': 1}}}}]\n",
+        "4:45: allocations[0].pools./m/node[0]",
+        "twice",
+        "add the units up",
+    ),
+    "more held than there is": (
+        f"name: m\n{TWO}allocations: [{{job: j, pools: {{/m/node0: 2}}}}]\n",
+        "4:42: allocations[0].pools./m/node0",
+        "2 units of /m/node0, which has 1",
+        "at most the size",
+    ),
+}
+
+
+def told(fluxres: Invoke, source: str) -> str:
+    """The message of a load that fails, with the store as it was."""
+    before = [(path, path.read_bytes()) for path in sorted(Path(os.environ["XDG_DATA_HOME"]).rglob("*.db"))]
+    assert len(before) == 1
+    told = fluxres("load", source, "--replace", status=2).stderr
+    assert [(path, path.read_bytes()) for path, _ in before] == before
+    assert len(told) < 1000
+    return told
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_a_bad_document_is_refused_with_place_and_way_out(what: str, tiny: Invoke, place: Path) -> None:
+    text, where, message, way_out = TEXTS[what]
+    (place / "bad.yaml").write_bytes(f"fluxres: 1\n{text}".encode("utf-8", "surrogateescape"))
+    line = told(tiny, "bad.yaml")
+    assert line.startswith(f"fluxres: ERROR bad.yaml:{where}")
+    assert message in line
+    assert way_out in line
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("missing.yaml", r"missing\.yaml: no such file \(check the path.*\)"),
+        ("folder", r"folder: is a folder, expected a file \(name a file in it\)"),
+        ("empty.yaml", r"empty\.yaml:1:1: is empty \(a document has at least one key\)"),
+        ("", r"'': the name of the file is empty \(name a file.*\)"),
+        ("x" * 300, r"x+: cannot be read: File name too long \(name a file\)"),
+        ("/dev/zero", r"/dev/zero: is a device, not a document \(.*\)"),
+        ("text.txt", r"text\.txt: is in no format that is known \(a cluster file begins with 'fluxres: 1'.*\)"),
+    ],
+)
+def test_a_source_that_is_no_document_is_refused_by_name(source: str, expected: str, tiny: Invoke, place: Path) -> None:
+    (place / "folder").mkdir()
+    (place / "empty.yaml").touch()
+    (place / "text.txt").write_text("hello\n")
+    assert re.fullmatch(f"fluxres: ERROR {expected}\n", told(tiny, source))
+
+
+def test_a_file_that_may_not_be_read_is_refused_by_name(tiny: Invoke, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "bad.yaml").write_text("fluxres: 1\n")
+    system = os.open
+
+    def refusing(path: str | Path, *args: int, **more: int) -> int:
+        if str(path) == "bad.yaml":
+            raise PermissionError(13, "Permission denied")
+        return system(path, *args, **more)
+
+    # Root may read any file, so the answer of the system is played.
+    monkeypatch.setattr(os, "open", refusing)
+    assert "bad.yaml: cannot be read: Permission denied (check the rights" in told(tiny, "bad.yaml")
+
+
+def test_a_document_that_is_too_long_is_refused(tiny: Invoke, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "bad.yaml").write_text("fluxres: 1\nresources: []\n")
+    monkeypatch.setattr(limits, "YAML_BYTES_MAX", 20)
+    assert "bad.yaml: 25 bytes of YAML, at most 20 are read (large documents" in told(tiny, "bad.yaml")
+    monkeypatch.setattr(limits, "DOCUMENT_BYTES_MAX", 20)
+    assert "bad.yaml: more than 20 bytes (write what" in told(tiny, "bad.yaml")
+
+
+def test_a_bad_document_makes_no_store(fluxres: Invoke, place: Path) -> None:
+    (place / "bad.yaml").write_text("fluxres: 2\n")
+    fluxres("load", "bad.yaml", status=2)
+    assert not list(place.parent.rglob("*.db"))
+
+
+def test_what_a_save_leaves_out_is_told_wherever_it_goes(tiny: Invoke, place: Path) -> None:
+    tiny("stage", "/tiny/rack0", "--job", "j1")
+    told = "left out: stage s0 of job j1: files keep no temporary locks\n"
+    for dest in ("m.yaml", "-"):
+        shown = tiny("save", dest)
+        assert told in shown.stderr, dest
+        assert told not in shown.stdout
