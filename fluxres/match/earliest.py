@@ -25,6 +25,9 @@ class Guide(Protocol):
     def first_start(self, duration: int, after: int) -> int | None:
         """A start from `after` on before which no match can start; None when there never is one."""
 
+    def learn(self, duration: int, after: int, start: int) -> None:
+        """No match starts in [after, start)."""
+
     def next_start(self, start: int, end: int) -> int | None:
         """A later start before which no match of that duration can start, given that this window fails."""
 
@@ -38,6 +41,13 @@ def earliest(attempt: Attempt, planner: Planner, guide: Guide | None, duration: 
 
     Cost: one attempt for every window that cannot be skipped.
     """
+    found = _search(attempt, planner, guide, duration, after)
+    if guide is not None:
+        guide.learn(duration, after, FOREVER if found is None else found.start)
+    return found
+
+
+def _search(attempt: Attempt, planner: Planner, guide: Guide | None, duration: int, after: int) -> Match | None:
     start: int | None = after
     moments: list[int] | None = None
     while start is not None:

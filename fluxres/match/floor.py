@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fluxres.graph.kinds import WAY
 from fluxres.match.eligible import Eligible
+from fluxres.match.failures import Failures
 from fluxres.match.policy import PERFORMANCE_CLASS
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
@@ -48,6 +49,14 @@ class Floor:
         self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
         self._classes: NDArray[np.float64] | None = None
         self._varied: dict[int, bool] = {}
+        self._failures: dict[tuple[int, object], tuple[Eligible, Failures]] = {}
+
+    def failures(self, eligible: Eligible, sort: object) -> Failures:
+        """What is known not to fit, for requests of one sort under one constraint."""
+        kept = self._failures.get((id(eligible), sort))
+        if kept is None or kept[0] is not eligible:
+            kept = self._failures[(id(eligible), sort)] = eligible, Failures(self.planner)
+        return kept[1]
 
     def refresh(self) -> Level:
         """See whether states changed since; the level, which must exist."""
@@ -57,6 +66,7 @@ class Floor:
             self._up = self._takeable = None
             self._capacity.clear()
             self._up_pools.clear()
+            self._failures.clear()
             self._roots = roots
         return self.level
 

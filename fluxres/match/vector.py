@@ -81,7 +81,7 @@ class Search:
                 self._peaks[kind] = None
             else:
                 level = self.floor.planner.counted(self.level, kind)
-                self._peaks[kind] = level.peaks(kind, self.start, self.end)
+                self._peaks[kind] = level.peaks(kind, self.start, self.end, self._open)
         return self._peaks[kind]
 
     def candidates(self, needs: dict[int, int]) -> Words:
@@ -454,6 +454,10 @@ class Guide:
         self._counts = plan.lowest
         self._level = floor.refresh()
         self._number = form.number(self._counts)
+        needs = form.needs(self._counts)
+        kinds = tuple(sorted(needs))
+        self._amounts = (self._number, *(needs[kind] for kind in kinds))
+        self._failures = floor.failures(eligible, (form.sort, self._clear, kinds))
 
     def _search(self, start: int, end: int) -> Search:
         return Search(self._floor, self._plan, self._form, self._eligible, self._policy, start, end)
@@ -461,6 +465,9 @@ class Guide:
     def first_start(self, duration: int, after: int) -> int | None:
         """See :class:`fluxres.match.earliest.Guide`: by which nodes are marked, and nothing that is in them."""
         needed = self._number if self._form.sort == "nodes" else 1
+        after = self._failures.bound(self._amounts, duration, after)
+        if after >= FOREVER:
+            return None
         start = self._marks.roomy_start(self._level.length - needed, duration, after)
         while start is not None:
             end = min(start + duration, FOREVER)
@@ -469,6 +476,10 @@ class Guide:
             start = self._marks.blocked_until(self._wanted, needed, start, end)
             start = None if start >= FOREVER else self._marks.roomy_start(self._level.length - needed, duration, start)
         return None
+
+    def learn(self, duration: int, after: int, start: int) -> None:
+        """See :class:`fluxres.match.earliest.Guide`."""
+        self._failures.learn(self._amounts, duration, after, start)
 
     @cached_property
     def _clear(self) -> bool:
@@ -497,7 +508,7 @@ class Guide:
 
     def _halve(self, start: int, end: int) -> int | None:
         kinds = [] if self._clear else self._form.kinds
-        moments = self._moments(kinds, start + 1, end)
+        moments = self._floor.planner.moments_in(self._level, kinds, start + 1, end)
         low, high = 0, len(moments)
         while low < high:
             middle = (low + high) // 2
@@ -507,8 +518,4 @@ class Guide:
                 low = middle + 1
         if low < len(moments):
             return moments[low]
-        later = self._moments(kinds, end, FOREVER)
-        return later[0] if later else None
-
-    def _moments(self, kinds: list[int], start: int, end: int) -> list[int]:
-        return self._floor.planner.moments_in(self._level, kinds, start, end)
+        return self._floor.planner.next_moment_in(self._level, kinds, end)

@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from fluxres.planner.bits import Words
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns
 from fluxres.planner.marks import Marks
@@ -89,13 +90,19 @@ class Level:
             self._edges[kind] = found
         return found
 
-    def peaks(self, kind: int, start: int, end: int) -> npt.NDArray[np.int64] | None:
-        """Per pool, the units of a counted type used below it at the busiest moment; None when none are (see `count`)."""
+    def peaks(self, kind: int, start: int, end: int, among: Words | None = None) -> npt.NDArray[np.int64] | None:
+        """Per pool, the units of a counted type used below it at the busiest moment; None when none are (see `count`).
+
+        Args:
+            among: the pools that matter, as bits; others may come out as 0.
+        """
         line = self._counts[kind]
         if not line.blocks:
             return None
         found = np.zeros(self.length, np.int64)
         for number, block in line.blocks.items():
+            if among is not None and not among[number * SPAN >> 6 : (number + 1) * SPAN >> 6].any():
+                continue
             used = block.peaks(0, block.length, start, end)
             if used is not None:
                 found[number * SPAN : number * SPAN + block.length] = used

@@ -11,6 +11,7 @@ a planner that went wrong silently would hand out what is taken. Who holds the u
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -78,6 +79,10 @@ class Planner:
         #: By type number; None for a type of which no level can be made. Few, and only those that a matcher asked for.
         self._levels: dict[int, Level | None] = {}
         self._told: list[Level] = []
+        #: (number, end) of what was given back: those that no later one outlasts.
+        self._freed: list[tuple[int, int]] = []
+        #: How often something was given back.
+        self.freed = 0
 
     # -- changes ----------------------------------------------------------------------------------------------
 
@@ -115,6 +120,8 @@ class Planner:
             raise UsageError(f"pool {v}: has no units, so it cannot be held whole")
         if not self._cover_of(self._type[v]).change(self._ordinal[v], 1 if on else -1, 1, start, end):
             raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {_window(start, end)}")
+        if not on:
+            self._note_freed(end)
         for level in self._told:
             level.cover(v, on, start, end)
 
@@ -171,9 +178,25 @@ class Planner:
             except LimitExceeded:
                 line.change(self._ordinal[v], -amount, size, start, end)
                 raise
+        if amount < 0:
+            self._note_freed(end)
         for level in self._told:
             level.change(v, kind, size, amount, start, end)
         return True
+
+    def _note_freed(self, end: int) -> None:
+        while self._freed and self._freed[-1][1] <= end:
+            self._freed.pop()
+        self._freed.append((self.freed, end))
+        self.freed += 1
+
+    def freed_until(self, mark: int) -> int:
+        """The latest end of what was given back since `freed` was `mark`; 0 when nothing was.
+
+        What did not fit then does not fit now in any window from that end on, because since then units were only taken there.
+        """
+        at = bisect_left(self._freed, (mark, 0))
+        return self._freed[at][1] if at < len(self._freed) else 0
 
     def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
         require_window(start, end)
@@ -193,6 +216,8 @@ class Planner:
         plan = list(self._plan(which, units, start, end, sign))
         for line, ordinals, steps in plan:
             line.add(ordinals, steps, start, end)
+        if sign < 0:
+            self._note_freed(end)
         if self._told:
             kinds = self.columns.type_numbers[which]
             for kind in np.unique(kinds).tolist():
@@ -497,6 +522,15 @@ class Planner:
                 if roof is not None:
                     found |= roof.moments(start, end)
         return sorted(found)
+
+    def next_moment_in(self, level: Level, kinds: Sequence[int], after: int) -> int | None:
+        """The first of these moments from `after` on, or None.  Cost: one bisection a block."""
+        lines = [self._used[kind] for kind in kinds]
+        lines += [self._cover[between] for kind in kinds for between in level.between(kind)]
+        series = [level.roof.times, level.touched.times]
+        series += [block.times for line in lines if line is not None for block in line.blocks.values()]
+        found = [times[at] for times in series if (at := bisect_left(times, after, 1)) < len(times)]
+        return min(found, default=None)
 
     def _ever_whole(self, kind: int) -> bool:
         line = self._cover[kind]
