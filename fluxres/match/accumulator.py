@@ -133,10 +133,9 @@ class Accumulator:
             if node_exclusive and node_at[v] >= 0:
                 v = node_at[v]
             record_of.append(v)
-            if pick.amount == 0 and v == pick.v:
-                if not (node_exclusive and node_at[v] == v):
-                    shared.add(v)
-                    continue
+            if pick.amount == 0 and v == pick.v and not (node_exclusive and node_at[v] == v):
+                shared.add(v)
+                continue
             amounts[v] = situation.size[v] if v != pick.v else amounts.get(v, 0) + (pick.amount or situation.size[v])
         if node_exclusive:
             # A node passed through for nothing that is recorded (shared pools only, or no children) is touched as well.

@@ -1,4 +1,4 @@
-"""A request as one machine understands it: types as numbers, exclusivity as what is to be done, parts that may be in each other's way.
+"""A request as one machine understands it: types as numbers, exclusivity as what is to be done, parts that compete.
 
 Everything here follows from the request and the types of a machine, so it is found once for a request that is asked again.
 The rules are those of `specs/matching.md`.
@@ -178,7 +178,7 @@ class _Reader:
         return any(demand.kind == self.typology.node >= 0 or self._has_node(demand.children) for demand in demands)
 
     def _is_in_node(self, demand: Demand) -> bool:
-        """Whether a child of a slot is to be sought in a node: its type occurs there; of a slot in a slot, those of all its parts."""
+        """Whether a child of a slot is to be sought in a node: its type occurs there; for a slot, those of all its parts do."""
         if demand.is_slot:
             return all(map(self._is_in_node, demand.children))
         return demand.kind in self.typology.in_node

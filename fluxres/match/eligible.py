@@ -1,8 +1,8 @@
 """Which nodes satisfy a constraint (Flux RFC 31), for all nodes at once.
 
 The meaning is `syntax.constraint.matches`, one target at a time; here the same is done with masks, because a job's constraint
-is the same for ten thousand nodes of three kinds.  A constraint is asked of the execution target, which is a node: what stands in a
-node is as eligible as the node, what stands above nodes is not asked.  A machine without nodes is asked pool by pool.
+is the same for ten thousand nodes of three kinds.  A constraint is asked of the execution target, which is a node: what stands
+in a node is as eligible as the node, what stands above nodes is not asked.  A machine without nodes is asked pool by pool.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A queue is planned job after job, and jobs only take. A request that had no start before a moment has none before it now, and no
 request for more, or for longer, has one either. So the search for a start begins where the best bound leaves off, and the hours
 in which a machine is full are walked through once for a shape of request and not once for each job. What is given back
-ends that for the windows it lies in; the planner says up to when (`Planner.freed_until`).
+ends that for the windows it lies in; the planner says up to when (`Levels.freed_until`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Failures:
         smaller = (self._rows <= np.array((after, duration, *amounts), np.int64)).all(axis=1)
         best = after
         for mark, start in self._starts[smaller].tolist():
-            if start > best and self._planner.freed_until(mark) <= after:
+            if start > best and self._planner.levels.freed_until(mark) <= after:
                 best = start
         return best
 
@@ -53,7 +53,7 @@ class Failures:
         if start <= after:
             return
         row = np.array([(after, duration, *amounts)], np.int64)
-        made = np.array([(self._planner.freed, start)], np.int64)
+        made = np.array([(self._planner.levels.freed, start)], np.int64)
         if self._rows is None:
             self._rows, self._starts = row, made
             return

@@ -35,7 +35,7 @@ class Floor:
         self.typology = typology
         self.planner = planner
         self.ideal = ideal
-        self.level: Level | None = planner.level(typology.node) if typology.node >= 0 else None
+        self.level: Level | None = planner.levels.of(typology.node) if typology.node >= 0 else None
         self.forget()
 
     def forget(self) -> None:

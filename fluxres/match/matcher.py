@@ -19,6 +19,7 @@ from fluxres.match.demand import Plan
 from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
 from fluxres.match.form import Form, form
+from fluxres.match.guide import Guide
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Match
@@ -94,7 +95,9 @@ class Matcher:
         """
         return self.attempt(request, how, reference=reference)(start, end)
 
-    def attempt(self, request: Request, how: str | Policy = "first", *, reference: bool = False) -> Callable[[int, int], Match | None]:
+    def attempt(
+        self, request: Request, how: str | Policy = "first", *, reference: bool = False
+    ) -> Callable[[int, int], Match | None]:
         """The same as a function of the window, with everything that does not depend on it done."""
         chosen = policy(how)
         plan, shape = self._ready(request)
@@ -124,7 +127,7 @@ class Matcher:
         plan, shape = self._ready(request)
         attempt = self.attempt(request, how, reference=reference)
         eligible = self._eligible_for(request.constraint)
-        guide = None if shape is None or reference else vector.Guide(self._floor, plan, shape, eligible, policy(how))
+        guide = None if shape is None or reference else Guide(self._floor, plan, shape, eligible, policy(how))
         return earliest.earliest(attempt, self.planner, guide, duration, after)
 
     def satisfiable(self, request: Request, *, reference: bool = False) -> bool:
@@ -206,9 +209,7 @@ class Matcher:
 
     def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Match | None:
         budget = Budget(self.structure.n)
-        return settle.settle(
-            plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match()
-        )
+        return settle.settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
 
     def _ready(self, request: Request) -> tuple[Plan, Form | None]:
         found = self._plans.get(id(request))
@@ -235,9 +236,7 @@ class Matcher:
         """A planner in which nothing is held."""
         if self._ideal is None:
             columns = self.planner.columns
-            planner = Planner(
-                columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices
-            )
+            planner = Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
             self._ideal = planner, Floor(self.typology, planner, ideal=True)
         return self._ideal
 

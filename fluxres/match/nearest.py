@@ -67,9 +67,7 @@ def _parents(rooms: Ints, fewest: int, wanted: int) -> Ints:
     return np.sort(inside[np.argsort(-rooms[inside], kind="stable")[:fewest]])
 
 
-def _shortest(
-    nodes: NDArray[np.int32], positions: Ints, room: Ints, wanted: int, parents: NDArray[np.int32] | None
-) -> Ints:
+def _shortest(nodes: NDArray[np.int32], positions: Ints, room: Ints, wanted: int, parents: NDArray[np.int32] | None) -> Ints:
     """The run of positions with enough room whose first and last node are closest; within one parent where they are given."""
     reach = np.cumsum(room[positions])
     before = reach - room[positions]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fluxres.match.situation import Situation
 
 Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
-"""Scores of ascending vertices of one type: low first. It must depend on each vertex alone, not on which others are asked about."""
+"""Scores of ascending vertices of one type: low first. A score must depend on its vertex alone, not on the others."""
 
 PERFORMANCE_CLASS: Final = "perf_class"
 """The property that `variation` sorts by."""

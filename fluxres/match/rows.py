@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.structure import Structure
 from fluxres.match.demand import Plan
+from fluxres.match.floor import Floor
+from fluxres.match.form import Part
 from fluxres.match.policy import Policy
 from fluxres.match.result import Match, SlotGroup
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+PoolsOf = Callable[[int, int], tuple[Int64, Int64]]
+"""Of a node and a type number: ordinals of the pools with free units, and these units."""
 _NONE32 = np.zeros(0, np.int32)
 
 
@@ -82,3 +88,45 @@ class Rows:
         codes = np.unique(instances * width + vertices.searchsorted(pools))
         number = max(int(codes[-1]) // width + 1, self._numbers.get(slot, 0))
         return SlotGroup(label, codes.searchsorted(np.arange(number + 1) * width), codes % width)
+
+
+class Taker:
+    """Takes units of the free pools of one node, first come, first served."""
+
+    __slots__ = ("_at", "_floor", "_node", "_pools", "_rows")
+
+    def __init__(self, pools: PoolsOf, floor: Floor, rows: Rows, node: int) -> None:
+        self._pools = pools
+        self._floor = floor
+        self._rows = rows
+        self._node = node
+        #: By type: the next pool, and how many of its units are gone.
+        self._at: dict[int, tuple[int, int]] = {}
+
+    def take(self, part: Part, units: int, instance: int) -> None:
+        """Take units for one instance of the part's slot."""
+        kind = part.demand.kind
+        ordinals, free = self._pools(self._node, kind)
+        at, gone = self._at.get(kind, (0, 0))
+        table = self._floor.typology.vertices(kind)
+        slot = -1 if part.slot is None else part.slot.number
+        if self._floor.planner.columns.dtype(kind) is None:
+            vertices = table[ordinals[at : at + units]]
+            if part.shares:
+                self._rows.share(vertices)
+            else:
+                self._rows.add(vertices, np.ones(units, np.int64))
+                if slot >= 0:
+                    self._rows.slot(slot, np.full(units, instance), vertices)
+            self._at[kind] = at + units, 0
+            return
+        while units > 0:
+            step = min(units, int(free[at]) - gone)
+            vertices = table[ordinals[at : at + 1]]
+            self._rows.add(vertices, np.array([step]))
+            if slot >= 0:
+                self._rows.slot(slot, np.array([instance]), vertices)
+            units, gone = units - step, gone + step
+            if gone == int(free[at]):
+                at, gone = at + 1, 0
+        self._at[kind] = at, gone

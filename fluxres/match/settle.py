@@ -1,7 +1,7 @@
 """Counts that leave a choice, settled to numbers.
 
-A count such as `2-8` is settled once, to the same number wherever its resource vertex stands in the request's instances: the slots
-of a job are alike. Counts are settled in the order written, each to the largest acceptable number with which the whole
+A count such as `2-8` is settled once, to the same number wherever its resource vertex stands in the request's instances: the
+slots of a job are alike. Counts are settled in the order written, each to the largest acceptable number with which the whole
 request can still be matched while the later ones are at their least.  More never fits where fewer does not, so the largest is
 found by halving.
 """

@@ -147,7 +147,7 @@ class Situation:
 
         Of a pool above nodes, the sum over its nodes. Every pool is 0 where nodes nest or have sizes, or nothing is measured.
         """
-        level = self.planner.level(self.typology.node) if self.typology.node >= 0 else None
+        level = self.planner.levels.of(self.typology.node) if self.typology.node >= 0 else None
         if level is None or self.measured < 0:
             return np.zeros(len(vertices), np.int64)
         if self._room is None:
@@ -155,7 +155,7 @@ class Situation:
             sums = np.concatenate([[0], np.cumsum(self.typology.sizes(self.measured))])
             self._room = sums[stop] - sums[first]
             if not self.ideal:
-                peaks = self.planner.counted(level, self.measured).peaks(self.measured, self.start, self.end)
+                peaks = self.planner.levels.counted(level, self.measured).peaks(self.measured, self.start, self.end)
                 self._room = self._room if peaks is None else self._room - peaks
         nodes = level.ordinal_of[vertices]
         sums = np.concatenate([[0], np.cumsum(self._room)])

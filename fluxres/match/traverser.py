@@ -1,4 +1,4 @@
-"""The reference traverser: depth first over a request and a machine, the first answer in the order of the policy.
+"""The reference traverser: depth first, the first answer in the order of the policy.
 
 RFC 4's abstractions by name.  The Walker lists the candidates for a demand below a pool, in the order of the policy; the Pruning
 Filter gives up on a list that cannot be long enough; the Evaluating Filter says whether a candidate will do; the
@@ -7,8 +7,8 @@ find, an agenda is the list of all of them, and every way to reach the first is 
 rest fails, the last choice is undone and the next one tried, so what is found is the first answer in that order and what is
 not found does not exist.
 
-Where a choice cannot be in the way of what comes later (`Demand.settled`), its alternatives are dropped as soon as it is made.  That
-alone makes ordinary requests cost no more than the pools looked at; only demands that compete are searched, and the search is
+Where a choice cannot be in the way of what comes later (`Demand.settled`), its alternatives are dropped as soon as it is made.
+That alone makes ordinary requests cost no more than the pools looked at; only demands that compete are searched, and the search is
 bounded by `limits.MATCH_STEPS_MAX`.
 """
 
@@ -35,7 +35,7 @@ from fluxres.match.situation import Situation
 class Goal(NamedTuple):
     """`left` more of a demand, below pool `below`, from candidate `cursor` on.
 
-    `slot` is the instance of a slot it is for (-1: none), `within` the pool taken whole whose content is being checked (-1: none).
+    `slot` is the instance of a slot it is for, `within` the pool taken whole whose content is being checked; -1 for none.
     """
 
     demand: Demand
@@ -260,7 +260,7 @@ class Traverser:
         refused: set[object] = set()
         for at in range(goal.cursor, len(nodes)):
             node = int(nodes[at])
-            if self._is_like(node, refused) or not self.situation.free(node) or (self.policy.node_exclusive and not self.situation.is_clear(node)):
+            if self._is_like(node, refused) or not self._is_passable(node):
                 continue
             following = (goal._replace(left=goal.left - 1, cursor=at), rest)
             following = (Cut(here), following) if demand.settled else following
@@ -269,6 +269,10 @@ class Traverser:
                 demand.inside, node, slot, goal.within, self._goals(demand.beside, goal.below, slot, goal.within, following)
             )
             self._refuse(demand, node, refused)
+
+    def _is_passable(self, node: int) -> bool:
+        """Whether an instance of a confined slot may lie in a node."""
+        return self.situation.is_clear(node) if self.policy.node_exclusive else self.situation.free(node) > 0
 
     # -- the Walker --------------------------------------------------------------------------------------------------
 
@@ -328,7 +332,7 @@ class Traverser:
         """How many instances of a demand with children one pool has room for by itself, up to `most`: the pool is a candidate
         for it, or a node for a confined slot."""
         self._orders.clear()
-        below = self.situation.parent[v] if self.situation.parent[v] >= 0 else 0
+        below = max(self.situation.parent[v], 0)
         found = self._room_for(demand, below, -1, 0, np.array([v], np.int32), most)
         self._orders.clear()
         return found

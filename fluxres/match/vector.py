@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.clock import FOREVER
 from fluxres.match import nearest, settle
 from fluxres.match.demand import Plan
 from fluxres.match.eligible import Eligible
@@ -22,10 +21,10 @@ from fluxres.match.floor import Floor
 from fluxres.match.form import Form, Part
 from fluxres.match.policy import POLICIES, Policy
 from fluxres.match.result import Match
-from fluxres.match.rows import Rows
+from fluxres.match.rows import Rows, Taker
 from fluxres.match.situation import Situation
 from fluxres.planner.bits import Words
-from fluxres.planner.marks import Marks, ordinals_of
+from fluxres.planner.marks import ordinals_of
 
 Int64 = NDArray[np.int64]
 Pools = tuple[Int64, Int64]
@@ -35,9 +34,7 @@ Pools = tuple[Int64, Int64]
 class Search:
     """One request of a known form, one window."""
 
-    def __init__(
-        self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int
-    ) -> None:
+    def __init__(self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int) -> None:
         self.floor = floor
         self.level = floor.refresh()
         self.plan = plan
@@ -50,7 +47,7 @@ class Search:
         self.whole = node is not None and (policy.node_exclusive or (node.whole if node.children else not node.shared))
         #: Only nodes nobody else touches will do.
         self.clear = self.whole or policy.node_exclusive
-        self._covered = not self.clear and any(floor.planner.covers_between(self.level, kind) for kind in form.kinds)
+        self._covered = not self.clear and any(floor.planner.levels.covers_between(self.level, kind) for kind in form.kinds)
         self._peaks: dict[int, Int64 | None] = {}
         self._pools: dict[tuple[int, int], Pools] = {}
 
@@ -80,7 +77,7 @@ class Search:
             if self.clear or self.floor.ideal:
                 self._peaks[kind] = None
             else:
-                level = self.floor.planner.counted(self.level, kind)
+                level = self.floor.planner.levels.counted(self.level, kind)
                 self._peaks[kind] = level.peaks(kind, self.start, self.end, self._open)
         return self._peaks[kind]
 
@@ -133,7 +130,7 @@ class Search:
             return policy.scores(self._situation, self.level.vertices)
         room = self.floor.units(kind) if kind >= 0 else np.zeros(self.level.length, np.int64)
         if kind >= 0 and not self.floor.ideal:
-            peaks = self.floor.planner.counted(self.level, kind).peaks(kind, self.start, self.end)
+            peaks = self.floor.planner.levels.counted(self.level, kind).peaks(kind, self.start, self.end)
             room = room if peaks is None else room - peaks
         return room if policy.score is POLICIES["pack"].score else -room
 
@@ -227,9 +224,7 @@ class Search:
             nodes = np.delete(nodes, refused)
         return nodes[:number] if len(nodes) >= number else None
 
-    def _fill(
-        self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int
-    ) -> tuple[Int64, Int64] | None:
+    def _fill(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> tuple[Int64, Int64] | None:
         """One node after the other, as much as fits into each."""
         chosen: list[Int64] = []
         rooms: list[Int64] = []
@@ -258,10 +253,7 @@ class Search:
         self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int
     ) -> tuple[Int64, Int64] | None:
         one_each = self.form.sort == "nodes"
-        if needs:
-            room = self._room(nodes, needs, doubtful)
-        else:
-            room = np.ones(len(nodes), np.int64)
+        room = self._room(nodes, needs, doubtful) if needs else np.ones(len(nodes), np.int64)
         room = np.minimum(room, 1 if one_each else number)
         vertices = self.level.vertices[nodes]
         positions = nearest.choose(vertices, self.floor.typology.structure.parent[vertices], room, number)
@@ -315,7 +307,7 @@ class Search:
         if self._take_evenly(rows, nodes, groups, counts, outer):
             return
         for at, node in enumerate(nodes.tolist()):
-            taker = _Taker(self, rows, node)
+            taker = Taker(self.pools, self.floor, rows, node)
             for parts, repeats in groups:
                 for again in range(repeats):
                     for part in parts:
@@ -370,7 +362,8 @@ class Search:
             and len(set(kinds)) == len(kinds)
             and not self._doubtful(nodes, kinds).any()
             and all(
-                floor.planner.columns.dtype(kind) is None and floor.up_pools(kind) is None
+                floor.planner.columns.dtype(kind) is None
+                and floor.up_pools(kind) is None
                 and (policy.score is None or policy.by_node or not floor.is_varied(kind))
                 for kind in kinds
             )
@@ -394,7 +387,7 @@ class Search:
             return
         instance = 0
         for node, amount in zip(nodes.tolist(), amounts.tolist(), strict=True):
-            taker = _Taker(self, rows, node)
+            taker = Taker(self.pools, self.floor, rows, node)
             if form.sort == "units":
                 taker.take(form.parts[0], amount, 0)
                 continue
@@ -404,118 +397,3 @@ class Search:
                 instance += 1
         if form.outer is not None:
             rows.empty_slot(form.outer.number, instance)
-
-
-class _Taker:
-    """Takes units of the free pools of one node, first come, first served."""
-
-    __slots__ = ("_at", "_node", "_rows", "_search")
-
-    def __init__(self, search: Search, rows: Rows, node: int) -> None:
-        self._search = search
-        self._rows = rows
-        self._node = node
-        #: By type: the next pool, and how many of its units are gone.
-        self._at: dict[int, tuple[int, int]] = {}
-
-    def take(self, part: Part, units: int, instance: int) -> None:
-        kind = part.demand.kind
-        ordinals, free = self._search.pools(self._node, kind)
-        at, gone = self._at.get(kind, (0, 0))
-        table = self._search.floor.typology.vertices(kind)
-        slot = -1 if part.slot is None else part.slot.number
-        if self._search.floor.planner.columns.dtype(kind) is None:
-            vertices = table[ordinals[at : at + units]]
-            if part.shares:
-                self._rows.share(vertices)
-            else:
-                self._rows.add(vertices, np.ones(units, np.int64))
-                if slot >= 0:
-                    self._rows.slot(slot, np.full(units, instance), vertices)
-            self._at[kind] = at + units, 0
-            return
-        while units > 0:
-            step = min(units, int(free[at]) - gone)
-            vertices = table[ordinals[at : at + 1]]
-            self._rows.add(vertices, np.array([step]))
-            if slot >= 0:
-                self._rows.slot(slot, np.array([instance]), vertices)
-            units, gone = units - step, gone + step
-            if gone == int(free[at]):
-                at, gone = at + 1, 0
-        self._at[kind] = at, gone
-
-
-class Guide:
-    """Skips windows of a request of a known form (:mod:`fluxres.match.earliest`)."""
-
-    def __init__(self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy) -> None:
-        self._floor, self._plan, self._form, self._eligible, self._policy = floor, plan, form, eligible, policy
-        self._counts = plan.lowest
-        self._level = floor.refresh()
-        self._number = form.number(self._counts)
-        needs = form.needs(self._counts)
-        kinds = tuple(sorted(needs))
-        self._amounts = (self._number, *(needs[kind] for kind in kinds))
-        self._failures = floor.failures(eligible, (form.sort, self._clear, kinds))
-
-    def _search(self, start: int, end: int) -> Search:
-        return Search(self._floor, self._plan, self._form, self._eligible, self._policy, start, end)
-
-    def first_start(self, duration: int, after: int) -> int | None:
-        """See :class:`fluxres.match.earliest.Guide`: by which nodes are marked, and nothing that is in them."""
-        needed = self._number if self._form.sort == "nodes" else 1
-        after = self._failures.bound(self._amounts, duration, after)
-        if after >= FOREVER:
-            return None
-        start = self._marks.roomy_start(self._level.length - needed, duration, after)
-        while start is not None:
-            end = min(start + duration, FOREVER)
-            if int(np.bitwise_count(self._wanted & ~self._marks.folded(start, end)).sum()) >= needed:
-                return start
-            start = self._marks.blocked_until(self._wanted, needed, start, end)
-            start = None if start >= FOREVER else self._marks.roomy_start(self._level.length - needed, duration, start)
-        return None
-
-    def learn(self, duration: int, after: int, start: int) -> None:
-        """See :class:`fluxres.match.earliest.Guide`."""
-        self._failures.learn(self._amounts, duration, after, start)
-
-    @cached_property
-    def _clear(self) -> bool:
-        return self._search(0, 1).clear
-
-    @cached_property
-    def _marks(self) -> Marks:
-        return self._level.touched if self._clear else self._level.roof
-
-    @cached_property
-    def _wanted(self) -> Words:
-        """Nodes that would do if nothing were held."""
-        found = self._floor.open(self._eligible, whole=self._clear)
-        for kind, units in self._form.needs(self._counts).items():
-            capacity, least = self._floor.capacity(kind)
-            if units > least:
-                found = found & self._level.roof.words(np.flatnonzero(capacity >= units))
-        return found
-
-    def next_start(self, start: int, end: int) -> int | None:
-        """See :class:`fluxres.match.earliest.Guide`."""
-        if self._clear and self._form.sort == "nodes":
-            later = self._marks.blocked_until(self._wanted, self._number, start, end)
-            return None if later >= FOREVER else later
-        return self._halve(start, end)
-
-    def _halve(self, start: int, end: int) -> int | None:
-        kinds = [] if self._clear else self._form.kinds
-        moments = self._floor.planner.moments_in(self._level, kinds, start + 1, end)
-        low, high = 0, len(moments)
-        while low < high:
-            middle = (low + high) // 2
-            if self._search(moments[middle], end).fits(self._counts):
-                high = middle
-            else:
-                low = middle + 1
-        if low < len(moments):
-            return moments[low]
-        return self._floor.planner.next_moment_in(self._level, kinds, end)

@@ -11,7 +11,6 @@ a planner that went wrong silently would hand out what is taken. Who holds the u
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner import audit, fit
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns, OfType
-from fluxres.planner.level import Level
+from fluxres.planner.levels import Levels
 from fluxres.planner.subtrees import NO_RUNS, Runs, Vertices
 from fluxres.planner.timeline import Timeline
 
@@ -76,13 +75,8 @@ class Planner:
         #: By type number. `_cover` is the same object as `_used` where all sizes are 1.
         self._used: list[Timeline | None] = [None] * columns.types
         self._cover: list[Timeline | None] = [None] * columns.types
-        #: By type number; None for a type of which no level can be made. Few, and only those that a matcher asked for.
-        self._levels: dict[int, Level | None] = {}
-        self._told: list[Level] = []
-        #: (number, end) of what was given back: those that no later one outlasts.
-        self._freed: list[tuple[int, int]] = []
-        #: How often something was given back.
-        self.freed = 0
+        #: What a matcher asked to be kept up: nodes as it sees them, and what was given back.
+        self.levels = Levels(columns, self._used, self._cover, self.covers)
 
     # -- changes ----------------------------------------------------------------------------------------------
 
@@ -120,10 +114,7 @@ class Planner:
             raise UsageError(f"pool {v}: has no units, so it cannot be held whole")
         if not self._cover_of(self._type[v]).change(self._ordinal[v], 1 if on else -1, 1, start, end):
             raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {_window(start, end)}")
-        if not on:
-            self._note_freed(end)
-        for level in self._told:
-            level.cover(v, on, start, end)
+        self.levels.cover([v], on, start, end)
 
     def hold_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
         """Use units of many pools over one window, all or nothing.
@@ -178,25 +169,8 @@ class Planner:
             except LimitExceeded:
                 line.change(self._ordinal[v], -amount, size, start, end)
                 raise
-        if amount < 0:
-            self._note_freed(end)
-        for level in self._told:
-            level.change(v, kind, size, amount, start, end)
+        self.levels.change(v, kind, size, amount, start, end)
         return True
-
-    def _note_freed(self, end: int) -> None:
-        while self._freed and self._freed[-1][1] <= end:
-            self._freed.pop()
-        self._freed.append((self.freed, end))
-        self.freed += 1
-
-    def freed_until(self, mark: int) -> int:
-        """The latest end of what was given back since `freed` was `mark`; 0 when nothing was.
-
-        What did not fit then does not fit now in any window from that end on, because since then units were only taken there.
-        """
-        at = bisect_left(self._freed, (mark, 0))
-        return self._freed[at][1] if at < len(self._freed) else 0
 
     def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
         require_window(start, end)
@@ -216,13 +190,7 @@ class Planner:
         plan = list(self._plan(which, units, start, end, sign))
         for line, ordinals, steps in plan:
             line.add(ordinals, steps, start, end)
-        if sign < 0:
-            self._note_freed(end)
-        if self._told:
-            kinds = self.columns.type_numbers[which]
-            for kind in np.unique(kinds).tolist():
-                for level in self._told:
-                    level.change_many(which[kinds == kind], kind, units[kinds == kind] * sign, start, end)
+        self.levels.change_many(which, units * sign, start, end)
 
     def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[tuple[Timeline, Ints, Ints]]:
         """Check a change of many pools: what to add to which timeline."""
@@ -481,79 +449,7 @@ class Planner:
             ordinals = np.sort(np.asarray(self._ordinal)[vertices[kinds == kind]].astype(np.int64))
             line.require_room(ordinals, start, end)
             line.add(ordinals, np.ones(len(ordinals), np.int64), start, end)
-        for level in self._told:
-            for v in vertices.tolist():
-                level.cover(v, True, start, end)
-
-    # -- levels -----------------------------------------------------------------------------------------------
-
-    def level(self, kind: int) -> Level | None:
-        """The pools of a type as a matcher sees them, kept up from now on; None for a type whose pools nest or have sizes.
-
-        Cost: the first time O(n) and what is held now; each later change a few microseconds more.
-        """
-        if kind not in self._levels:
-            level = None
-            if Level.is_flat(self.columns, kind):
-                level = Level(self.columns, kind, self.covers, self._ever_whole)
-                self._recall(level)
-                self._told.append(level)
-            self._levels[kind] = level
-        return self._levels[kind]
-
-    def counted(self, level: Level, kind: int) -> Level:
-        """The level, with the units of a type below it counted from now on."""
-        if not level.is_counted(kind):
-            level.count(kind, self._used[kind])
-        return level
-
-    def moments_in(self, level: Level, kinds: Sequence[int], start: int, end: int) -> list[int]:
-        """Moments in [start, end) that matter to who asks for these types in pools of a level, ascending.
-
-        The counts of a level do not say them all: one unit may be given back at the very moment another one is taken.
-        """
-        found = level.moments(start, end)
-        for kind in kinds:
-            line = self._used[kind]
-            if line is not None:
-                found |= line.moments(start, end)
-            for between in level.between(kind):
-                roof = self._cover[between]
-                if roof is not None:
-                    found |= roof.moments(start, end)
-        return sorted(found)
-
-    def next_moment_in(self, level: Level, kinds: Sequence[int], after: int) -> int | None:
-        """The first of these moments from `after` on, or None.  Cost: one bisection a block."""
-        lines = [self._used[kind] for kind in kinds]
-        lines += [self._cover[between] for kind in kinds for between in level.between(kind)]
-        series = [level.roof.times, level.touched.times]
-        series += [block.times for line in lines if line is not None for block in line.blocks.values()]
-        found = [times[at] for times in series if (at := bisect_left(times, after, 1)) < len(times)]
-        return min(found, default=None)
-
-    def _ever_whole(self, kind: int) -> bool:
-        line = self._cover[kind]
-        return line is not None and line.breakpoints > 0
-
-    def covers_between(self, level: Level, kind: int) -> bool:
-        """Whether anything that stands below the level and above pools of a type may be held whole at some moment."""
-        return any(self._ever_whole(between) for between in level.between(kind))
-
-    def _recall(self, level: Level) -> None:
-        """Tell a new level what is held already."""
-        for kind, line in enumerate(self._used):
-            if line is None:
-                continue
-            for start, end, ordinals, units in line.rows():
-                vertices = self.columns.vertices(kind)[ordinals].astype(np.int64)
-                level.change_many(vertices, kind, units.astype(np.int64), start, end)
-            cover = self._cover[kind]
-            if cover is None or cover is line:
-                continue
-            for start, end, ordinals, _ in cover.rows():
-                for v in self.columns.vertices(kind)[ordinals].tolist():
-                    level.cover(v, True, start, end)
+        self.levels.cover(vertices.tolist(), True, start, end)
 
     def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Ints, npt.NDArray[Any]] | None:
         """Ordinals in [lo, hi) of a type used in the window, ascending, and the most units of each; None for none."""
@@ -565,17 +461,13 @@ class Planner:
 
     def check(self) -> list[str]:
         """What is wrong inside; empty when nothing is. Cost: all rows."""
-        found = audit.check(self.columns, self._used, self._cover)
-        for level in self._told:
-            found += level.check()
-        return found
+        return audit.check(self.columns, self._used, self._cover) + self.levels.check()
 
     @property
     def nbytes(self) -> int:
         """Bytes of rows and derived tables; the arrays it was made from are not counted."""
         lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
-        levels = sum(level.nbytes for level in self._told)
-        return self.columns.nbytes + levels + sum(line.nbytes for line in lines.values())
+        return self.columns.nbytes + self.levels.nbytes + sum(line.nbytes for line in lines.values())
 
 
 def require_window(start: int, end: int) -> None:

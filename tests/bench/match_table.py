@@ -10,6 +10,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,9 +77,10 @@ def table(shape: str, nodes: int, jobs: list[machines.Job], policies: tuple[str,
         matcher, planner = fresh(shape, nodes)
         one, node, many = machines.bundle(1), machines.exclusive_nodes(1), machines.exclusive_nodes(64)
         slot, beyond = machines.bundle(8, 1), machines.exclusive_nodes(nodes + 1)
-        column = [f"{micros(lambda: matcher.match(request, 0, HOUR, policy)):.0f} µs" for request in (one, slot, node)]
-        column.append(f"{micros(lambda: matcher.match(many, 0, HOUR, policy)):.0f} µs" if nodes >= 64 else "-")
-        column.append(f"{micros(lambda: matcher.satisfiable(beyond)):.0f} µs")
+        asked = [one, slot, node] + ([many] if nodes >= 64 else [])
+        column = [f"{micros(partial(matcher.match, request, 0, HOUR, policy)):.0f} µs" for request in asked]
+        column += ["-"] * (4 - len(asked))
+        column.append(f"{micros(partial(matcher.satisfiable, beyond)):.0f} µs")
         began = time.perf_counter()
         for _ in range(nodes):
             found = matcher.match(node, 0, HOUR, policy)

@@ -48,7 +48,8 @@ def _inside(source: random.Random) -> tuple[Recipe, ...]:
     if source.random() < 0.5:
         leaves.append(Recipe("gpu", source.randint(1, 2)))
     if source.random() < 0.5:
-        leaves.append(Recipe("memory", source.randint(1, 2), size=source.choice([2, 3, 4]), unit=source.choice(["GiB", "GiB", "MiB"])))
+        size, unit = source.choice([2, 3, 4]), source.choice(["GiB", "GiB", "MiB"])
+        leaves.append(Recipe("memory", source.randint(1, 2), size=size, unit=unit))
     if source.random() < 0.3:
         return (Recipe("socket", source.randint(1, 2), children=tuple(leaves)),)
     return tuple(leaves)
@@ -82,9 +83,13 @@ def machine(source: random.Random) -> Structure:
     return structure
 
 
+def planner_of(structure: Structure) -> Planner:
+    return Planner(structure.parent, structure.end, structure.type, structure.size)
+
+
 def scene(source: random.Random) -> Scene:
     structure = machine(source)
-    planner = Planner(structure.parent, structure.end, structure.type, structure.size)
+    planner = planner_of(structure)
     records = Records(structure, planner)
     held = source.choice([0, 0, 2, 5, 10])
     for job in range(held):
@@ -94,7 +99,7 @@ def scene(source: random.Random) -> Scene:
         amount = source.randint(1, max(structure.size.item(v), 1))
         if source.random() < 0.1:
             # Levels come into being at any moment, and have to know what was before.
-            planner.level(structure.types.index("node"))
+            planner.levels.of(structure.types.index("node"))
         try:
             records.allocate(records.plan_allocate([(v, amount)], f"j{job}", start, end), f"j{job}", start, end)
         except FluxresError:
@@ -104,9 +109,7 @@ def scene(source: random.Random) -> Scene:
     # A pool that goes out of service keeps what it holds.
     if source.random() < 0.1:
         structure.set_state([source.randrange(1, structure.n)], "down")
-    holds = [
-        Hold(v, amount, s, e) for v, owners in records.held.items() for steps in owners.values() for s, e, amount in steps
-    ]
+    holds = [Hold(v, amount, s, e) for v, owners in records.held.items() for steps in owners.values() for s, e, amount in steps]
     return Scene(structure, planner, records, holds)
 
 

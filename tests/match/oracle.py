@@ -1,4 +1,4 @@
-"""A matcher that is slow and obviously right: every assignment is written down in the order of the policy, and judged by the rules.
+"""A matcher that is slow and obviously right: it writes down every assignment in the order of the policy, and judges it by rules.
 
 It shares nothing with the package but the values of a request and of a machine: what is held is a list of holds that is looked
 through moment by moment, an assignment is a flat list of entries, and `broken` says what is wrong with one, rule by rule of
@@ -140,10 +140,12 @@ class Case:
         return self.once(
             "whole",
             v,
-            lambda: self.size(v) > 0
-            and not self.structure.flags.item(v) & WAY
-            and self.is_untouched(v)
-            and all(self.satisfies(u) for u in self.below(v)),
+            lambda: (
+                self.size(v) > 0
+                and not self.structure.flags.item(v) & WAY
+                and self.is_untouched(v)
+                and all(self.satisfies(u) for u in self.below(v))
+            ),
         )
 
     # -- the order -----------------------------------------------------------------------------------------------
@@ -194,9 +196,7 @@ class Case:
             pools.append(0)
         return self.ordered(pools)
 
-    def extend(
-        self, goals: list[Goal], taken: list[Entry], counts: dict[int, int]
-    ) -> Iterator[list[Entry]]:
+    def extend(self, goals: list[Goal], taken: list[Entry], counts: dict[int, int]) -> Iterator[list[Entry]]:
         """All ways to reach the goals (vertex, pool it is below, slot, whole pools around it)."""
         self.steps += 1
         if self.steps > STEPS_MAX:
@@ -237,8 +237,8 @@ class Case:
                 yield from self.instances(vertex, below, around, rest, found, counts, number + 1, position)
 
     def is_confined(self, slot: Vertex, below: int) -> bool:
-        """Whether each instance lies around one node."""
-        inner = [v for v in Request((slot,)).vertices()]
+        """Whether each instance lies within one node."""
+        inner = list(Request((slot,)).vertices())
         return (
             self.node(below) < 0
             and not any(v.type == "node" for v in inner)
@@ -248,9 +248,7 @@ class Case:
 
     def stands_below_node(self, wanted: Vertex) -> bool:
         def search(vertices: Sequence[Vertex], inside: bool) -> bool:
-            return any(
-                (v is wanted and inside) or search(v.children, inside or v.type == "node") for v in vertices
-            )
+            return any((v is wanted and inside) or search(v.children, inside or v.type == "node") for v in vertices)
 
         return search(self.request.resources, False)
 

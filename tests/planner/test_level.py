@@ -52,7 +52,7 @@ def test_a_level_says_what_the_planner_says(changes: list[tuple[bool, int, int, 
     planner = Planner(PARENT, END, TYPE, SIZE)
     for number, (on, v, amount, start, length) in enumerate(changes):
         if number == born:
-            planner.counted(planner.level(2), 4)  # type: ignore[arg-type]  # nodes are flat
+            planner.levels.counted(planner.levels.of(2), 4)  # type: ignore[arg-type]  # nodes are flat
         try:
             if many:
                 (planner.hold_all if on else planner.release_all)([v], amount, start, start + length)
@@ -60,9 +60,9 @@ def test_a_level_says_what_the_planner_says(changes: list[tuple[bool, int, int, 
                 (planner.hold if on else planner.release)(v, amount, start, start + length)
         except UsageError:
             continue
-    level = planner.level(2)
+    level = planner.levels.of(2)
     assert level is not None
-    planner.counted(level, 4)
+    planner.levels.counted(level, 4)
     assert planner.check() == []
     for start in range(HORIZON):
         for end in range(start + 1, 2 * HORIZON):
@@ -74,7 +74,7 @@ def test_a_level_says_what_the_planner_says(changes: list[tuple[bool, int, int, 
 
 
 def test_no_level_of_pools_that_have_sizes() -> None:
-    assert Planner(PARENT, END, TYPE, SIZE).level(5) is None
+    assert Planner(PARENT, END, TYPE, SIZE).levels.of(5) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 69), st.integers(0, 20), st.integers(1, 9)), max_size=12), st.integers(1, 70))

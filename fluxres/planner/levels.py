@@ -1,0 +1,157 @@
+"""The levels that a planner keeps up for a matcher, and what was given back since when.
+
+Nothing here exists until a matcher asks: a planner that is only written to pays one test of an empty list a change.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fluxres.planner.block import Ints
+from fluxres.planner.columns import Columns
+from fluxres.planner.level import Level, Runs
+from fluxres.planner.timeline import Timeline
+
+
+class Levels:
+    """Levels by type number.
+
+    Args:
+        columns, used, cover: of the planner; the timelines by type number, as they come into being.
+        held_whole: (start, end) over all time where a pool is held whole.
+    """
+
+    def __init__(
+        self, columns: Columns, used: Sequence[Timeline | None], cover: Sequence[Timeline | None], held_whole: Runs
+    ) -> None:
+        self._columns, self._used, self._cover = columns, used, cover
+        self._held_whole = held_whole
+        self._levels: dict[int, Level | None] = {}
+        self._told: list[Level] = []
+        #: (number, end) of what was given back: those that no later one outlasts.
+        self._freed: list[tuple[int, int]] = []
+        #: How often something was given back.
+        self.freed = 0
+
+    # -- asking -----------------------------------------------------------------------------------------------
+
+    def of(self, kind: int) -> Level | None:
+        """The pools of a type as a matcher sees them, kept up from now on; None for a type whose pools nest or have sizes.
+
+        Cost: the first time O(n) and what is held now; each later change a few microseconds more.
+        """
+        if kind not in self._levels:
+            level = None
+            if Level.is_flat(self._columns, kind):
+                level = Level(self._columns, kind, self._held_whole, self._ever_whole)
+                self._recall(level)
+                self._told.append(level)
+            self._levels[kind] = level
+        return self._levels[kind]
+
+    def counted(self, level: Level, kind: int) -> Level:
+        """The level, with the units of a type below it counted from now on."""
+        if not level.is_counted(kind):
+            level.count(kind, self._used[kind])
+        return level
+
+    def covers_between(self, level: Level, kind: int) -> bool:
+        """Whether anything that stands below the level and above pools of a type may be held whole at some moment."""
+        return any(map(self._ever_whole, level.between(kind)))
+
+    def moments(self, level: Level, kinds: Iterable[int], start: int, end: int) -> list[int]:
+        """Moments in [start, end) that matter to who asks for these types in pools of a level, ascending.
+
+        The counts of a level do not say them all: one unit may be given back at the very moment another one is taken.
+        """
+        found = level.moments(start, end)
+        for line in self._lines(level, kinds):
+            found |= line.moments(start, end)
+        return sorted(found)
+
+    def next_moment(self, level: Level, kinds: Iterable[int], after: int) -> int | None:
+        """The first of these moments from `after` on, or None.  Cost: one bisection a block."""
+        series = [level.roof.times, level.touched.times]
+        series += [block.times for line in self._lines(level, kinds) for block in line.blocks.values()]
+        found = [times[at] for times in series if (at := bisect_left(times, after, 1)) < len(times)]
+        return min(found, default=None)
+
+    def _lines(self, level: Level, kinds: Iterable[int]) -> list[Timeline]:
+        lines = [line for kind in kinds for line in (self._used[kind], *(self._cover[above] for above in level.between(kind)))]
+        return [line for line in lines if line is not None]
+
+    def _ever_whole(self, kind: int) -> bool:
+        line = self._cover[kind]
+        return line is not None and line.breakpoints > 0
+
+    def _recall(self, level: Level) -> None:
+        """Tell a new level what is held already."""
+        for kind, line in enumerate(self._used):
+            if line is None:
+                continue
+            for start, end, ordinals, units in line.rows():
+                vertices = self._columns.vertices(kind)[ordinals].astype(np.int64)
+                level.change_many(vertices, kind, units.astype(np.int64), start, end)
+            cover = self._cover[kind]
+            if cover is None or cover is line:
+                continue
+            for start, end, ordinals, _ in cover.rows():
+                for v in self._columns.vertices(kind)[ordinals].tolist():
+                    level.cover(v, True, start, end)
+
+    # -- being told -------------------------------------------------------------------------------------------
+
+    def change(self, v: int, kind: int, size: int, amount: int, start: int, end: int) -> None:
+        """The own use of a pool grew (or shrank) by `amount` over the window."""
+        if amount < 0:
+            self._note_freed(end)
+        for level in self._told:
+            level.change(v, kind, size, amount, start, end)
+
+    def change_many(self, vertices: Ints, amounts: Ints, start: int, end: int) -> None:
+        """The same of many pools at once, all up or all down."""
+        if amounts[0] < 0:
+            self._note_freed(end)
+        if not self._told:
+            return
+        kinds = self._columns.type_numbers[vertices]
+        for kind in np.unique(kinds).tolist():
+            of_kind = kinds == kind
+            for level in self._told:
+                level.change_many(vertices[of_kind], kind, amounts[of_kind], start, end)
+
+    def cover(self, vertices: Iterable[int], on: bool, start: int, end: int) -> None:
+        """Pools of size > 1 are held whole over the window, or no longer are."""
+        if not on:
+            self._note_freed(end)
+        for level in self._told:
+            for v in vertices:
+                level.cover(v, on, start, end)
+
+    def _note_freed(self, end: int) -> None:
+        while self._freed and self._freed[-1][1] <= end:
+            self._freed.pop()
+        self._freed.append((self.freed, end))
+        self.freed += 1
+
+    def freed_until(self, mark: int) -> int:
+        """The latest end of what was given back since `freed` was `mark`; 0 when nothing was.
+
+        What did not fit then does not fit now in any window from that end on, because since then units were only taken there.
+        """
+        at = bisect_left(self._freed, (mark, 0))
+        return self._freed[at][1] if at < len(self._freed) else 0
+
+    # -- the whole --------------------------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """What is wrong inside; empty when nothing is."""
+        return [text for level in self._told for text in level.check()]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept."""
+        return sum(level.nbytes for level in self._told)

@@ -1,0 +1,49 @@
+"""The traverser and the vector path against the oracle, and against each other over whole queues."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluxres.clock import FOREVER
+from fluxres.match import Matcher
+from tests.match import cases
+from tests.match.campaign import run
+
+
+@pytest.mark.parametrize("first", [0, 1_000_000, 2_000_000])
+def test_the_oracle_agrees(first: int) -> None:
+    failures, tally = run(first, 120)
+    assert failures == []
+    assert tally["matched"] > 20
+    assert tally["vector"] > 10
+    assert tally["later"] > 2
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_queue_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
+    """One matcher plans job after job, with what it knows from before; some jobs end early, some pools go down."""
+    source = cases.random_source(seed)
+    structure = cases.machine(source)
+    scene = cases.Scene(structure, cases.planner_of(structure), None, [])  # type: ignore[arg-type]
+    matcher = Matcher(structure, scene.planner)
+    held = []
+    requests = [cases.request(source, structure) for _ in range(4)]
+    for _ in range(24):
+        request, duration = source.choice(requests), source.choice([1, 2, 3, 5, FOREVER])
+        policy, after = source.choice(["first", "high", "spread", "lonodex"]), source.choice([0, 0, 2, 4])
+        found = matcher.earliest(request, duration, after, policy)
+        expected = Matcher(structure, scene.planner).earliest(request, duration, after, policy, reference=True)
+        assert (found is None) == (expected is None)
+        if found is None or expected is None:
+            continue
+        assert found.is_equal(expected)
+        if len(found) and found.end < FOREVER:
+            scene.planner.hold_all(found.vertices, found.amounts, found.start, found.end)
+            held.append(found)
+        if held and source.random() < 0.2:
+            gone = held.pop(source.randrange(len(held)))
+            scene.planner.release_all(gone.vertices, gone.amounts, gone.start, gone.end)
+        if source.random() < 0.05:
+            structure.set_state([source.randrange(1, structure.n)], source.choice(["up", "down"]))
+            matcher.forget()
+    assert scene.planner.check() == []
