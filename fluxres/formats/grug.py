@@ -37,6 +37,7 @@ _EDGE_DEFAULTS = {
     "as_tgt_uplvl": "1",
     "as_src_uplvl": "1",
 }
+_DIGITS_MAX: Final = len(str(limits.SIZE_MAX))
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,9 @@ def _keys(root: Element, file: str) -> tuple[dict[str, str], dict[str, dict[str,
             raise InputError("a <key> without id", where=f"{file}:{element.line}")
         name = names[key] = element.attributes.get("attr.name", key)
         for default in element.all("default"):
-            for side in (element.attributes.get("for", "node"),):
-                if side in defaults:
-                    defaults[side][name] = default.text.strip()
+            side = element.attributes.get("for", "node")
+            if side in defaults:
+                defaults[side][name] = default.text.strip()
     return names, defaults
 
 
@@ -168,14 +169,14 @@ class _Values:
             raise LimitExceeded(f"{name} of more than {limits.NAME_LENGTH_MAX} characters", where=self.where)
         return value
 
-    def integer(self, name: str, least: int) -> int:
+    def integer(self, name: str) -> int:
         text = self._values[name]
         digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(limits.SIZE_MAX)) or int(text) < least:
-            raise InputError(f"{name}: expected an integer >= {least}, got {text[:40]!r}", where=self.where)
-        if int(text) > limits.SIZE_MAX:
-            raise LimitExceeded(f"{name}: expected at most {limits.SIZE_MAX}, got {text}", where=self.where)
-        return int(text)
+        if not (digits.isascii() and digits.isdecimal()) or (text != digits and int(digits[:_DIGITS_MAX]) > 0):
+            raise InputError(f"{name}: expected an integer >= 0, got {text[:40]!r}", where=self.where)
+        if len(digits) > _DIGITS_MAX or int(digits) > limits.SIZE_MAX:
+            raise LimitExceeded(f"{name}: expected at most {limits.SIZE_MAX}, got {text[:40]}", where=self.where)
+        return int(digits)
 
 
 def _kind(values: _Values) -> Kind:
@@ -187,9 +188,9 @@ def _kind(values: _Values) -> Kind:
         type_,
         values.text("basename") or type_,
         values.text("unit"),
-        values.integer("size", 0),
+        values.integer("size"),
         values.text("subsystem"),
-        values.integer("root", 0) != 0,
+        values.integer("root") != 0,
     )
 
 
@@ -208,11 +209,11 @@ def _rule(values: _Values, kinds: Mapping[str, Kind]) -> Rule:
         values.text("relation"),
         values.text("rrelation"),
         method,
-        values.integer("multi_scale", 0),
-        values.integer("id_scope", 0),
-        values.integer("id_start", 0),
-        values.integer("id_stride", 0),
+        values.integer("multi_scale"),
+        values.integer("id_scope"),
+        values.integer("id_start"),
+        values.integer("id_stride"),
         values.text("as_tgt_subsystem"),
-        values.integer("as_tgt_uplvl", 0),
-        values.integer("as_src_uplvl", 0),
+        values.integer("as_tgt_uplvl"),
+        values.integer("as_src_uplvl"),
     )

@@ -196,6 +196,11 @@ class Traverser:
         """Visit children until all were, or until the policy has enough; whether any takes part."""
         window, enclosing, depth = below
         stops = self.policy.stop_on_1_matches
+        if not resources:
+            # Nothing below can match; each child would be looked at once, and not more than one where one is enough.
+            seen = sum(edge.subsystem == self.dominant and edge.target.color != self.token for edge in vertex.edges)
+            self.preorder += min(seen, 1) if stops else seen
+            return False
         edges = self._ring(vertex) if stops else vertex.edges
         tallies = [Tally(resource, slots) for resource in resources] if stops else []
         found = False

@@ -33,7 +33,7 @@ def test_whole_pools_are_taken_until_there_is_enough(start: Start) -> None:
     session = start("-P", "low")
     assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 3)))) == ["memory0"]
     assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 1)))) == ["memory1"]
-    assert session.taken(ask("node", 1, ask("slot", 1, ask("memory", 5)))) == ["memory0", "memory1"]
+    assert session.taken(ask("node", 1, ask("slot", 1, ask("memory", 5)))) == ["memory2", "memory3"]
 
 
 def test_a_level_in_the_middle_cannot_be_left_out(start: Start) -> None:
