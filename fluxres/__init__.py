@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         UnknownPool,
         UsageError,
     )
+    from fluxres.formats.requests import Request
+    from fluxres.match import Match, Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.store.files import load, save
 
@@ -41,10 +43,13 @@ __all__ = [
     "InputError",
     "InsufficientResources",
     "LimitExceeded",
+    "Match",
     "MergeConflict",
     "NotHeld",
+    "Policy",
     "Pool",
     "Problem",
+    "Request",
     "ResourceGraph",
     "Selection",
     "Span",
@@ -66,6 +71,8 @@ __all__ = [
 _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
     **dict.fromkeys(("load", "save"), "fluxres.store.files"),
+    **dict.fromkeys(("Match", "Policy"), "fluxres.match"),
+    "Request": "fluxres.formats.requests",
 }
 """Where a public name lives; what is not here is an error class."""
 

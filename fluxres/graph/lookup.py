@@ -36,6 +36,10 @@ class Lookup:
         self._s = structure
         self._paths: dict[str, int] = {}
 
+    def is_uuid(self, text: str) -> bool:
+        """Whether this text is a uuid: one in the standard form, or one that a pool was given."""
+        return uuids.split(text) is not None or text in self._explicit_uuids
+
     def vertex(self, where: str) -> int:
         """The pool with this path, URI or uuid.
 

@@ -7,31 +7,26 @@ sink (a journal, where there is one) is told, and only then it is applied.  What
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from fluxres import limits
 from fluxres.allocation.records import Records
-from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
-from fluxres.errors import UsageError
-from fluxres.graph.auxiliary import Int32
-from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, events, joining, search, targets
-from fluxres.model.pool import Pool
+from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.graph.structure import Structure
+from fluxres.model import changes, events, joining, targets
+from fluxres.model.inspection import Inspection
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets, Where
-from fluxres.model.values import Allocation, Span
-from fluxres.planner.planner import Planner
-from fluxres.syntax.moment import in_message
+from fluxres.model.values import Allocation
 
 if TYPE_CHECKING:
-    import networkx
+    from fluxres.match import Match, Policy, Refusal
+    from fluxres.model.matching import Wanted
 
-    from fluxres.syntax.criteria import Criteria
 
-
-class ResourceGraph:
+class ResourceGraph(Inspection):
     """A resource graph: pools, the has-a tree, auxiliary graphs, and the records over them.
 
     Args:
@@ -42,238 +37,111 @@ class ResourceGraph:
     Cost: O(1); what is derived is made when first asked for.
     """
 
-    def __init__(self, structure: Structure, *, name: str | None = None, clock: Clock | None = None) -> None:
-        self._clock_given = clock
-        self.structure = structure
-        self.name = name if name is not None else structure.hierarchy
-        self.generation = 0
-        self.revision = 0
-        self.sink: Callable[[events.Event], None] | None = None
-        self.planner = self.plan(structure)
-        self.records = Records(structure, self.planner)
-        self._stages_made = 0
-
-    @staticmethod
-    def plan(structure: Structure) -> Planner:
-        """An empty planner over a structure."""
-
-        def of_type(number: int) -> Int32:
-            return structure.of_type(structure.types[number])
-
-        return Planner(structure.parent, structure.end, structure.type, structure.size, of_type=of_type)
-
-    # -- time --------------------------------------------------------------------------------------------------------
-
-    @property
-    def clock(self) -> Clock:
-        """What "now" is read from, in seconds."""
-        return self._clock_given if self._clock_given is not None else fixed(0.0)
-
-    @clock.setter
-    def clock(self, given: Clock) -> None:
-        self._clock_given = given
-
-    def now(self) -> int:
-        """Now, in ticks.  Stages whose time is over are dropped on the way, so that no question meets one."""
-        now = 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
-        if self.records.stages:
-            changes.expire_stages(self, now)
-        return now
-
-    def window(self, at: float | None, duration_s: float | None) -> tuple[int, int]:
-        """Start and duration in seconds as a window in ticks; a moment is one tick long.
-
-        Errors: UsageError for a duration that is not positive.
-        """
-        now = self.now()
-        start = now if at is None else ticks(at, "at")
-        if duration_s is None:
-            return start, start + 1
-        length = ticks(duration_s, "duration_s")
-        if length < 1:
-            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
-        return start, min(start + length, FOREVER)
-
-    def open_window(self, start: float | None, end: float | None) -> tuple[int, int]:
-        """Start (now by default) and end (none by default) in seconds as ticks.
-
-        Errors: UsageError for a window that ends before it begins.
-        """
-        now = self.now()
-        lo = now if start is None else ticks(start, "start")
-        hi = FOREVER if end is None else ticks(end, "end")
-        if not lo < hi:
-            raise UsageError(
-                f"the window ends at {in_message(seconds(hi))}, not after its beginning at {in_message(seconds(lo))}"
-            )
-        return lo, hi
-
-    def _given_window(self, start: float | None, end: float | None, duration_s: float | None) -> tuple[int, int]:
-        if end is not None and duration_s is not None:
-            raise UsageError("both an end and a duration were given", hint="give one of them")
-        if duration_s is None:
-            return self.open_window(start, end)
-        return self.window(start, duration_s)
-
-    # -- pools -------------------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return self.structure.n
-
-    def __repr__(self) -> str:
-        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(self.records.jobs())} jobs>"
-
-    @property
-    def root(self) -> Pool:
-        """The root of the has-a tree."""
-        return Pool(self, 0)
-
-    def vertex(self, where: Where) -> int:
-        """Vertex number of a pool given by handle, path, URI, uuid or number.
-
-        Errors: UnknownPool, StaleHandle.  Cost: O(1) for a path whose parent was asked for before.
-        """
-        return targets.vertex(self, where)
-
-    def pool(self, where: Where) -> Pool:
-        """The pool of this path, URI, uuid or vertex number.
-
-        Errors: UnknownPool naming the part of the path that does not exist.
-        """
-        return Pool(self, targets.vertex(self, where))
-
-    def select(self, vertices: Int32) -> Selection:
-        """A selection of these vertex numbers (ascending)."""
-        return Selection(self, vertices)
-
-    # -- networkx ----------------------------------------------------------------------------------------------------
-
-    @property
-    def containment(self) -> networkx.DiGraph[int]:
-        """The has-a tree as a read-only networkx.DiGraph over the columns; building it costs nothing."""
-        from fluxres.graph.views import ContainmentGraph  # networkx takes 0.1 s to import
-
-        return ContainmentGraph(self.structure)
-
-    def subsystem(self, name: str) -> networkx.DiGraph[int]:
-        """An auxiliary graph as a read-only networkx.DiGraph.
-
-        Errors: UnknownGraph with the names there are.
-        """
-        from fluxres.graph.views import SubsystemGraph  # networkx takes 0.1 s to import
-
-        return SubsystemGraph(self.structure, self.structure.subsystem(name))
-
-    @property
-    def subsystems(self) -> list[str]:
-        """Names of the auxiliary graphs."""
-        return list(self.structure.subsystems)
-
-    # -- asking ------------------------------------------------------------------------------------------------------
-
-    def find(
-        self,
-        criteria: str | Criteria,
-        at: float | None = None,
-        during: tuple[float, float] | None = None,
-    ) -> Selection:
-        """Pools that meet the criteria (RFC 4 Find and Match; the language is in specs/criteria.md).
-
-        Args:
-            criteria: text such as ``type=node and status=up and property=ssd and available>=8``.
-            at: the moment that amounts and jobs are asked about, in seconds; now by default.
-            during: a window instead: amounts free throughout it.
-
-        Errors: InputError with the column.  Cost: a few vector scans.
-        """
-        return search.find(self, criteria, at, during)
-
-    def walk(
-        self,
-        where: Where = "/",
-        order: str = "pre",
-        prune: Callable[[Pool], bool] | None = None,
-        sort: Callable[[list[Pool]], Iterable[Pool]] | None = None,
-    ) -> Iterator[Pool]:
-        """Visit a subtree depth first (RFC 4 Traversal).
-
-        Args:
-            where: where to begin.
-            order: ``pre`` (a pool before what it has) or ``post``.
-            prune: called with a pool; true leaves out it and all below it.
-            sort: called with the children of a pool; gives them in the order to visit.
-
-        Errors: UsageError for another order.
-        """
-        return search.walk(self, targets.vertex(self, where), order, prune, sort)
-
-    def aggregate(
-        self, where: Where = "/", at: float | None = None, duration_s: float | None = None, all: bool = False
-    ) -> dict[str, int]:
-        """Available units by type in a subtree, its top included (RFC 4 Aggregation).
-
-        Args:
-            where: top of the subtree.
-            at, duration_s: a moment (now by default) or a window throughout which they are free.
-            all: keep the types of which nothing is available.
-        """
-        return search.aggregate(self, targets.vertex(self, where), *self.window(at, duration_s), all)
-
-    def available(self, at: float | None = None, duration_s: float | None = None) -> Selection:
-        """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
-        return search.available(self, *self.window(at, duration_s))
-
-    def jobs(self) -> list[str]:
-        """Jobs that hold anything, in the order they first did."""
-        return self.records.jobs()
-
-    def allocated(self, job: str | None = None, at: float | None = None) -> Selection:
-        """Pools with a record of a job, or of any job (RFC 16 Allocated).
-
-        Args:
-            job: id; every job by default.
-            at: only what is held at this moment; by default everything that has not ended, reservations included.
-
-        Errors: UnknownJob.
-        """
-        return search.allocated(self, job, at)
-
-    def allocation(self, job: str) -> Allocation:
-        """All records of one job.
-
-        Errors: UnknownJob.
-        """
-        vertices = sorted(self.records.require_job(job))
-        spans = tuple(
-            self.span(job, amount, s, e, self.structure.where(v)) for v in vertices for s, e, amount in self.records.held[v][job]
-        )
-        return Allocation(job, tuple(Pool(self, v) for v in vertices), spans)
-
-    def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
-        """A record in seconds."""
-        return Span(job, amount, seconds(start), seconds(end), where)
-
     # -- who holds what ----------------------------------------------------------------------------------------------
 
     def allocate(
         self,
-        wanted: Targets,
+        wanted: Targets | Wanted,
         *,
         job: str,
         start: float | None = None,
         end: float | None = None,
         duration_s: float | None = None,
+        at: float | None = None,
+        policy: str | Policy = "first",
     ) -> Allocation:
         """Give pools to a job, all or nothing; what it has already grows (RFC 4 Allocate, RFC 16 Allocate).
 
         Args:
-            wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``; without an amount the whole pool.
+            wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, without an amount the whole pool; or a
+                request: a shape such as ``slot=4/[core=2;gpu=1]``, short options such as ``-N4 -c8``, a jobspec, a Request.
             job: id.
-            start: seconds, now by default; end or duration_s: until when, without end by default.
+            start: seconds, now by default; `at` is the same. end or duration_s: until when; by default as long as the request
+                says, else without end.
+            policy: for a request, which pools to prefer.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
-        return changes.allocate(self, job, wanted, self._given_window(start, end, duration_s))
+        begin = start if at is None else at
+        if targets.is_request(self, wanted):
+            found = self.match(cast("Wanted", wanted), begin, self._duration(begin, end, duration_s), policy)
+            return self.commit_match(found, job=job)
+        return changes.allocate(self, job, cast("Targets", wanted), self._given_window(begin, end, duration_s))
+
+    def _duration(self, start: float | None, end: float | None, duration_s: float | None) -> float | None:
+        if end is None:
+            return duration_s
+        lo, hi = self._given_window(start, end, duration_s)
+        return seconds(hi - lo) if hi < FOREVER else None
+
+    def match(
+        self, wanted: Wanted, at: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
+    ) -> Match:
+        """Pools for a request, recorded nowhere (specs/matching.md); `commit_match` gives them to a job.
+
+        Args:
+            wanted: a shape, short options, a jobspec or a Request.
+            at: start in seconds; now by default.
+            duration_s: length; by default as long as the request says, else without end.
+            policy: which pools to prefer: first, low, high, lonode, hinode, their node-exclusive forms (lonodex …), locality,
+                variation, pack, spread, or a Policy of one's own.
+
+        Errors: InsufficientResources with the earliest time, InfeasibleRequest with the reasons, InputError.
+        """
+        from fluxres.model import matching  # the first request pays for the matcher's import, and commands on pools do not
+
+        return matching.match(self, wanted, at, duration_s, policy)
+
+    def commit_match(self, found: Match, *, job: str) -> Allocation:
+        """Give what `match` found to a job.
+
+        Errors: StaleHandle when the graph changed since; nothing changes then.
+        """
+        from fluxres.model import matching
+
+        return matching.give(self, found, job)
+
+    def allocate_orelse_reserve(
+        self,
+        wanted: Wanted,
+        *,
+        job: str,
+        after: float | None = None,
+        duration_s: float | None = None,
+        policy: str | Policy = "first",
+    ) -> Allocation:
+        """Give pools for a request to a job now (or at `after`), or else at the earliest time.
+
+        Errors: InsufficientResources where no time will do, InfeasibleRequest; nothing changes then.
+        """
+        from fluxres.model import matching
+
+        return matching.give(self, matching.match_or_reserve(self, wanted, after, duration_s, policy), job)
+
+    def satisfiable(self, wanted: Wanted) -> bool:
+        """Whether a request could ever be matched: with everything up and nothing held.
+
+        Errors: InfeasibleRequest for a type that the machine does not have.
+        """
+        from fluxres.model import matching
+
+        return matching.satisfiable(self, wanted)
+
+    def why_not(
+        self, wanted: Wanted, at: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
+    ) -> Refusal | None:
+        """Why there are no pools for a request; None when there are.  `.sentences()` says it in words."""
+        from fluxres.model import matching
+
+        return matching.why_not(self, wanted, at, duration_s, policy)
+
+    def earliest(
+        self, wanted: Wanted, after: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
+    ) -> float | None:
+        """The first start, in seconds, at which there are pools for a request; None when there never are."""
+        from fluxres.model import matching
+
+        return matching.earliest(self, wanted, after, duration_s, policy)
 
     def free(self, job: str, wanted: Targets | None = None, start: float | None = None, end: float | None = None) -> None:
         """Take back what a job holds: everything, or pools, or units of them (RFC 4 Free, RFC 16 Release).
@@ -362,6 +230,8 @@ class ResourceGraph:
         Errors: UsageError for an unknown state, UnknownPool.
         """
         changes.mark(self, "state", where, lambda vertices: self.structure.set_state(vertices, state), events.check_state(state))
+        if self.matcher is not None:
+            self.matcher.forget()
 
     def tag(self, where: Where | Selection | Sequence[Where], key: str, value: str | None = None) -> None:
         """Tag pools (RFC 4 Tag(K, [V])).
@@ -425,6 +295,7 @@ class ResourceGraph:
     def restructure(self, structure: Structure, records: Records) -> None:
         """Take the next generation, with records over it; handles of the last one are stale from here on."""
         self.structure, self.records, self.planner = structure, records, records.planner
+        self.matcher = None
         self.generation += 1
         self.revision += 1
 
@@ -436,7 +307,3 @@ class ResourceGraph:
         Errors: InputError for an event it does not know; otherwise those of the operation.
         """
         events.apply(self, event)
-
-    def check(self) -> list[Problem]:
-        """Audit the rules on live data; empty when all hold (specs/rules.md)."""
-        return audit.check(self)

@@ -43,6 +43,13 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
     raise UsageError(f"a pool is named by a path, URI, uuid, vertex number or handle, not by {where!r}")
 
 
+def is_request(graph: ResourceGraph, wanted: object) -> bool:
+    """Whether this asks for pools of some kind (a shape, options, a jobspec, a Request), and not for pools by name."""
+    if isinstance(wanted, str):
+        return not (wanted.startswith("/") or ":/" in wanted or graph.structure.lookup.is_uuid(wanted))
+    return "resources" in wanted if isinstance(wanted, Mapping) else hasattr(wanted, "resources")
+
+
 def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tuple[int, int | None]]:
     """Vertex numbers and amounts; None where no amount was given.
 

@@ -6,10 +6,12 @@ slots as the tasks need when dealt out evenly, rounded up.
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax import count as counts
+from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.place import Place
 from fluxres.syntax.shape import DEFAULT_LABEL
 
@@ -58,6 +60,32 @@ def parse_options(
         per_node = -(-tasks // nodes.fixed)
     made: dict[str, Any] = {"type": "node", "count": nodes.to_plain(), "with": [_slot(per_node, inside)]}
     return [made | ({"exclusive": True} if x else {})]
+
+
+_WORD: Final = re.compile(r"-(?P<letter>[Nncg])\s*=?\s*(?P<value>[^\s-][^\s]*)|-(?P<flag>x)", re.ASCII)
+
+
+def of_words(text: str) -> list[dict[str, Any]]:
+    """The resources of short options as one text, such as ``-N4 -c 8 -x``.
+
+    Errors: InputError for a word that is no such option, or one given twice; those of :func:`parse_options`.
+
+    >>> of_words("-n3 -g 1") == parse_options(n=3, g=1)
+    True
+    """
+    given: dict[str, Any] = {}
+    rest = text.strip()
+    while rest:
+        found = _WORD.match(rest)
+        if found is None:
+            raise InputError(f"expected -N, -n, -c, -g with a number or -x, got {excerpt(rest)}", where="options")
+        letter = found["letter"] or "x"
+        if letter in given:
+            raise InputError(f"-{letter} is given twice", where="options")
+        value = found["value"]
+        given[letter] = True if value is None else int(value) if value.isdecimal() and len(value) < 20 else value
+        rest = rest[found.end() :].lstrip()
+    return parse_options(**given)
 
 
 def _slot(number: int, inside: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Requests from whatever a user has: a shape, short options, a jobspec as values, JSON, YAML or a file.
+
+The languages themselves stand in ``syntax``; what a file or a YAML text needs (places, bounds, one reader for all
+documents) is here, a layer above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from fluxres.errors import UsageError
+from fluxres.formats import yaml_document
+from fluxres.model.matching import as_request
+from fluxres.syntax import jobspec
+
+Source = str | bytes | Path | Mapping[str, Any] | jobspec.Request
+
+
+class Request(jobspec.Request):
+    """What a job asks for (RFC 14); made by :meth:`parse`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(
+        cls, source: str | bytes | Path | Mapping[str, Any] | jobspec.Request, *, duration_s: float | None = None
+    ) -> Request:
+        """A request from any form.
+
+        Args:
+            source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; short options such as ``-N4 -c8``; a jobspec
+                (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
+            duration_s: seconds, in place of those of the jobspec.
+
+        Errors: InputError with file, line, column and place in the document.
+
+        >>> Request.parse("slot=4/[core=2;gpu=1]", duration_s=3600).duration_s
+        3600.0
+        """
+        found = _read(source)
+        values = {field.name: getattr(found, field.name) for field in fields(jobspec.Request)}
+        if duration_s is not None:
+            if isinstance(duration_s, bool) or not isinstance(duration_s, int | float) or not duration_s > 0:
+                raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
+            values["duration_s"] = float(duration_s)
+        return cls(**values)
+
+
+def _read(source: object) -> jobspec.Request:
+    if isinstance(source, Path | bytes) or source == "-":
+        return _document(source)
+    if isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
+        return _document(source.encode())
+    return as_request(source)  # type: ignore[arg-type]  # it refuses by name what is none of its forms
+
+
+def _document(source: str | bytes | Path) -> jobspec.Request:
+    document = yaml_document.load(source)
+    return jobspec.parse(document.values, position=lambda path: _spot(document, path))
+
+
+def _spot(document: yaml_document.Document, path: tuple[str | int, ...]) -> str:
+    line, column = document.position(path)
+    return f"{document.file}:{line}:{column}"

@@ -1,0 +1,260 @@
+"""What can be asked of a graph: pools, views, searches, totals, who holds what, and the time all of it is asked at.
+
+The face of fluxres is one class to its users and two to its readers: nothing here changes who holds what;
+:class:`~fluxres.model.resource_graph.ResourceGraph` adds everything that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
+
+from fluxres.allocation.records import Records
+from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
+from fluxres.errors import UsageError
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Problem, Structure
+from fluxres.model import audit, changes, events, search, targets
+from fluxres.model.pool import Pool
+from fluxres.model.selection import Selection
+from fluxres.model.targets import Where
+from fluxres.model.values import Allocation, Span
+from fluxres.planner.planner import Planner
+from fluxres.syntax.moment import in_message
+
+if TYPE_CHECKING:
+    import networkx
+
+    from fluxres.match import Matcher
+    from fluxres.model.resource_graph import ResourceGraph
+    from fluxres.syntax.criteria import Criteria
+
+
+class Inspection:
+    """A structure with records over it, to be asked.
+
+    Args: see :class:`~fluxres.model.resource_graph.ResourceGraph`.
+    """
+
+    def __init__(self, structure: Structure, *, name: str | None = None, clock: Clock | None = None) -> None:
+        self._clock_given = clock
+        self.structure = structure
+        self.name = name if name is not None else structure.hierarchy
+        self.generation = 0
+        self.revision = 0
+        self.sink: Callable[[events.Event], None] | None = None
+        self.planner = self.plan(structure)
+        self.records = Records(structure, self.planner)
+        self.matcher: Matcher | None = None
+        self._stages_made = 0
+
+    @staticmethod
+    def plan(structure: Structure) -> Planner:
+        """An empty planner over a structure."""
+
+        def of_type(number: int) -> Int32:
+            return structure.of_type(structure.types[number])
+
+        return Planner(structure.parent, structure.end, structure.type, structure.size, of_type=of_type)
+
+    @property
+    def _face(self) -> ResourceGraph:
+        # There is one subclass, and handles offer what it adds.
+        return cast("ResourceGraph", self)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """What "now" is read from, in seconds."""
+        return self._clock_given if self._clock_given is not None else fixed(0.0)
+
+    @clock.setter
+    def clock(self, given: Clock) -> None:
+        self._clock_given = given
+
+    def now(self) -> int:
+        """Now, in ticks.  Stages whose time is over are dropped on the way, so that no question meets one."""
+        now = 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
+        if self.records.stages:
+            changes.expire_stages(self._face, now)
+        return now
+
+    def window(self, at: float | None, duration_s: float | None) -> tuple[int, int]:
+        """Start and duration in seconds as a window in ticks; a moment is one tick long.
+
+        Errors: UsageError for a duration that is not positive.
+        """
+        now = self.now()
+        start = now if at is None else ticks(at, "at")
+        if duration_s is None:
+            return start, start + 1
+        length = ticks(duration_s, "duration_s")
+        if length < 1:
+            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
+        return start, min(start + length, FOREVER)
+
+    def open_window(self, start: float | None, end: float | None) -> tuple[int, int]:
+        """Start (now by default) and end (none by default) in seconds as ticks.
+
+        Errors: UsageError for a window that ends before it begins.
+        """
+        now = self.now()
+        lo = now if start is None else ticks(start, "start")
+        hi = FOREVER if end is None else ticks(end, "end")
+        if not lo < hi:
+            raise UsageError(
+                f"the window ends at {in_message(seconds(hi))}, not after its beginning at {in_message(seconds(lo))}"
+            )
+        return lo, hi
+
+    def _given_window(self, start: float | None, end: float | None, duration_s: float | None) -> tuple[int, int]:
+        if end is not None and duration_s is not None:
+            raise UsageError("both an end and a duration were given", hint="give one of them")
+        if duration_s is None:
+            return self.open_window(start, end)
+        return self.window(start, duration_s)
+
+    # -- pools -------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.structure.n
+
+    def __repr__(self) -> str:
+        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(self.records.jobs())} jobs>"
+
+    @property
+    def root(self) -> Pool:
+        """The root of the has-a tree."""
+        return Pool(self._face, 0)
+
+    def vertex(self, where: Where) -> int:
+        """Vertex number of a pool given by handle, path, URI, uuid or number.
+
+        Errors: UnknownPool, StaleHandle.  Cost: O(1) for a path whose parent was asked for before.
+        """
+        return targets.vertex(self._face, where)
+
+    def pool(self, where: Where) -> Pool:
+        """The pool of this path, URI, uuid or vertex number.
+
+        Errors: UnknownPool naming the part of the path that does not exist.
+        """
+        return Pool(self._face, targets.vertex(self._face, where))
+
+    def select(self, vertices: Int32) -> Selection:
+        """A selection of these vertex numbers (ascending)."""
+        return Selection(self._face, vertices)
+
+    # -- networkx ----------------------------------------------------------------------------------------------------
+
+    @property
+    def containment(self) -> networkx.DiGraph[int]:
+        """The has-a tree as a read-only networkx.DiGraph over the columns; building it costs nothing."""
+        from fluxres.graph.views import ContainmentGraph  # networkx takes 0.1 s to import
+
+        return ContainmentGraph(self.structure)
+
+    def subsystem(self, name: str) -> networkx.DiGraph[int]:
+        """An auxiliary graph as a read-only networkx.DiGraph.
+
+        Errors: UnknownGraph with the names there are.
+        """
+        from fluxres.graph.views import SubsystemGraph  # networkx takes 0.1 s to import
+
+        return SubsystemGraph(self.structure, self.structure.subsystem(name))
+
+    @property
+    def subsystems(self) -> list[str]:
+        """Names of the auxiliary graphs."""
+        return list(self.structure.subsystems)
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def find(
+        self,
+        criteria: str | Criteria,
+        at: float | None = None,
+        during: tuple[float, float] | None = None,
+    ) -> Selection:
+        """Pools that meet the criteria (RFC 4 Find and Match; the language is in specs/criteria.md).
+
+        Args:
+            criteria: text such as ``type=node and status=up and property=ssd and available>=8``.
+            at: the moment that amounts and jobs are asked about, in seconds; now by default.
+            during: a window instead: amounts free throughout it.
+
+        Errors: InputError with the column.  Cost: a few vector scans.
+        """
+        return search.find(self._face, criteria, at, during)
+
+    def walk(
+        self,
+        where: Where = "/",
+        order: str = "pre",
+        prune: Callable[[Pool], bool] | None = None,
+        sort: Callable[[list[Pool]], Iterable[Pool]] | None = None,
+    ) -> Iterator[Pool]:
+        """Visit a subtree depth first (RFC 4 Traversal).
+
+        Args:
+            where: where to begin.
+            order: ``pre`` (a pool before what it has) or ``post``.
+            prune: called with a pool; true leaves out it and all below it.
+            sort: called with the children of a pool; gives them in the order to visit.
+
+        Errors: UsageError for another order.
+        """
+        return search.walk(self._face, targets.vertex(self._face, where), order, prune, sort)
+
+    def aggregate(
+        self, where: Where = "/", at: float | None = None, duration_s: float | None = None, all: bool = False
+    ) -> dict[str, int]:
+        """Available units by type in a subtree, its top included (RFC 4 Aggregation).
+
+        Args:
+            where: top of the subtree.
+            at, duration_s: a moment (now by default) or a window throughout which they are free.
+            all: keep the types of which nothing is available.
+        """
+        return search.aggregate(self._face, targets.vertex(self._face, where), *self.window(at, duration_s), all)
+
+    def available(self, at: float | None = None, duration_s: float | None = None) -> Selection:
+        """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
+        return search.available(self._face, *self.window(at, duration_s))
+
+    def jobs(self) -> list[str]:
+        """Jobs that hold anything, in the order they first did."""
+        return self.records.jobs()
+
+    def allocated(self, job: str | None = None, at: float | None = None) -> Selection:
+        """Pools with a record of a job, or of any job (RFC 16 Allocated).
+
+        Args:
+            job: id; every job by default.
+            at: only what is held at this moment; by default everything that has not ended, reservations included.
+
+        Errors: UnknownJob.
+        """
+        return search.allocated(self._face, job, at)
+
+    def allocation(self, job: str) -> Allocation:
+        """All records of one job.
+
+        Errors: UnknownJob.
+        """
+        vertices = sorted(self.records.require_job(job))
+        spans = tuple(
+            self.span(job, amount, s, e, self.structure.where(v)) for v in vertices for s, e, amount in self.records.held[v][job]
+        )
+        return Allocation(job, tuple(Pool(self._face, v) for v in vertices), spans)
+
+    def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
+        """A record in seconds."""
+        return Span(job, amount, seconds(start), seconds(end), where)
+
+    # -- auditing ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[Problem]:
+        """Audit the rules on live data; empty when all hold (specs/rules.md)."""
+        return audit.check(self._face)

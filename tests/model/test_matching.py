@@ -1,0 +1,137 @@
+"""Requests on a graph: found, recorded, refused with reasons, and never given twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, StaleHandle, UsageError
+from fluxres.model import ResourceGraph
+from tests.allocation.test_records import CORE, MEMORY, NODE, machine, trace
+
+JOBSPEC: dict[str, Any] = {
+    "version": 1,
+    "resources": [{"type": "slot", "count": 2, "label": "task", "with": [{"type": "core", "count": 1}]}],
+    "tasks": [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {"system": {"duration": 60}},
+}
+
+
+def paths(g: ResourceGraph, job: str) -> list[str]:
+    return [pool.path for pool in g.allocation(job)]
+
+
+@pytest.mark.parametrize("request_", ["slot=2/core", "-n2", JOBSPEC, fluxres.Request.parse("slot=2/core")])
+def test_a_request_is_given_in_any_form(request_: Any) -> None:
+    g = machine()
+    g.allocate(request_, job="a")
+    assert paths(g, "a") == [CORE, "/demo/rack/node0/core1"]
+    assert g.check() == []
+
+
+def test_the_duration_is_that_of_the_call_or_else_of_the_request() -> None:
+    g = machine()
+    assert g.allocate(JOBSPEC, job="a", at=5).end == 65
+    assert g.allocate("slot/core", job="b", at=5, duration_s=7).end == 12
+    assert g.allocate("slot/core", job="c", start=5, end=9).end == 9
+    assert g.allocate(fluxres.Request.parse("core{x}", duration_s=3), job="d", at=100).end == 103
+
+
+def test_one_word_is_a_type_and_a_path_is_a_pool() -> None:
+    g = machine()
+    g.allocate("node{x}", job="a", start=0, end=1)
+    g.allocate(MEMORY, job="b", start=5)
+    g.allocate(g.pool(CORE).uuid, job="c", start=5)
+    assert paths(g, "b") == [MEMORY]
+    assert paths(g, "c") == [CORE]
+
+
+def test_now_or_at_the_earliest_time() -> None:
+    g = machine()
+    g.allocate("node=2{x}", job="a", duration_s=10)
+    reserved = g.allocate_orelse_reserve("node=2{x}", job="b", duration_s=5)
+    assert (reserved.start, reserved.end) == (10, 15)
+    assert g.earliest("node{x}", duration_s=5) == 15
+    assert [span.start for span in g.pool(NODE).reservations()] == [10]
+    assert g.check() == []
+
+
+def test_a_match_is_recorded_only_when_it_is_committed_and_only_while_nothing_changed() -> None:
+    g = machine()
+    before = trace(g)
+    found = g.match("slot=2/[core;memory=2]", duration_s=60)
+    assert trace(g) == before
+    assert g.commit_match(found, job="a").spans[0].end == 60
+    with pytest.raises(StaleHandle, match="match again"):
+        g.commit_match(found, job="b")
+    assert g.jobs() == ["a"]
+
+
+def test_no_means_not_now_with_the_time_or_never_with_the_reasons() -> None:
+    g = machine()
+    g.allocate(NODE, job="a", start=0, end=30)
+    with pytest.raises(InsufficientResources) as caught:
+        g.allocate("node=2{x}", job="b", duration_s=10)
+    assert caught.value.earliest == 30
+    assert "held by a until 30 s" in str(caught.value)
+    with pytest.raises(InfeasibleRequest) as never:
+        g.allocate("node=3{x}", job="b")
+    assert list(never.value.reasons) == ["resources[0]"]
+    assert g.satisfiable("node=2{x}")
+    assert not g.satisfiable("node=3{x}")
+    with pytest.raises(InfeasibleRequest, match="gpu"):
+        g.match("gpu=1")
+    refusal = g.why_not("node=2{x}", duration_s=10)
+    assert refusal is not None
+    assert refusal.sentences()[-1] == "The earliest start is 30 s."
+    assert g.why_not("node{x}", duration_s=10) is None
+
+
+def test_states_count_at_once() -> None:
+    g = machine()
+    assert g.match("node{x}").vertices.tolist() == [g.vertex(NODE)]
+    g.set_state(NODE, "drain")
+    assert g.match("node{x}").vertices.tolist() == [g.vertex("/demo/rack/node1")]
+    g.unlink("/demo/rack/node1")
+    with pytest.raises(InsufficientResources, match="drain"):
+        g.match("node{x}")
+
+
+def test_a_policy_of_ones_own_and_a_wrong_one() -> None:
+    g = machine()
+    g.allocate("slot/core", job="a", policy="high")
+    assert paths(g, "a") == ["/demo/rack/node1/core1"]
+    with pytest.raises(UsageError, match="only for pools to be shared"):
+        g.allocate("core", job="b")
+    with pytest.raises(UsageError, match="no match policy 'best'"):
+        g.match("core", policy="best")
+
+
+def test_requests_come_from_yaml_text_and_files(tmp_path: Path) -> None:
+    text = (
+        "version: 1\nresources:\n  - type: slot\n    count: COUNT\n    label: task\n    with:\n      - {type: core, count: 1}\n"
+    )
+    text += "tasks:\n  - {command: [app], slot: task, count: {per_slot: 1}}\nattributes: {system: {duration: 60}}\n"
+    file = tmp_path / "job.yaml"
+    file.write_text(text.replace("COUNT", "3"))
+    request = fluxres.Request.parse(file)
+    assert (request.duration_s, len(machine().match(request))) == (60, 3)
+    file.write_text(text.replace("COUNT", "three"))
+    with pytest.raises(InputError, match=r"job.yaml:4:12: resources\[0\].count"):
+        fluxres.Request.parse(file)
+    with pytest.raises(InputError, match=r"missing\.yaml"):
+        fluxres.Request.parse(tmp_path / "missing.yaml")
+    assert fluxres.Request.parse(text.replace("COUNT", "2")).resources == fluxres.Request.parse(JOBSPEC).resources
+
+
+@pytest.mark.parametrize(
+    "wrong", ["slot=", "-N", "-q3", "node=0", "node=99999999999999999999", "slot=2/[core", {"resources": 4}, "", "{"]
+)
+def test_what_is_no_request_is_refused_by_place(wrong: Any) -> None:
+    g = machine()
+    with pytest.raises(InputError):
+        g.allocate(wrong, job="a")
+    assert g.jobs() == []
