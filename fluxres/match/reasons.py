@@ -1,8 +1,8 @@
 """Why a request does not match: for each of its parts how many candidates there were, and what ruled the others out.
 
 A refusal without reasons sends its reader to guess.  Every candidate is put under the first thing that rules it out, in the
-order in which the matcher would meet them: its id, its unit, its state, the constraint, a whole holding above it, its own holders,
-what others hold below it, and at last what it lacks inside.  What is left over was good enough by itself; when those are
+order in which the matcher would meet them: its id, its unit, its state, the constraint, a whole holding above it, its own
+holders, what others hold below it, and at last what it lacks inside.  What is left over was good enough by itself; when those are
 enough for every part, the parts compete with each other, and the refusal says that too.
 
 Counting is vectorised and complete; names of holders come from a callback, because a planner knows no jobs, and for some of

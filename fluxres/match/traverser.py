@@ -8,8 +8,8 @@ rest fails, the last choice is undone and the next one tried, so what is found i
 not found does not exist.
 
 Where a choice cannot be in the way of what comes later (`Demand.settled`), its alternatives are dropped as soon as it is made.
-That alone makes ordinary requests cost no more than the pools looked at; only demands that compete are searched, and the search is
-bounded by `limits.MATCH_STEPS_MAX`.
+That alone makes ordinary requests cost no more than the pools looked at; only demands that compete are searched, and the search
+is bounded by `limits.MATCH_STEPS_MAX`.
 """
 
 from __future__ import annotations

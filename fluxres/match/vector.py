@@ -206,7 +206,7 @@ class Search:
             return None
         doubtful = self._doubtful(nodes, list(needs))
         if self.policy.near and self.form.sort != "units":
-            return self._choose_near(nodes, needs, doubtful, number)
+            return self._in_one_node(needs, number) or self._choose_near(nodes, needs, doubtful, number)
         if one_each:
             chosen = self._first(nodes, needs, doubtful, number)
             return None if chosen is None else (chosen, np.ones(number, np.int64))
@@ -248,6 +248,15 @@ class Search:
             return None
         every, amounts = np.concatenate(chosen), np.concatenate(rooms)
         return every[amounts > 0], amounts[amounts > 0]
+
+    def _in_one_node(self, needs: dict[int, int], number: int) -> tuple[Int64, Int64] | None:
+        """The lowest node that has room for all: nothing lies closer together than that."""
+        if self.form.sort == "nodes" and number > 1:
+            return None
+        together = {kind: units * number for kind, units in needs.items()}
+        nodes = ordinals_of(self.candidates(together), self.level.length)
+        found = self._first(nodes, together, self._doubtful(nodes, list(together)), 1)
+        return None if found is None else (found, np.array([number]))
 
     def _choose_near(
         self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int

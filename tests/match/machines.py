@@ -1,0 +1,38 @@
+"""Short ways to a machine, a request and names."""
+
+from __future__ import annotations
+
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.match import Match, Matcher
+from fluxres.planner.planner import Planner
+from fluxres.syntax import constraint_query, shape
+from fluxres.syntax.jobspec import Request
+
+
+def matcher(*below: Recipe) -> Matcher:
+    """A cluster with these recipes below it, nothing held."""
+    structure = expand(Recipe("cluster", children=below), origin=uuids.new_origin())
+    return Matcher(structure, Planner(structure.parent, structure.end, structure.type, structure.size))
+
+
+def request(text: str, requires: str | None = None) -> Request:
+    """A shape, and a constraint in the query language."""
+    return Request(shape.vertices(text), constraint=constraint_query.constraint_of(requires) if requires else None)
+
+
+def names(made: Matcher, found: Match) -> list[str]:
+    """Paths of the picks."""
+    return [made.structure.path(v) for v in found.vertices.tolist()]
+
+
+def takes(made: Matcher, text: str, policy: str = "first", requires: str | None = None) -> dict[str, int] | None:
+    """What a request takes in [0, 10), by path below the cluster; both ways must agree. None for no match."""
+    asked = request(text, requires)
+    found = made.match(asked, 0, 10, policy)
+    slow = made.match(asked, 0, 10, policy, reference=True)
+    assert (found is None) == (slow is None)
+    if found is None or slow is None:
+        return None
+    assert found.is_equal(slow)
+    return dict(zip([name.removeprefix("/cluster/") for name in names(made, found)], found.amounts.tolist(), strict=True))

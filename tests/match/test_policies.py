@@ -1,0 +1,138 @@
+"""Orders of candidates: which pools a policy takes, and what lies closest together."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres.errors import UsageError
+from fluxres.graph.recipe import Recipe
+from fluxres.match import Match, Matcher, Policy, nearest
+from fluxres.match.policy import POLICIES
+from fluxres.match.situation import Situation
+from tests.match.machines import matcher, names, request
+
+
+def nodes_of(made: Matcher, found: Match | None) -> list[str]:
+    assert found is not None
+    return names(made, found)
+
+
+@pytest.fixture
+def eight() -> Matcher:
+    """Two racks of four nodes of four cores."""
+    return matcher(Recipe("rack", 2, children=(Recipe("node", 4, children=(Recipe("core", 4),)),)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("first", ["core0", "core1"]), ("low", ["core0", "core1"]), ("high", ["core2", "core3"]), ("hinode", ["core2", "core3"])],
+)
+def test_low_and_high(eight: Matcher, policy: str, expected: list[str]) -> None:
+    found = eight.match(request("slot=1/core=2"), 0, 10, policy)
+    assert [name.rpartition("/")[2] for name in nodes_of(eight, found)] == expected
+    assert ("rack0/node0" if expected[0] == "core0" else "rack1/node3") in nodes_of(eight, found)[0]
+
+
+def test_node_exclusive_forms_take_the_node_whole(eight: Matcher) -> None:
+    found = eight.match(request("slot=1/core=2"), 0, 10, "hinodex")
+    assert nodes_of(eight, found) == ["/cluster/rack1/node3"]
+    assert found is not None
+    assert found.whole.tolist() == [True]
+
+
+def test_pack_takes_the_fullest_node_that_has_room_and_spread_the_emptiest(eight: Matcher) -> None:
+    cores = eight.structure.of_type("core")
+    eight.planner.hold_all(cores[4:6], 1, 0, 10)
+    eight.planner.hold(int(cores[8]), 1, 0, 10)
+    assert "rack0/node1" in nodes_of(eight, eight.match(request("slot=1/core=2"), 0, 10, "pack"))[0]
+    assert "rack0/node2" in nodes_of(eight, eight.match(request("slot=1/core=3"), 0, 10, "pack"))[0]
+    assert "rack0/node0" in nodes_of(eight, eight.match(request("slot=1/core=1"), 0, 10, "spread"))[0]
+
+
+def test_variation_takes_the_best_class_first_and_unclassed_nodes_last() -> None:
+    sorts = [
+        Recipe("node", 1, ids=at, children=(Recipe("core"),), properties={} if grade is None else {"perf_class": grade})
+        for at, grade in enumerate([None, 3, 1])
+    ]
+    made = matcher(*sorts)
+    order = [nodes_of(made, made.match(request(f"slot={n}/core"), 0, 10, "variation")) for n in (1, 2)]
+    assert order == [["/cluster/node2/core0"], ["/cluster/node1/core0", "/cluster/node2/core0"]]
+
+
+def test_locality_takes_the_fewest_racks(eight: Matcher) -> None:
+    nodes = eight.structure.of_type("node")
+    eight.planner.hold(int(nodes[1]), 1, 0, 10)
+    assert nodes_of(eight, eight.match(request("node=4{x}"), 0, 10, "locality")) == [f"/cluster/rack1/node{n}" for n in range(4)]
+    assert nodes_of(eight, eight.match(request("slot=2/node"), 0, 10, "locality")) == [
+        "/cluster/rack0/node2",
+        "/cluster/rack0/node3",
+    ]
+
+
+def test_a_policy_of_ones_own(eight: Matcher) -> None:
+    def odd_first(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+        return (situation.structure.id[vertices] + 1) % 2
+
+    own = Policy("odd-first", score=odd_first)
+    for reference in (False, True):
+        found = eight.match(request("slot=1/core=3"), 0, 10, own, reference=reference)
+        assert nodes_of(eight, found) == [f"/cluster/rack0/node1/core{n}" for n in (0, 1, 3)]
+
+
+def test_a_policy_that_gives_no_number_for_each_candidate_is_refused(eight: Matcher) -> None:
+    with pytest.raises(UsageError, match="one number for each of 8 candidates"):
+        eight.match(request("slot=1/node"), 0, 10, Policy("short", score=lambda situation, vertices: np.zeros(2)))
+
+
+def test_an_unknown_policy_is_answered_with_those_there_are(eight: Matcher) -> None:
+    with pytest.raises(UsageError, match=r"no match policy 'best' .*locality"):
+        eight.match(request("slot=1/node"), 0, 10, "best")
+
+
+def test_every_policy_has_its_own_name() -> None:
+    assert all(name == policy.name for name, policy in POLICIES.items())
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=5),
+    st.integers(1, 10),
+)
+@settings(max_examples=400, deadline=None)
+def test_nearest_is_the_fewest_parents_then_the_closest(racks: list[list[int]], wanted: int) -> None:
+    nodes, parents, room, v = [], [], [], 1
+    for rack in racks:
+        top, v = v, v + 1
+        for has in rack:
+            nodes.append(v)
+            parents.append(top)
+            room.append(has)
+            v += 2
+    chosen = nearest.choose(np.array(nodes, np.int32), np.array(parents, np.int32), np.array(room), wanted).tolist()
+    if sum(room) < wanted:
+        assert chosen == []
+        return
+    usable = [at for at, has in enumerate(room) if has]
+    tops = sorted({parents[at] for at in usable})
+
+    def parents_of(positions: tuple[int, ...] | list[int]) -> list[int]:
+        return sorted({parents[at] for at in positions})
+
+    enough = [
+        subset
+        for size in range(1, len(usable) + 1)
+        for subset in combinations(usable, size)
+        if sum(room[at] for at in subset) >= wanted
+    ]
+    fewest = min(len(parents_of(subset)) for subset in enough)
+    span = {subset: tops.index(parents_of(subset)[-1]) - tops.index(parents_of(subset)[0]) for subset in enough}
+    closest = min(span[subset] for subset in enough if len(parents_of(subset)) == fewest)
+    assert sum(room[at] for at in chosen) >= wanted
+    assert len(parents_of(chosen)) == fewest
+    assert span[tuple(chosen)] == closest
+    within = [subset for subset in enough if parents_of(subset) == parents_of(chosen)]
+    assert nodes[chosen[-1]] - nodes[chosen[0]] == min(nodes[subset[-1]] - nodes[subset[0]] for subset in within)

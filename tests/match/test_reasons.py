@@ -1,0 +1,133 @@
+"""A refusal names what is in the way, how much of it, and what would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluxres import limits
+from fluxres.clock import TICKS_PER_S
+from fluxres.graph.recipe import Recipe
+from fluxres.match import Matcher, Refusal
+from tests.match.machines import matcher, request
+
+S = TICKS_PER_S
+
+
+@pytest.fixture
+def six() -> Matcher:
+    """Six nodes of four cores: node0 down, node1 held until 100 s, one core of node2 until 200 s, a class on node5."""
+    nodes = [
+        Recipe("node", 5, children=(Recipe("core", 4),)),
+        Recipe("node", 1, ids=5, properties={"slow": None}, children=(Recipe("core", 4),)),
+    ]
+    made = matcher(*nodes)
+    v = made.structure.vertex
+    made.structure.set_state([v("/cluster/node0")], "down")
+    made.planner.hold(v("/cluster/node1"), 1, 0, 100 * S)
+    made.planner.hold(v("/cluster/node2/core3"), 1, 0, 200 * S)
+    return made
+
+
+def why(made: Matcher, text: str, requires: str | None = None) -> Refusal:
+    holders = {
+        made.structure.vertex("/cluster/node1"): ("big", 100 * S),
+        made.structure.vertex("/cluster/node2/core3"): ("small", 200 * S),
+    }
+    found = made.why_not(request(text, requires), 0, 1000 * S, holders=lambda v, start, end: [holders[v]] if v in holders else [])
+    assert found is not None
+    return found
+
+
+def causes(refusal: Refusal, part: int = 0) -> dict[str, int]:
+    return {cause.code: cause.number for cause in refusal.parts[part].causes}
+
+
+def test_every_candidate_is_counted_once(six: Matcher) -> None:
+    refusal = why(six, "slot=5/node", requires="-slow")
+    assert causes(refusal) == {"state": 1, "constraint": 1, "held": 1, "below": 1}
+    part = refusal.parts[0]
+    assert (part.asked, part.candidates, part.left, part.room) == (5, 6, 2, 2)
+    assert part.is_short
+
+
+def test_holders_have_names_and_times(six: Matcher) -> None:
+    refusal = why(six, "slot=4/node")
+    assert {cause.code: cause.holders for cause in refusal.parts[0].causes if cause.holders} == {
+        "held": (("big", 100.0),),
+        "below": (("small", 200.0),),
+    }
+    text = " ".join(refusal.sentences())
+    assert "1 are down" in text
+    assert "held by big until 100 s" in text
+    assert "in them something is held by small until 200 s" in text
+
+
+def test_what_would_be_enough_and_when(six: Matcher) -> None:
+    refusal = why(six, "slot=4/node")
+    assert refusal.enough == {"resources[0]": 3}
+    assert refusal.earliest == 100.0
+    assert not refusal.never
+    assert refusal.sentences()[-1] == "The earliest start is 100 s."
+
+
+def test_what_never_fits(six: Matcher) -> None:
+    refusal = why(six, "slot=2/core=5")
+    assert refusal.never
+    assert refusal.earliest is None
+    assert causes(refusal) == {"inside": 6}
+    assert refusal.parts[0].causes[0].detail == ("5 core",)
+    assert refusal.enough == {"resources[0].with[0]": 4}
+    assert "never" in refusal.sentences()[-1]
+
+
+def test_what_lacks_inside(six: Matcher) -> None:
+    refusal = why(six, "slot=1/[core=4]", requires="host:node2")
+    assert causes(refusal) == {"constraint": 4, "state": 1, "inside": 1}
+
+
+def test_units_left_are_counted_where_pools_are_large() -> None:
+    made = matcher(Recipe("node", 2, children=(Recipe("memory", 2, size=8, unit="GiB"),)))
+    made.planner.hold(2, 5, 0, 10 * S)
+    made.planner.hold(3, 8, 0, 10 * S)
+    refusal = why_plain(made, "memory=20")
+    assert (refusal.parts[0].room, refusal.parts[0].left) == (19, 3)
+    assert causes(refusal) == {"held": 1}
+    assert refusal.enough == {"resources[0]": 19}
+    assert causes(why_plain(made, "memory=20{unit:W}")) == {"unit": 4}
+
+
+def why_plain(made: Matcher, text: str) -> Refusal:
+    found = made.why_not(request(text), 0, 5 * S)
+    assert found is not None
+    return found
+
+
+def test_parts_that_compete_say_so() -> None:
+    made = matcher(Recipe("node", 2, children=(Recipe("core", 4),)))
+    made.planner.hold(2, 1, 0, 10 * S)
+    refusal = why_plain(made, "[slot=1{a}/core=4;slot=1{b}/core=4]")
+    assert not any(part.is_short for part in refusal.parts if part.type == "slot")
+    assert any("together" in sentence for sentence in refusal.sentences())
+    assert refusal.earliest == 10.0
+
+
+def test_reasons_are_by_place(six: Matcher) -> None:
+    assert list(why(six, "slot=4/node").reasons()) == ["resources[0].with[0]"]
+
+
+def test_no_refusal_where_there_is_a_match(six: Matcher) -> None:
+    assert six.why_not(request("slot=1/node"), 0, 10) is None
+
+
+def test_a_large_machine_is_counted_whole_and_named_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`WHY_POOLS_MAX`, `WHY_NAMES_MAX`."""
+    monkeypatch.setattr(limits, "WHY_POOLS_MAX", 3)
+    made = matcher(Recipe("node", 9, children=(Recipe("core", 1),)))
+    for v in made.structure.of_type("node").tolist():
+        made.planner.hold(v, 1, 0, 10)
+    asked: list[int] = []
+    refusal = made.why_not(request("slot=9/node"), 0, 5, holders=lambda v, start, end: asked.append(v) or [(f"j{v}", 10)])
+    assert refusal is not None
+    assert causes(refusal) == {"held": 9}
+    assert len(asked) == 3
+    assert len(refusal.parts[0].causes[0].pools) == limits.WHY_NAMES_MAX
