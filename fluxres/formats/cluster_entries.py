@@ -123,8 +123,10 @@ class Entries:
         if type_name is UNSET:
             hint = "name the resource type, such as 'type: node', or a part, as 'use: PART'"
             raise InputError("the key 'type' is missing", where=entry.where(), hint=hint)
-        named = next((entry.get(key) for key in ("name", "hosts", "names") if entry.get(key) is not UNSET), None)
-        return type_name, entry.get("basename") or type_name, None if named is None else named if isinstance(named, str) else ""
+        named = next((key for key in ("name", "hosts", "names") if entry.get(key) is not UNSET), None)
+        # Only a name is a template: what stands in a list of names stands there word for word.
+        name = entry.get("name") if named == "name" else None if named is None else ""
+        return type_name, entry.get("basename") or type_name, name
 
     def _recipe(
         self, entry: Entry, defaults: DefaultIds, chain: Chain, *, root_name: str | None = None, is_root: bool = False

@@ -111,7 +111,9 @@ class Changes:
 
     def _replay(self, graph: ResourceGraph, line: bytes, number: int) -> None:
         try:
-            graph.apply(journal.event_of(line))
+            event = journal.event_of(line)
+            journal.require_whole(event)
+            graph.apply(event)
         except FluxresError as error:
             raise InputError(f"this change cannot be made: {error}", where=f"{self.where}:{number}") from error
 

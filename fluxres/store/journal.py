@@ -14,12 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
-from fluxres.errors import StoreError
+from fluxres import limits
+from fluxres.clock import FOREVER
+from fluxres.errors import InputError, StoreError
 
 Event = dict[str, Any]
 
 STRUCTURAL: Final = frozenset({"load", "merge", "unlink"})
 """Events that change the shape: they are stored with a new snapshot, and never replayed."""
+_TICKS: Final = ("start", "end", "expires", "before")
 _ZIP_FROM_BYTES: Final = 4096
 _ZIPPED: Final = b"z"
 
@@ -72,6 +75,26 @@ def event_of(stored: bytes) -> Event:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(f"unreadable event: {error}") from None
     return event
+
+
+def require_whole(event: Event) -> None:
+    """Refuse an event whose ticks or units are not whole numbers within bounds: a document may have been typed by hand.
+
+    Errors: InputError naming the field.
+
+    >>> require_whole({"event": "allocate", "pools": [["/a", 1]], "start": 0, "end": None})
+    """
+    for key in _TICKS:
+        _require(key, event.get(key), 0, FOREVER)
+    for target in event.get("pools") or ():
+        if isinstance(target, list) and len(target) == 2:
+            _require("pools", target[1], 1, limits.SIZE_MAX)
+
+
+def _require(key: str, value: object, low: int, high: int) -> None:
+    if value is not None and (type(value) is not int or not low <= value <= high):
+        got = repr(value) if not isinstance(value, int) or abs(value) < limits.NUMBER_MAX else "a number of over 300 digits"
+        raise InputError(f"{key}: expected a whole number from {low} to {high}, or null, got {got:.60}")
 
 
 def checksum(seq: int, stored: bytes) -> int:

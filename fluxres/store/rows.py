@@ -26,6 +26,8 @@ WEIGHT_MAX: Final = 256
 """Pools to look up in a replay before a new snapshot is due: about 30 ms of it (specs/store.md)."""
 
 _COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
+_KINDS: Final = (int, str, str, float, int, int, int, int, int)
+"""Types of these columns: SQLite itself keeps anything anywhere."""
 _EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
 
 
@@ -91,7 +93,13 @@ class Rows:
 
     def graphs(self) -> list[GraphRow]:
         """All graphs, in the order they were made."""
-        return [GraphRow(*row) for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id")]
+        found = []
+        for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id"):
+            if not all(isinstance(value, kind) for value, kind in zip(row, _KINDS, strict=True)):
+                hint = "restore a backup; specs/store.md tells how"
+                raise StoreError("the database is damaged: its list of graphs has no sense", where=self.url, hint=hint)
+            found.append(GraphRow(*row))
+        return found
 
     def default(self) -> str | None:
         """The graph that was chosen, else the only one, else None."""

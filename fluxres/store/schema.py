@@ -59,6 +59,10 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _translate(error, path) from error
+    except UnicodeDecodeError as error:
+        # Names in the schema and error messages come from the file, too.
+        hint = "restore a backup; specs/store.md tells how"
+        raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(path), hint=hint) from error
     except OSError as error:
         hint = "check the rights of the file and its folder"
         raise StoreError(f"cannot be used: {error.strerror or error}", where=str(path), hint=hint) from error
@@ -214,7 +218,11 @@ def _connect(path: Path) -> sqlite3.Connection:
         # Write-ahead logging keeps two files beside the database; where none can be made and none are, nobody writes.
         options = "mode=ro&immutable=1"
     db = sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, timeout=_BUSY_S, isolation_level=None)
-    db.execute("PRAGMA synchronous = FULL")
+    try:
+        db.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        db.close()
+        raise
     return db
 
 

@@ -92,6 +92,12 @@ def test_ids_of_hosts_are_their_numbers_and_ids_beside_hosts_are_what_they_say()
     assert read("resources: [{type: node, names: 'n[05-06]'}]").id.tolist() == [-1, 0, 1]
 
 
+@pytest.mark.parametrize("key", ["names", "hosts"])
+def test_what_looks_like_a_template_in_a_list_of_names_asks_for_no_id(key: str) -> None:
+    structure = read(f"resources: [{{type: node, {key}: '${{id}}'}}]")
+    assert (paths(structure), structure.id.tolist()) == (["/cluster", "/cluster/${id}"], [-1, -1])
+
+
 def test_lists_run_on_over_parents() -> None:
     two = "[{type: rack, count: 2, with: [{type: node, count: 2, KEY}]}]"
     assert inside(two.replace("KEY", "id: 0-3"))[3:] == ["rack1", "rack1/node2", "rack1/node3"]

@@ -54,7 +54,7 @@ def cell(column: str, value: int) -> Callable[[Structure], None]:
 
 REFUSED: dict[str, tuple[Callable[[Structure], None], str]] = {
     "a property that is not a number": (of_kind(properties=(("x", float("nan")),)), "NaN"),
-    "a property of too many digits": (of_kind(properties=(("x", 10**301),)), r"\d+ digits"),
+    "a property of too many digits": (of_kind(properties=(("x", limits.NUMBER_MAX),)), r"\d+ digits"),
     "a property that is too long": (of_kind(properties=(("x", "y" * 5000),)), "at most 4096"),
     "a type with a slash": (of_kind(type="a/b", basename="c"), "no path can hold"),
     "a template without its id": (lambda s: (of_kind(name="n${id}")(s), cell("id", -1)(s))[0], "pools that have none"),
@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[Callable[[Structure], None], str]] = {
     "a graph called by no name": (has(linked("a:b")), "no name for a graph"),
     "an attribute that is not a number": (has(linked(value=float("nan"))), r"got \.nan"),
     "an attribute that is a list": (has(linked(value=[1])), "value a list of 1, which"),
-    "an attribute of too many digits": (has(linked(value=10**301)), r"\d+ digits"),
+    "an attribute of too many digits": (has(linked(value=limits.NUMBER_MAX)), r"\d+ digits"),
     "a negative capacity": (has(linked(capacity=-1.0)), "expected a number >= 0"),
     "a relation without a name": (has(linked(relation="")), "text"),
     "a uuid for two": (lambda s: s.uuid_texts.__setitem__(1, s.uuid(2)), "stands for two pools"),
@@ -92,13 +92,13 @@ def test_what_could_not_be_read_again_is_refused_and_nothing_is_written(what: st
 
 SAID: dict[str, Callable[[Structure], None]] = {
     "infinite properties": of_kind(properties=(("a", float("inf")), ("b", float("-inf")))),
-    "long numbers": of_kind(properties=(("a", -(10**300) + 1), ("b", 1e308), ("c", 5e-324), ("d", -0.0))),
+    "long numbers": of_kind(properties=(("a", 1 - limits.NUMBER_MAX), ("b", 1e308), ("c", 5e-324), ("d", -0.0))),
     "no size on the way": lambda s: (cell("size", 0)(s), cell("flags", WAY)(s))[0],
     "an infinite capacity": has(linked(capacity=float("inf"))),
     "an unknown capacity": has(linked(capacity=float("nan"))),
     "a capacity that is no whole number of digits": has(linked(capacity=1e300)),
     "an attribute that no float holds": has(linked(value=2**53 + 1)),
-    "an attribute of many digits": has(linked(value=10**300 - 1)),
+    "an attribute of many digits": has(linked(value=limits.NUMBER_MAX - 1)),
     "an attribute of nothing": has(linked(value=None)),
 }
 
