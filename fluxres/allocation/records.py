@@ -25,6 +25,8 @@ from fluxres.syntax.moment import in_message
 
 Target = tuple[int, int]
 """A vertex and an amount of its units."""
+Piece = tuple[int, int, int, int]
+"""A vertex, an amount of its units, and the window (start, end) they are taken back over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,29 +226,36 @@ class Records:
         """
         return self._plan(targets, job, job, start, end)
 
-    def allocate(self, changes: list[Change], owner: str, start: int, end: int) -> None:
+    def allocate(self, changes: Sequence[Change], owner: str, start: int, end: int) -> None:
         """Apply what :meth:`plan_allocate` found to be right."""
         for change in changes:
             for u, s, e in change.absorbs:
                 self._drop(u, owner, s, e)
-            self._grow(change, owner, start, end)
+        # The planner first: it is the one that may still refuse, for its bounds, and then nothing has changed.
+        if len(changes) == 1:
+            self.planner.hold(changes[0].v, changes[0].amount, start, end)
+        else:
+            self.planner.hold_all([change.v for change in changes], [change.amount for change in changes], start, end)
+        for change in changes:
+            self._note(change.v, owner, change.amount, start, end)
+            if change.covers and self.structure.size.item(change.v) > 1:
+                for s, e in change.covers:
+                    self.planner.cover(change.v, s, e, True)
 
-    def _grow(self, change: Change, owner: str, start: int, end: int) -> None:
-        v = change.v
+    def _note(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Write the record of a holding."""
         holders = self.held.setdefault(v, {})
         before = holders.get(owner)
-        holders[owner] = steps.add(before or (), start, end, change.amount)
-        if before is None:
-            pools = self.pools_of.get(owner)
-            if pools is None:
-                self.pools_of[owner] = {v}
-            else:
-                pools.add(v)
-            self._count_above(v, owner, 1)
-        self.planner.hold(v, change.amount, start, end)
-        if change.covers and self.structure.size.item(v) > 1:
-            for s, e in change.covers:
-                self.planner.cover(v, s, e, True)
+        if before is not None:
+            holders[owner] = steps.add(before, start, end, amount)
+            return
+        holders[owner] = ((start, end, amount),)
+        pools = self.pools_of.get(owner)
+        if pools is None:
+            self.pools_of[owner] = {v}
+        else:
+            pools.add(v)
+        self._count_above(v, owner, 1)
 
     def _count_above(self, v: int, owner: str, by: int) -> None:
         parent, shared = self.structure.parent, self.shared
@@ -265,17 +274,29 @@ class Records:
     def _drop(self, v: int, owner: str, start: int, end: int) -> None:
         """Take all units of `owner` in the window from `v`."""
         for s, e, amount in list(steps.within(self.held[v][owner], start, end)):
-            self._shrink(v, owner, amount, s, e)
+            self._shrink([(v, amount, s, e)], owner, s, e)
 
-    def _shrink(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        holders = self.held[v]
-        before = holders[owner]
+    def _shrink(self, pieces: Sequence[Piece], owner: str, start: int, end: int) -> None:
+        """Take back pieces of one window."""
+        for v, _, _, _ in pieces:
+            self._uncover(v, owner, start, end)
+        if len(pieces) == 1:
+            self.planner.release(pieces[0][0], pieces[0][1], start, end)
+        else:
+            self.planner.release_all([piece[0] for piece in pieces], [piece[1] for piece in pieces], start, end)
+        for v, amount, _, _ in pieces:
+            self._erase(v, owner, amount, start, end)
+
+    def _uncover(self, v: int, owner: str, start: int, end: int) -> None:
         size = self.structure.size.item(v)
         if size > 1 and self.structure.end.item(v) > v + 1:
-            for s, e in steps.whole(before, start, end, 0, size):
+            for s, e in steps.whole(self.held[v][owner], start, end, 0, size):
                 self.planner.cover(v, s, e, False)
-        self.planner.release(v, amount, start, end)
-        after = steps.add(before, start, end, -amount)
+
+    def _erase(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Take a holding out of the record."""
+        holders = self.held[v]
+        after = steps.add(holders[owner], start, end, -amount)
         if after:
             holders[owner] = after
             return
@@ -290,7 +311,7 @@ class Records:
 
     def plan_free(
         self, job: str, targets: Iterable[tuple[int, int | None]] | None, start: int | None, end: int | None
-    ) -> list[tuple[int, int, int, int]]:
+    ) -> list[Piece]:
         """Check a free or a shrink without making it.
 
         Args:
@@ -308,7 +329,7 @@ class Records:
                 raise UsageError(f"amount must be at least 1, got {amount}", where=self.structure.where(v))
             before = wanted.get(v, 0)
             wanted[v] = None if amount is None or before is None else before + amount
-        pieces: list[tuple[int, int, int, int]] = []
+        pieces: list[Piece] = []
         lo, hi = (0 if start is None else start), (clock.FOREVER if end is None else end)
         self._check_window(lo, hi)
         windowed = start is not None and end is not None
@@ -320,7 +341,7 @@ class Records:
 
     def _plan_free_one(
         self, job: str, v: int, amount: int | None, lo: int, hi: int, windowed: bool, lenient: bool
-    ) -> list[tuple[int, int, int, int]]:
+    ) -> list[Piece]:
         held = self.steps_of(v, job)
         parts = list(steps.within(held, lo, hi))
         if not parts:
@@ -354,10 +375,13 @@ class Records:
                 return f"it is held through {self.structure.where(u)}: free that"
         return "`allocated` shows what the job holds"
 
-    def free(self, pieces: Iterable[tuple[int, int, int, int]], job: str) -> None:
+    def free(self, pieces: Iterable[Piece], job: str) -> None:
         """Apply what :meth:`plan_free` found to be right."""
-        for v, amount, start, end in pieces:
-            self._shrink(v, job, amount, start, end)
+        by_window: dict[tuple[int, int], list[Piece]] = {}
+        for piece in pieces:
+            by_window.setdefault(piece[2:], []).append(piece)
+        for window, together in by_window.items():
+            self._shrink(together, job, *window)
 
     # -- staging -----------------------------------------------------------------------------------------------------
 
@@ -418,7 +442,7 @@ class Records:
         """Stages whose time is over."""
         return [staged.stage for staged in self.stages.values() if staged.expires <= now]
 
-    def ended(self, now: int) -> list[tuple[str, list[tuple[int, int, int, int]]]]:
+    def ended(self, now: int) -> list[tuple[str, list[Piece]]]:
         """By job, the spans that ended at or before `now`, as pieces for :meth:`free`."""
         found = []
         for job in self.jobs():
@@ -451,4 +475,4 @@ class Records:
         leaf = self.structure.end.item(v) == v + 1
         size = self.structure.size.item(v)
         covers = [] if leaf or size == 1 else steps.whole(self.steps_of(v, owner), start, end, amount, size)
-        self._grow(Change(v, amount, covers, []), owner, start, end)
+        self.allocate([Change(v, amount, covers, [])], owner, start, end)
