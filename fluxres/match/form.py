@@ -7,7 +7,7 @@ is a number per type, and then choosing nodes is arithmetic over one level.  Any
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, prod
 from typing import Literal
@@ -52,6 +52,7 @@ class Form:
     node: Demand | None
     outer: Demand | None
     parts: tuple[Part, ...]
+    _needs: dict[tuple[int, ...], dict[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def number(self, counts: tuple[int, ...]) -> int:
         """Nodes, bundles or units in all."""
@@ -65,7 +66,15 @@ class Form:
         return counts[part.slot.number] if inner and part.slot is not None else 1
 
     def needs(self, counts: tuple[int, ...]) -> dict[int, int]:
-        """Units by type that a node (or a bundle, or one unit) takes."""
+        """Units by type that a node (or a bundle, or one unit) takes; the last answer is kept."""
+        found = self._needs.get(counts)
+        if found is None:
+            found = self._find_needs(counts)
+            self._needs.clear()
+            self._needs[counts] = found
+        return found
+
+    def _find_needs(self, counts: tuple[int, ...]) -> dict[int, int]:
         if self.sort == "units":
             return {self.parts[0].demand.kind: 1}
         found: dict[int, int] = {}

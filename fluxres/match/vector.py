@@ -85,6 +85,8 @@ class Search:
         """Nodes with room by count."""
         found = self._open
         for kind, units in needs.items():
+            if not found.any():
+                break
             capacity, least = self.floor.capacity(kind)
             peaks = self.peaks(kind)
             if peaks is not None:
@@ -201,7 +203,10 @@ class Search:
         """Nodes to be used, in the order of the policy, and how much of the number asked for falls to each; None for too few."""
         number, needs = self.form.number(counts), self.form.needs(counts)
         one_each = self.form.sort == "nodes"
-        nodes = self._ordered(self.candidates(needs), number)
+        words = self.candidates(needs)
+        if not words.any():
+            return None
+        nodes = self._ordered(words, number)
         if one_each and len(nodes) < number:
             return None
         doubtful = self._doubtful(nodes, list(needs))

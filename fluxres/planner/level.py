@@ -100,8 +100,9 @@ class Level:
         if not line.blocks:
             return None
         found = np.zeros(self.length, np.int64)
+        wanted = line.blocks.keys() if among is None else set((among.nonzero()[0] * 64 // SPAN).tolist())
         for number, block in line.blocks.items():
-            if among is not None and not among[number * SPAN >> 6 : (number + 1) * SPAN >> 6].any():
+            if number not in wanted:
                 continue
             used = block.peaks(0, block.length, start, end)
             if used is not None:
