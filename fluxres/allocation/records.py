@@ -226,6 +226,20 @@ class Records:
         """
         return self._plan(targets, job, job, start, end)
 
+    def plan_match(self, targets: Sequence[Target], job: str, start: int, end: int) -> list[Change]:
+        """As :meth:`plan_allocate`, for pools that were found free on the present state.
+
+        Args:
+            targets: what the matcher found on this very revision, each vertex once, none below one that is taken whole.
+
+        Errors: as :meth:`plan_allocate`, where the job holds something already, which a matcher does not know.
+        """
+        if job in self.pools_of:
+            return self._plan(targets, job, job, start, end)
+        size, stop = self.structure.size, self.structure.end
+        window = [(start, end)]
+        return [Change(v, n, window if n == size.item(v) and stop.item(v) > v + 1 else [], []) for v, n in targets]
+
     def allocate(self, changes: Sequence[Change], owner: str, start: int, end: int) -> None:
         """Apply what :meth:`plan_allocate` found to be right."""
         for change in changes:

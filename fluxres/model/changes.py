@@ -22,6 +22,7 @@ from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Span
 
 if TYPE_CHECKING:
+    from fluxres.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
@@ -52,6 +53,16 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
     named = targets.with_amounts(graph, wanted)
     planned = graph.records.plan_allocate(named, job, *window)
     structure = graph.structure
+    _tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
+    graph.records.allocate(planned, job, *window)
+    graph.revision += 1
+    return _given(graph, job, named, window)
+
+
+def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
+    """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
+    named, window, structure = found.targets, (found.start, found.end), graph.structure
+    planned = graph.records.plan_match(named, job, *window)
     _tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
     graph.records.allocate(planned, job, *window)
     graph.revision += 1

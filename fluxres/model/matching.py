@@ -156,4 +156,4 @@ def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:
             "the request asks only for pools to be shared, of which nothing is recorded",
             hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
         )
-    return changes.allocate(graph, job, found.targets, (found.start, found.end))
+    return changes.commit_match(graph, found, job)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fluxres
-from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, StaleHandle, UsageError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StaleHandle, UsageError
 from fluxres.model import ResourceGraph
 from tests.allocation.test_records import CORE, MEMORY, NODE, machine, trace
 
@@ -135,3 +136,52 @@ def test_what_is_no_request_is_refused_by_place(wrong: Any) -> None:
     with pytest.raises(InputError):
         g.allocate(wrong, job="a")
     assert g.jobs() == []
+
+
+REQUESTS = [
+    "slot/core",
+    "slot=2/core",
+    "slot/[core;memory=3]",
+    "slot/node",
+    "node=2{x}",
+    "slot=2/[memory=2]",
+    "license=2{x}",
+    "slot/bundle",
+]
+POLICIES = ["low", "high", "lonodex", "locality"]
+    "slot/core",
+    "slot=2/core",
+    "slot/[core;memory=3]",
+    "slot/node",
+    "node=2{x}",
+    "slot=2/[memory=2]",
+    "license=2{x}",
+    "slot/bundle",
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_requests_and_named_pools_mix_and_every_rule_holds(seed: int) -> None:
+    source = random.Random(seed)
+    g = machine()
+    for step in range(60):
+        job = f"j{source.randrange(5)}"
+        start, duration_s = source.randrange(0, 10), source.randint(1, 6)
+        pool = g.pool(source.randrange(1, len(g)))
+        operation = source.randrange(5)
+        try:
+            if operation == 0:
+                g.allocate(
+                    source.choice(REQUESTS), job=job, at=start, duration_s=duration_s, policy=source.choice(["low", "high"])
+                )
+            elif operation == 1:
+                g.allocate_orelse_reserve(source.choice(REQUESTS), job=job, after=start, duration_s=duration_s)
+            elif operation == 2:
+                g.allocate([(pool, source.randint(1, pool.size))], job=job, start=start, duration_s=duration_s)
+            elif operation == 3:
+                g.free(job)
+            else:
+                g.set_state(pool, source.choice(["up", "up", "drain"]))
+        except FluxresError:
+            continue
+        assert g.check() == [], step
