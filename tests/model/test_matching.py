@@ -149,15 +149,6 @@ REQUESTS = [
     "slot/bundle",
 ]
 POLICIES = ["low", "high", "lonodex", "locality"]
-    "slot/core",
-    "slot=2/core",
-    "slot/[core;memory=3]",
-    "slot/node",
-    "node=2{x}",
-    "slot=2/[memory=2]",
-    "license=2{x}",
-    "slot/bundle",
-]
 
 
 @pytest.mark.parametrize("seed", range(12))
