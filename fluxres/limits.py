@@ -135,6 +135,9 @@ CONSTRAINT_DEPTH_MAX: Final = 64
 MATCH_STEPS_MAX: Final = 100_000
 """Choices a match may take back (seconds): parts of a request that compete for the same pools are a hard problem in general."""
 
+TYPED_LINE_MAX: Final = 1 << 20
+"""Characters of one line typed into `fluxres query`: `multi-match` takes thousands of files, and no more is kept."""
+
 VARIANTS_MAX: Final = 1_000
 """Ways to write out the `xor_slot`s of one request: each is searched for in turn (Fluxion has the same bound)."""
 

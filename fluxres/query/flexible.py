@@ -64,7 +64,7 @@ class FlexibleTraverser(Traverser):
             return
         inner = Scores()
         wanted = _union(slots)
-        if not self._explore(vertex, wanted, False, True, inner, slots[-1].count.most, below):
+        if not self._explore(vertex, wanted, False, True, inner, slots[-1].count.largest, below):
             return
         self.policy.sort_slot(inner)
         for candidate in mix(slots, inner):

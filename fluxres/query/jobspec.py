@@ -43,6 +43,11 @@ class Count:
     operator: str = "+"
     operand: int = 1
 
+    @property
+    def largest(self) -> int:
+        """The largest count of the series."""
+        return self.up_to(limits.COUNT_MAX)
+
     def up_to(self, available: int) -> int:
         """The largest count of the series within what there is; 0 when there is none."""
         bound = min(available, self.most)

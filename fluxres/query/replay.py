@@ -37,9 +37,8 @@ def update(scheduling: Scheduling, file: str, reader: str, job: int, at: int, du
     if reader not in READERS:
         raise UsageError(f"no reader {reader!r}", hint=f"one of {', '.join(READERS)}")
     document = yaml_document.load(Path(file))
-    graph = scheduling.graph
     if reader == "rv1exec":
-        taken, shared = _of_resource_set(graph, rv1.read(document))
+        taken, shared = _of_resource_set(scheduling, rv1.read(document))
     else:
         taken, shared = _of_jgf(scheduling, jgf.read(document), whole=reader == "jgf_shorthand")
     for vertex in taken:
@@ -94,20 +93,24 @@ def _named(graph: Graph, node: jgf.Node) -> Vertex:
     return vertex
 
 
-def _of_resource_set(graph: Graph, resources: rv1.ResourceSet) -> tuple[list[Vertex], list[Vertex]]:
-    """Nodes of which all children are named are taken whole; of the others the children."""
+def _of_resource_set(scheduling: Scheduling, resources: rv1.ResourceSet) -> tuple[list[Vertex], list[Vertex]]:
+    """Nodes of which all that they contain is named are taken whole; of the others what is named."""
     taken: list[Vertex] = []
     shared: list[Vertex] = []
     hosts = resources.host_of()
     for entry in resources.entries:
         for rank in entry.ranks:
-            node = _node_of(graph, rank, hosts[rank])
-            named = [_child(node, type_, number) for type_, ids in entry.children.items() for number in ids]
-            if len(named) == sum(edge.target.rank == rank for edge in node.edges):
-                taken.append(node)
+            node = _node_of(scheduling.graph, rank, hosts[rank])
+            below = list(scheduling.graph.below(node, scheduling.subsystem))
+            leaves = {(vertex.type, vertex.id): vertex for vertex in below if not vertex.edges}
+            named = {
+                key: _leaf(node, leaves, *key) for key in ((type_, id_) for type_, ids in entry.children.items() for id_ in ids)
+            }
+            if len(named) == len(leaves):
+                taken += below
             else:
                 shared.append(node)
-            taken += named
+                taken += named.values()
     return taken, shared
 
 
@@ -120,11 +123,10 @@ def _node_of(graph: Graph, rank: int, host: str) -> Vertex:
     raise InputError(f"the graph has no node of rank {rank} ({host})")
 
 
-def _child(node: Vertex, type_: str, number: int) -> Vertex:
-    for edge in node.edges:
-        if edge.target.type == type_ and edge.target.id == number:
-            return edge.target
-    raise InputError(f"{node.path} has no {type_}{number}")
+def _leaf(node: Vertex, leaves: dict[tuple[str, int], Vertex], type_: str, number: int) -> Vertex:
+    if (type_, number) not in leaves:
+        raise InputError(f"{node.path} has no {type_}{number}")
+    return leaves[type_, number]
 
 
 def partial_cancel(scheduling: Scheduling, job: int, reader: str, file: str) -> bool:

@@ -228,7 +228,7 @@ class Traverser:
         """Make as many slots as the children give."""
         slot = slots[0]
         inner = Scores()
-        if not self._explore(vertex, slot.children, False, True, inner, slot.count.most, below):
+        if not self._explore(vertex, slot.children, False, True, inner, slot.count.largest, below):
             return
         self.policy.sort_slot(inner)
         for candidate in fill(slot, inner):
@@ -273,7 +273,7 @@ class Tally:
 
     def __init__(self, resource: Resource, wanted: int) -> None:
         self._resource = resource
-        self._per_share = resource.count.up_to(limits.COUNT_MAX)
+        self._per_share = resource.count.largest
         self._wanted = wanted
         self._position = self._shares = self._units = 0
 

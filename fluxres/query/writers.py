@@ -221,10 +221,10 @@ class Rv1:
         execution["starttime"] = start
         execution["expiration"] = end
         document: dict[str, Any] = {"version": 1, "execution": execution}
-        if queue is not None:
-            document["attributes"] = {"system": {"scheduler": {"queue": queue}}}
         if self._graph is not None:
             document["scheduling"] = self._graph.document()
+        if queue is not None:
+            document["attributes"] = {"system": {"scheduler": {"queue": queue}}}
         return _json(document)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -65,8 +66,8 @@ def test_cancel_says_how_far_it_walked(two: Typed) -> None:
     two.match(NODE)
     # Root, both nodes, and the cores of the one that the job has; it is known to all but the other node.
     assert two("cancel 1 stats") == (
-        "INFO: =============================\nINFO: CANCEL PREORDER COUNT=\"5\"\n"
-        "INFO: CANCEL POSTORDER COUNT=\"4\"\nINFO: =============================\n"
+        'INFO: =============================\nINFO: CANCEL PREORDER COUNT="5"\n'
+        'INFO: CANCEL POSTORDER COUNT="4"\nINFO: =============================\n'
     )
 
 
@@ -130,7 +131,8 @@ def test_what_a_match_wrote_can_be_taken_over(two: Typed) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "allocate jgf {} 1 -1 10", "allocate jgf {} 1 0 0", "allocate xml {} 1 0 10", "borrow jgf {} 1 0 10", "allocate jgf {} x 0 10",
+        "allocate jgf {} 1 -1 10", "allocate jgf {} 1 0 0", "allocate xml {} 1 0 10", "borrow jgf {} 1 0 10",
+        "allocate jgf {} x 0 10",
         "allocate jgf {} 1 0 99999999999999999999", "allocate jgf {} 1 3153600000 10",
     ],
 )  # fmt: skip
@@ -185,7 +187,7 @@ def test_a_chain_that_is_too_deep_is_taken_out_again(two: Typed) -> None:
         for number in range(100, 101 + limits.DEPTH_MAX)
     ]
     keys = [node["id"] for node in nodes]
-    edges = [{"source": one, "target": other} for one, other in zip(keys, keys[1:], strict=False)]
+    edges = [{"source": one, "target": other} for one, other in pairwise(keys)]
     before = picture(two)
     two(f"attach {two.file(json.dumps({'graph': {'nodes': nodes, 'edges': edges}}))}")
     assert f"more than {limits.DEPTH_MAX} levels" in two.told()
@@ -226,13 +228,19 @@ def picture(session: Typed) -> list[Any]:
         schedule, aggregate = vertex.schedule, vertex.aggregate
         plans = [] if schedule is None else [schedule.plan, schedule.sharers]
         lines = [(plan.total, *zip(plan.times, plan.left, strict=True)) for plan in plans if len(plan.times) > 1]
-        counts = [] if aggregate is None else [(type_, plan.left) for type_, plan in zip(aggregate.types, aggregate.plans, strict=True)]
+        counts = (
+            []
+            if aggregate is None
+            else [(type_, plan.left) for type_, plan in zip(aggregate.types, aggregate.plans, strict=True)]
+        )
         return [vertex.paths, lines, counts, [edge.target.path for edge in vertex.edges], sorted(vertex.tags)]
 
     return [left(vertex) for vertex in session.session.scheduling.graph.vertices]
 
 
-requests = st.sampled_from([NODE, CORE, ask("node", 1, CORE), ask("slot", 3, ask("core", 1)), ask("cluster", 1, NODE, exclusive=True)])
+requests = st.sampled_from(
+    [NODE, CORE, ask("node", 1, CORE), ask("slot", 3, ask("core", 1)), ask("cluster", 1, NODE, exclusive=True)]
+)
 operations = st.sampled_from(["allocate", "allocate_orelse_reserve"])
 
 

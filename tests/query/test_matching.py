@@ -170,9 +170,9 @@ def test_constraints_are_asked_of_nodes(start: Start, constraint: dict[str, obje
     session("set-property /m0/rack0/node1 fast=1", "set-property /m0/rack1/node2 fast=1")
     taken = [session.taken(NODE, constraints=constraint) for _ in range(len(nodes) + 1)]
     assert list(itertools.chain(*taken)) == [*nodes, "busy"]
-    assert session.taken(ask("slot", len(nodes) + 1, ask("node", 1)), op="allocate_with_satisfiability", constraints=constraint) == [
-        "unsatisfiable"
-    ]
+    assert session.taken(
+        ask("slot", len(nodes) + 1, ask("node", 1)), op="allocate_with_satisfiability", constraints=constraint
+    ) == ["unsatisfiable"]
 
 
 def test_a_job_may_last_as_long_as_the_graph_plans_and_no_longer(start: Start) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fluxres import limits
 from fluxres.errors import InputError, UsageError
 from fluxres.query import drawing, options, policies, pruning
 from tests.query.conftest import Start, ask, grug, jobspec
@@ -16,14 +17,18 @@ NODE = ask("slot", 1, ask("node", 1))
 
 
 def test_long_and_short_names_say_the_same() -> None:
-    short = "-L a -f jgf -S CA -P low -F rv1 -T flexible -p ALL:core -t out -r 100 -g graphml -o base -d -e".split()
-    long = (
-        "--load-file a --load-format jgf --match-subsystems ca --match-policy low --match-format rv1 --traverser-policy flexible"
-        " --prune-filters ALL:core --test-output out --reserve-vtx-vec 100 --graph-format graphml --graph-output base"
-        " --disable-prompt --elapse-time"
-    ).split()
+    values = ["a", "jgf", "CA", "low", "rv1", "flexible", "ALL:core", "out", "100", "graphml", "base"]
+    letters = "LfSPFTptrgo"
+    names = [
+        "load-file", "load-format", "match-subsystems", "match-policy", "match-format", "traverser-policy", "prune-filters",
+        "test-output", "reserve-vtx-vec", "graph-format", "graph-output",
+    ]  # fmt: skip
+    short = ["-d", "-e", *(word for pair in zip(letters, values, strict=True) for word in (f"-{pair[0]}", pair[1]))]
+    long = ["--disable-prompt", "--elapse-time"]
+    long += [word for pair in zip(names, values, strict=True) for word in (f"--{pair[0]}", pair[1])]
     assert options.parse(short) == options.parse(long)
     found = options.parse(short)
+    assert options.parse(["-S", "ca"]).subsystem == found.subsystem
     assert (found.load_file, found.is_flexible, found.prompt, found.elapse_time) == ("a", True, False, True)
     assert options.parse(["--load-file=a"]).load_file == options.parse(["-La"]).load_file == "a"
 
@@ -102,6 +107,9 @@ def test_the_program_ends_with_a_status(tmp_path: Path) -> None:
         assert done.returncode not in (0, 1)
         assert done.stderr.startswith("fluxres: ERROR ")
         assert done.stderr.count("\n") == 1
+    endless = run(tmp_path, "-L", "graph", "-d", typed="x" * (limits.TYPED_LINE_MAX + 1))
+    assert endless.returncode not in (0, 1)
+    assert "characters" in endless.stderr
     told = run(tmp_path, "--help")
     assert told.returncode == 0
     assert told.stdout.startswith("usage: fluxres query")

@@ -50,7 +50,9 @@ def test_needs_are_the_least_of_each_type() -> None:
 
 
 def test_all_that_is_read() -> None:
-    job = read(conftest.jobspec(ask("rack", 1, unit="x", label="l", id="3"), queue="q", duration=2.5, constraints={"ranks": ["0"]}))
+    job = read(
+        conftest.jobspec(ask("rack", 1, unit="x", label="l", id="3"), queue="q", duration=2.5, constraints={"ranks": ["0"]})
+    )
     assert (job.queue, job.duration_s, job.resources[0].label) == ("q", 2.5, "l")
     assert job.constraint is not None
     assert read(conftest.jobspec(ask("rack"))).constraint is None

@@ -41,8 +41,10 @@ def test_prompts_are_written_unless_turned_off(start: Start) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "nonsense", "match", "match allocate", "match borrow /x", "match allocate /x y", "multi-match allocate /x", "update", "attach",
-        "remove /x", "find", "cancel", "cancel x", "cancel 1 twice", "partial-cancel 1 jgf", "set-property /m0", "get-property",
+        "nonsense", "match", "match allocate", "match borrow /x", "match allocate /x y", "multi-match allocate /x",
+        "update",
+        "attach", "remove /x", "find", "cancel", "cancel x", "cancel 1 twice", "partial-cancel 1 jgf",
+        "set-property /m0", "get-property",
         "set-status /m0", "set-status /m0 sideways", "get-status", "info", "info 1", "list all", "cat", "cat /does/not/exist",
         "cancel 99999999999999999999", "attach /does/not/exist", "find status=", "match allocate /dev/null", "match allocate /",
     ],
@@ -78,7 +80,9 @@ def test_jobs_are_listed_on_the_console(start: Start) -> None:
     session.match(ask("slot", 4, ask("node", 1)))
     session.match(NODE, op="allocate_orelse_reserve")
     session("list", "info 2", "cancel 1", "l")
-    first, second = (f"INFO: {job}, {session.folder / f'f{job}'}, {state}\n" for job, state in ((1, "ALLOCATED"), (2, "RESERVED")))
+    first, second = (
+        f"INFO: {job}, {session.folder / f'f{job}'}, {state}\n" for job, state in ((1, "ALLOCATED"), (2, "RESERVED"))
+    )
     assert session.console.getvalue() == first + second + second + second
 
 
@@ -113,8 +117,8 @@ def test_effort_is_told_when_asked_for(start: Start) -> None:
 
 
 WORDS = [word for command in COMMANDS for word in (command.name, command.short)] + [
-    "allocate", "satisfiability", "jgf", "rv1exec", "/c0", "/c0/n0", "/c0/n1/core0", "true", "false", "[0]", "1", "2", "-1", "up", "down",
-    "status=up", "sched-now=free", "a=b", "stats", "#", "(", "\0", "é" * 50, "9" * 30,
+    "allocate", "satisfiability", "jgf", "rv1exec", "/c0", "/c0/n0", "/c0/n1/core0", "true", "false", "[0]", "1", "2", "-1",
+    "up", "down", "status=up", "sched-now=free", "a=b", "stats", "#", "(", "\0", "é" * 50, "9" * 30,
 ]  # fmt: skip
 
 

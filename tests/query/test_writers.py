@@ -30,36 +30,46 @@ def test_pretty_simple_begins_at_the_root(start: Start) -> None:
 
 def test_jgf_leaves_out_what_is_usual(start: Start) -> None:
     text = first_line(start, "jgf")
-    assert text == json.dumps(
-        {
-            "graph": {
-                "nodes": [
-                    node(4, "core", 0, "/m0/node0/core0"),
-                    node(5, "core", 1, "/m0/node0/core1"),
-                    {
-                        "id": "1",
-                        "metadata": {
-                            "type": "node",
-                            "id": 0,
-                            "rank": 0,
-                            "exclusive": True,
-                            "properties": {"ssd": "1"},
-                            "paths": {"containment": "/m0/node0"},
+    assert (
+        text
+        == json.dumps(
+            {
+                "graph": {
+                    "nodes": [
+                        node(4, "core", 0, "/m0/node0/core0"),
+                        node(5, "core", 1, "/m0/node0/core1"),
+                        {
+                            "id": "1",
+                            "metadata": {
+                                "type": "node",
+                                "id": 0,
+                                "rank": 0,
+                                "exclusive": True,
+                                "properties": {"ssd": "1"},
+                                "paths": {"containment": "/m0/node0"},
+                            },
                         },
-                    },
-                    {
-                        "id": "0",
-                        "metadata": {"type": "cluster", "basename": "m", "id": 0, "rank": -1, "paths": {"containment": "/m0"}},
-                    },
-                ],
-                "edges": [
-                    {"source": "1", "target": "4"},
-                    {"source": "1", "target": "5"},
-                    {"source": "0", "target": "1"},
-                ],
+                        {
+                            "id": "0",
+                            "metadata": {
+                                "type": "cluster",
+                                "basename": "m",
+                                "id": 0,
+                                "rank": -1,
+                                "paths": {"containment": "/m0"},
+                            },
+                        },
+                    ],
+                    "edges": [
+                        {"source": "1", "target": "4"},
+                        {"source": "1", "target": "5"},
+                        {"source": "0", "target": "1"},
+                    ],
+                }
             }
-        }
-    ) + "\n"
+        )
+        + "\n"
+    )
 
 
 def node(number: int, type_: str, id_: int, path: str) -> dict[str, Any]:
@@ -82,23 +92,27 @@ def test_rlite_and_rv1_group_ranks_with_equal_children(start: Start) -> None:
     lite = [{"rank": "0-2", "children": {"core": "0-1", "gpu": "0"}}]
     assert json.loads(first_line(start, "rlite", wide)) == lite
     text = first_line(start, "rv1_nosched", wide, duration=60)
-    assert text == json.dumps(
-        {
-            "version": 1,
-            "execution": {
-                "R_lite": lite,
-                "nodelist": ["node[0-2]"],
-                "properties": {"ssd=1": "0-1"},
-                "starttime": 0,
-                "expiration": 60,
-            },
-        }
-    ) + "\n"
+    assert (
+        text
+        == json.dumps(
+            {
+                "version": 1,
+                "execution": {
+                    "R_lite": lite,
+                    "nodelist": ["node[0-2]"],
+                    "properties": {"ssd=1": "0-1"},
+                    "starttime": 0,
+                    "expiration": 60,
+                },
+            }
+        )
+        + "\n"
+    )
 
 
 def test_rv1_has_the_graph_and_the_queue(start: Start) -> None:
     found = json.loads(first_line(start, "rv1", queue="batch"))
-    assert list(found) == ["version", "execution", "attributes", "scheduling"]
+    assert list(found) == ["version", "execution", "scheduling", "attributes"]
     assert found["attributes"] == {"system": {"scheduler": {"queue": "batch"}}}
     assert [item["id"] for item in found["scheduling"]["graph"]["nodes"]] == ["4", "5", "1", "0"]
     assert "attributes" not in json.loads(first_line(start, "rv1"))

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import TextIO
 
 import click
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded
+
+
+def _lines(stream: TextIO) -> Iterator[str]:
+    while line := stream.readline(limits.TYPED_LINE_MAX + 1):
+        if len(line) > limits.TYPED_LINE_MAX:
+            raise LimitExceeded(f"a line of more than {limits.TYPED_LINE_MAX} characters", where="standard input")
+        yield line
 
 
 @click.command(
@@ -36,6 +48,6 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
         if chosen.test_output is not None:
             session.out = stack.enter_context(open(chosen.test_output, "w", encoding="utf-8"))
         sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it, its stub's union does not
-        session.run(sys.stdin)
+        session.run(_lines(sys.stdin))
     if session.unknown_commands:
         ctx.exit(1)
