@@ -47,7 +47,8 @@ class Floor:
         self._units: dict[int, Int64] = {}
         self._capacity: dict[int, tuple[Int64, int]] = {}
         self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
-        self._classes: NDArray[np.float64] | None = None
+        self._classes: list[NDArray[np.float64] | None] = []
+        self._even: dict[int, bool] = {}
         self._varied: dict[int, bool] = {}
         self._failures: dict[tuple[int, object], tuple[Eligible, Failures]] = {}
 
@@ -96,11 +97,12 @@ class Floor:
             kept = self._eligible[id(eligible)] = eligible, level.roof.words(np.flatnonzero(eligible.mask))
         return found & kept[1]
 
-    def classes(self, situation: Situation) -> NDArray[np.float64]:
-        """Performance class of each node."""
-        if self._classes is None:
-            self._classes = situation.performance_class(self.refresh().vertices)
-        return self._classes
+    def classes(self, situation: Situation) -> NDArray[np.float64] | None:
+        """Performance class of each node; None where all are of one."""
+        if not self._classes:
+            classes = situation.performance_class(self.refresh().vertices)
+            self._classes.append(None if (classes == classes[0]).all() else classes)
+        return self._classes[0]
 
     # -- what is in them ---------------------------------------------------------------------------------------------
 
@@ -112,6 +114,13 @@ class Floor:
             sums = np.concatenate([[0], np.cumsum(self.typology.sizes(kind))])
             found = self._units[kind] = sums[stop] - sums[first]
         return found
+
+    def is_even(self, kind: int) -> bool:
+        """Whether every node has the same units of a type."""
+        if kind not in self._even:
+            units = self.units(kind)
+            self._even[kind] = bool((units == units[0]).all())
+        return self._even[kind]
 
     def capacity(self, kind: int) -> tuple[Int64, int]:
         """Units of a type in service in each node, and the least of these numbers."""

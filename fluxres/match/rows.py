@@ -84,6 +84,8 @@ class Rows:
             return SlotGroup(label, np.zeros(self._numbers.get(slot, 0) + 1, np.int64), np.zeros(0, np.int64))
         instances = found[0][0] if len(found) == 1 else np.concatenate([part[0] for part in found])
         pools = found[0][1] if len(found) == 1 else np.concatenate([part[1] for part in found])
+        if len(pools) == 1 == self._numbers.get(slot, 1):
+            return SlotGroup(label, np.array([0, 1]), vertices.searchsorted(pools))
         width = max(len(vertices), 1)
         codes = np.unique(instances * width + vertices.searchsorted(pools))
         number = max(int(codes[-1]) // width + 1, self._numbers.get(slot, 0))

@@ -119,21 +119,31 @@ class Search:
         policy = self.policy
         if policy.score is None:
             return nodes[::-1] if policy.descending else nodes
-        scores = self._scores()[nodes]
+        every = self._scores()
+        if every is None:
+            return nodes
+        scores = every[nodes]
         if len(nodes) < 2 or (scores[0] == scores).all():
             return nodes
         return nodes[np.argsort(scores, kind="stable")]
 
-    def _scores(self) -> NDArray[Any]:
+    def _scores(self) -> NDArray[Any] | None:
+        """Scores of all nodes; None where all are the same."""
         policy, kind = self.policy, self.plan.measured
         if policy.score is POLICIES["variation"].score:
             return self.floor.classes(self._situation)
         if not policy.by_node:
             return policy.scores(self._situation, self.level.vertices)
-        room = self.floor.units(kind) if kind >= 0 else np.zeros(self.level.length, np.int64)
-        if kind >= 0 and not self.floor.ideal:
-            peaks = self.floor.planner.levels.counted(self.level, kind).peaks(kind, self.start, self.end)
-            room = room if peaks is None else room - peaks
+        if kind < 0:
+            return None
+        levels = self.floor.planner.levels
+        peaks = None if self.floor.ideal else levels.counted(self.level, kind).peaks(kind, self.start, self.end)
+        if peaks is None:
+            room = self.floor.units(kind)
+            if self.floor.is_even(kind):
+                return None
+        else:
+            room = self.floor.units(kind) - peaks
         return room if policy.score is POLICIES["pack"].score else -room
 
     @cached_property
