@@ -7,7 +7,7 @@ without anything in between that could fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Span
 
 if TYPE_CHECKING:
-    from fluxres.match import Match
+    from fluxres.match import Match, Policy
+    from fluxres.model.matching import Wanted
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
@@ -142,8 +143,15 @@ def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], 
     graph.revision += 1
 
 
-def grow(graph: ResourceGraph, job: str, wanted: Targets, start: float | None, end: float | None) -> Allocation:
+def grow(
+    graph: ResourceGraph, job: str, wanted: Targets | Wanted, start: float | None, end: float | None, policy: str | Policy
+) -> Allocation:
     """Give more to a job that holds something; see :meth:`ResourceGraph.grow`."""
     have = graph.allocation(job)
     begin = max(have.start, seconds(graph.now())) if start is None else start
-    return allocate(graph, job, wanted, graph.open_window(begin, have.end if end is None else end))
+    window = graph.open_window(begin, have.end if end is None else end)
+    if not targets.is_request(graph, wanted):
+        return allocate(graph, job, cast("Targets", wanted), window)
+    from fluxres.model import matching
+
+    return matching.give(graph, matching.match_within(graph, cast("Wanted", wanted), window, policy), job)

@@ -73,7 +73,12 @@ def _window(graph: ResourceGraph, request: Request, at: float | None, duration_s
 def match(graph: ResourceGraph, wanted: Wanted, at: float | None, duration_s: float | None, policy: str | Policy) -> Match:
     """Pools for a request; see :meth:`ResourceGraph.match`."""
     request = as_request(wanted)
-    window = _window(graph, request, at, duration_s)
+    return match_within(graph, request, _window(graph, request, at, duration_s), policy)
+
+
+def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], policy: str | Policy) -> Match:
+    """Pools for a request over a window in ticks, whatever duration the request says."""
+    request = as_request(wanted)
     found = _matcher(graph).match(request, *window, policy)
     if found is None:
         raise _refused(graph, request, window, policy)

@@ -156,12 +156,20 @@ class ResourceGraph(Inspection):
         self.now()
         changes.free(self, job, wanted, start, end)
 
-    def grow(self, job: str, wanted: Targets, *, start: float | None = None, end: float | None = None) -> Allocation:
-        """Give more to a job that holds something, by default until it ends (RFC 16 grow).
+    def grow(
+        self,
+        job: str,
+        wanted: Targets | Wanted,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        policy: str | Policy = "first",
+    ) -> Allocation:
+        """Give more, pools or what a request asks for, to a job that holds something; by default until it ends (RFC 16 grow).
 
         Errors: UnknownJob, and those of allocate; nothing changes then.
         """
-        return changes.grow(self, job, wanted, start, end)
+        return changes.grow(self, job, wanted, start, end, policy)
 
     def shrink(self, job: str, wanted: Targets, *, start: float | None = None, end: float | None = None) -> None:
         """Take part of what a job holds back (RFC 16 shrink).
@@ -181,23 +189,27 @@ class ResourceGraph(Inspection):
 
     def stage(
         self,
-        wanted: Targets,
+        wanted: Targets | Wanted,
         *,
         job: str,
         start: float | None = None,
         end: float | None = None,
         duration_s: float | None = None,
         ttl_s: float = limits.STAGE_SECONDS_DEFAULT,
+        policy: str | Policy = "first",
     ) -> Stage:
         """Lock pools for a job that is being considered (RFC 4 Staged).
 
         Args:
-            wanted, job, start, end, duration_s: as for allocate.
+            wanted, job, start, end, duration_s, policy: as for allocate.
             ttl_s: seconds after which the lock falls by itself.
 
         Errors: as for allocate.
         """
-        return changes.stage(self, job, wanted, self._given_window(start, end, duration_s), ttl_s)
+        if targets.is_request(self, wanted):
+            found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
+            return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s)
+        return changes.stage(self, job, cast("Targets", wanted), self._given_window(start, end, duration_s), ttl_s)
 
     def new_stage_id(self) -> str:
         """An id no stage has."""

@@ -91,6 +91,18 @@ def test_no_means_not_now_with_the_time_or_never_with_the_reasons() -> None:
     assert g.why_not("node{x}", duration_s=10) is None
 
 
+def test_a_job_grows_by_a_request_until_it_ends_and_a_stage_holds_one() -> None:
+    g = machine()
+    g.allocate("slot/core", job="a", duration_s=50)
+    grown = g.grow("a", "slot=2/core")
+    assert (len(grown), grown.end) == (2, 50)
+    with g.stage("slot/core", job="b", duration_s=9) as stage:
+        assert g.aggregate()["core"] == 0
+        assert stage.commit().end == 9
+    assert g.allocation("b").spans[0].pool == "/demo/rack/node1/core1"
+    assert g.check() == []
+
+
 def test_states_count_at_once() -> None:
     g = machine()
     assert g.match("node{x}").vertices.tolist() == [g.vertex(NODE)]
