@@ -300,6 +300,15 @@ class Structure:
         order, starts = self.type_order
         return order[starts[number] : starts[number + 1]]
 
+    @cached_property
+    def execution_targets(self) -> tuple[Int32, Int32]:
+        """Ranks, ascending, and the topmost pool on each (RFC 20).  Cost O(n) at the first call."""
+        on_one = np.flatnonzero(self.rank >= 0)
+        above = self.parent[on_one]
+        tops = on_one[(above < 0) | (self.rank[above] != self.rank[on_one])].astype(np.int32)
+        ranks, first = np.unique(self.rank[tops], return_index=True)
+        return ranks, tops[first]
+
     # -- states and tags ---------------------------------------------------------------------------------------------
 
     def unavailable_roots(self) -> Int32:

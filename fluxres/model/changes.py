@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fluxres.allocation.records import Staged
+from fluxres.allocation.resource_set import resource_set
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
@@ -39,13 +40,14 @@ def _tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 
         sink(event())
 
 
-def _given(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window) -> Allocation:
+def _given(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, nslots: int = 0) -> Allocation:
     structure = graph.structure
 
     def spans() -> tuple[Span, ...]:
         return tuple(graph.span(job, amount, *window, structure.where(v)) for v, amount in named)
 
-    return Allocation(job, tuple([Pool(graph, v) for v, _ in named]), spans)
+    pools = tuple([Pool(graph, v) for v, _ in named])
+    return Allocation(job, pools, spans, lambda: resource_set(structure, named, *window, nslots))
 
 
 def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:
@@ -67,7 +69,7 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     _tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
     graph.records.allocate(planned, job, *window)
     graph.revision += 1
-    return _given(graph, job, named, window)
+    return _given(graph, job, named, window, found.nslots)
 
 
 def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> None:

@@ -7,9 +7,11 @@ The face of fluxres is one class to its users and two to its readers: nothing he
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, cast
 
 from fluxres.allocation.records import Records
+from fluxres.allocation.resource_set import resource_set
 from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
@@ -244,10 +246,15 @@ class Inspection:
         Errors: UnknownJob.
         """
         vertices = sorted(self.records.require_job(job))
-        spans = tuple(
-            self.span(job, amount, s, e, self.structure.where(v)) for v in vertices for s, e, amount in self.records.held[v][job]
-        )
-        return Allocation(job, tuple(Pool(self._face, v) for v in vertices), spans)
+        held = [(v, s, e, amount) for v in vertices for s, e, amount in self.records.held[v][job]]
+        structure = self.structure
+
+        def r() -> dict[str, Any]:
+            start, end = min(s for _, s, _, _ in held), max(e for _, _, e, _ in held)
+            return resource_set(structure, {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}.items(), start, end)
+
+        spans = tuple(self.span(job, amount, s, e, structure.where(v)) for v, s, e, amount in held)
+        return Allocation(job, tuple(Pool(self._face, v) for v in vertices), spans, r)
 
     def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
         """A record in seconds."""

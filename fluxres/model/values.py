@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fluxres.model.pool import Pool
@@ -46,12 +46,26 @@ class Allocation:
         spans: the records, by pool and start, or what makes them: most callers never look.
     """
 
-    __slots__ = ("_spans", "job", "pools")
+    __slots__ = ("_r", "_spans", "job", "pools")
 
-    def __init__(self, job: str, pools: tuple[Pool, ...], spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]]) -> None:
+    def __init__(
+        self,
+        job: str,
+        pools: tuple[Pool, ...],
+        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
+        r: Callable[[], dict[str, Any]],
+    ) -> None:
         self.job = job
         self.pools = pools
         self._spans = spans
+        self._r = r
+
+    def R(self) -> dict[str, Any]:  # noqa: N802 - what everybody calls it
+        """The resource set of the job, R version 1 (RFC 20), as plain values.
+
+        It has ranks, cores and gpus, node names, properties, times, and the number of slots where a request had some.
+        """
+        return self._r()
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -1,0 +1,91 @@
+"""R version 1 (RFC 20): ranks, logical ids, hosts, properties, times and slots of what a job was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.model import ResourceGraph
+from fluxres.syntax import hostlist, idset
+
+
+def machine() -> ResourceGraph:
+    """Two racks of three nodes with two sockets of two cores and a gpu; names and properties of nodes differ."""
+    socket = Recipe("socket", count=2, children=(Recipe("core", count=2), Recipe("gpu"), Recipe("memory", size=8)))
+    node = Recipe("node", count=3, ids=np.arange(6), name="n${id:03}", properties={"ssd": None, "class": 7}, children=(socket,))
+    root = Recipe("cluster", children=(Recipe("rack", count=2, children=(node,)), Recipe("license", size=4, ids=None)))
+    return ResourceGraph(expand(root, origin=uuids.new_origin()))
+
+
+def execution(r: dict[str, Any]) -> dict[str, Any]:
+    assert (set(r), r["version"]) == ({"version", "execution"}, 1)
+    found: dict[str, Any] = r["execution"]
+    return found
+
+
+def test_whole_nodes_share_an_entry() -> None:
+    r = execution(machine().allocate("slot=4/node", job="a", at=10, duration_s=60).R())
+    assert r == {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-3", "gpu": "0-1"}}],
+        "nodelist": ["n[000-003]"],
+        "properties": {"class=7": "0-3", "ssd": "0-3"},
+        "starttime": 10.0,
+        "expiration": 70.0,
+        "nslots": 4,
+    }
+
+
+def test_parts_of_nodes_have_logical_ids_whatever_lies_between() -> None:
+    g = machine()
+    g.allocate("slot=3/core", job="a")
+    second = execution(g.allocate("slot=2/[core;gpu]", job="b").R())
+    assert second["R_lite"] == [
+        {"rank": "0", "children": {"core": "3", "gpu": "0"}},
+        {"rank": "1", "children": {"core": "0", "gpu": "0"}},
+    ] or second["R_lite"] == [{"rank": "1", "children": {"core": "0-1", "gpu": "0-1"}}]
+    assert second["expiration"] == 0.0
+    named = execution(g.allocate("/cluster/rack1/n005/socket1", job="c").R())
+    assert named["R_lite"] == [{"rank": "5", "children": {"core": "2-3", "gpu": "1"}}]
+    assert "nslots" not in named
+
+
+def test_what_stands_on_no_target_is_not_in_r() -> None:
+    g = machine()
+    r = execution(g.allocate([("/cluster/license", 2)], job="a").R())
+    assert (r["R_lite"], r["nodelist"]) == ([], [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_r_names_exactly_the_cores_and_gpus_that_are_held(data: st.DataObject) -> None:
+    g = machine()
+    for _ in range(data.draw(st.integers(1, 6))):
+        pool = g.pool(data.draw(st.integers(1, len(g) - 1)))
+        if pool.available() == pool.size and not pool.shared:
+            g.allocate(pool, job="a")
+    if "a" not in g.jobs():
+        return
+    r = execution(g.allocation("a").R())
+    said = {
+        (rank, child, number)
+        for entry in r["R_lite"]
+        for rank in idset.parse(entry["rank"])
+        for child, numbers in entry["children"].items()
+        for number in idset.parse(numbers)
+    }
+    nodes = list(g.find("type=node"))
+    held = {
+        (node.rank, child, number)
+        for node in nodes
+        for child in ("core", "gpu")
+        for number, pool in enumerate(p for p in g.walk(node) if p.type == child)
+        if pool.holder == "a"
+    }
+    assert said == held
+    ranks = sorted({rank for rank, _, _ in said} | {p.rank for p in g.allocation("a") if p.rank is not None})
+    assert [name for text in r["nodelist"] for name in hostlist.parse(text)] == [nodes[rank].name for rank in ranks]
