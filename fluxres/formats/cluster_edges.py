@@ -192,7 +192,7 @@ class Edges:
 
 def _row_of_cycle(subsystem: Subsystem) -> int:
     """An edge of a cycle, in a graph in which no pool has two parents; -1 where there is none.  Cost O(edges)."""
-    targets = subsystem.dst.tolist()
+    targets: list[int] = subsystem.dst.tolist()
     above = dict(zip(targets, subsystem.src.tolist(), strict=True))
     free: set[int] = set()
     for v in targets:

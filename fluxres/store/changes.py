@@ -15,11 +15,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
+from fluxres import limits
 from fluxres.clock import Clock
 from fluxres.errors import FluxresError, InputError, StoreConflict, UsageError
 from fluxres.formats import source_text
@@ -47,7 +49,7 @@ class Header(msgspec.Struct, kw_only=True):
 
     fluxres: str
     version: int
-    graph: str
+    graph: Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
     base: str | None
     result: str
     lines: int
@@ -203,6 +205,10 @@ def parse(content: bytes, where: str) -> Changes:
         header = msgspec.json.decode(first, type=Header)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(f"unreadable header: {error}", where=f"{where}:1") from None
+    if not header.graph.isprintable():
+        raise InputError(
+            f"{header.graph!r} is no name of a graph", where=f"{where}:1", hint="the document was changed or damaged"
+        )
     if header.version > VERSION:
         raise InputError(
             f"is of version {header.version}, this fluxres knows up to {VERSION}", where=where, hint="use a newer fluxres"

@@ -477,6 +477,8 @@ def document() -> list[bytes]:
         (lambda lines: lines[:-1], "1 changes where 2 were written"),
         (lambda lines: [lines[0].replace(b'"version":1', b'"version":2'), *lines[1:]], "version 2"),
         (lambda lines: [lines[0][:40] + b"\n", *lines[1:]], "c.changes:1: unreadable header"),
+        (lambda lines: [lines[0].replace(b'"demo"', b'"' + b"x" * 300 + b'"'), *lines[1:]], "c.changes:1: unreadable header"),
+        (lambda lines: [lines[0].replace(b'"demo"', b'"a\\n"'), *lines[1:]], "c.changes:1: .* is no name of a graph"),
         (lambda lines: [lines[0], b"{\n", lines[2]], "c.changes:2: this change cannot be made"),
         (lambda lines: [lines[0], lines[1].replace(b"rack0", b"rack7"), lines[2]], "c.changes:2:.*no pool 'rack7'"),
         (lambda lines: [lines[0], lines[1].replace(b'"start":0', b'"start":' + b"9" * 30), lines[2]], "start: expected a whole"),
