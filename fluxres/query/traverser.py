@@ -111,7 +111,7 @@ class Traverser:
             return None
         asked = exclusive or any(resource.exclusive and resource.type == vertex.type for resource in resources)
         # A policy that gives whole nodes takes one only when something in it is chosen: that shows when it is recorded.
-        whole = asked or (self.policy.node_exclusive and vertex.type == "node")
+        whole = asked or vertex.type in self.exclusive_types
         if self._pruned(vertex, resources, whole, window):
             return None
         if depth > limits.DEPTH_MAX:
@@ -160,12 +160,10 @@ class Traverser:
             return True
         if not vertex.available(window.at, window.duration):
             return True
-        for resource in resources:
-            if resource.type == vertex.type:
-                if (exclusive or resource.exclusive) and not self._alone(vertex, window):
-                    return True
-                if not self._has_below(vertex, resource, window):
-                    return True
+        if exclusive and not self._alone(vertex, window):
+            return True
+        if any(one.type == vertex.type and not self._has_below(vertex, one, window) for one in resources):
+            return True
         slots = [resource for resource in resources if resource.is_slot]
         return bool(slots) and not self._has_slots(vertex, slots, window)
 
