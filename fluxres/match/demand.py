@@ -28,6 +28,7 @@ class Demand:
         whole: pools are taken whole: exclusive pools with children, and explicitly exclusive ones without.
         shared: a pool of size 1 is looked at, and not taken.
         per_unit: by unit of a pool, the units asked for that one of its units makes; without a wanted unit everything is 1.
+        charged: stands only outside the has-a tree, so that it is charged along the way from the pool it is asked for in.
         confined: a slot whose instances each lie within one node, where they stand above nodes.
         inside: children of a confined slot that are sought in its node; the others are sought where the slot stands.
         settled: nothing chosen for one instance can be in the way of anything chosen later.
@@ -45,6 +46,7 @@ class Demand:
     wanted_unit: str | None
     whole: bool
     shared: bool
+    charged: bool = False
     children: tuple[Demand, ...] = ()
     confined: bool = False
     inside: tuple[Demand, ...] = ()
@@ -88,6 +90,7 @@ class Plan:
         slots: the slots, in the order written.
         measured: the type that says how full a node is (`pack`, `spread`): the first one asked for in nodes; -1 for none.
         named: whether any demand names pools by id.
+        charged: whether any demand is charged along the ways of an auxiliary graph.
     """
 
     request: Request
@@ -96,6 +99,7 @@ class Plan:
     slots: tuple[Demand, ...]
     measured: int
     named: bool
+    charged: bool
 
     @property
     def lowest(self) -> tuple[int, ...]:
@@ -124,6 +128,7 @@ def plan(request: Request, typology: Typology) -> Plan:
         tuple(demand for demand in reader.all if demand.is_slot),
         leaves[0] if leaves else -1,
         any(demand.named for demand in reader.all),
+        any(demand.charged for demand in reader.all),
     )
 
 
@@ -163,6 +168,7 @@ class _Reader:
             None if vertex.children else vertex.unit,
             whole=vertex.is_exclusive if vertex.children else bool(vertex.exclusive),
             shared=not vertex.is_exclusive and not vertex.children,
+            charged=not vertex.is_slot and not vertex.children and typology.is_outside(kind),
         )
         self.all.append(made)
         made.children = self.read(vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE)
@@ -184,8 +190,8 @@ class _Reader:
         return demand.kind in self.typology.in_node
 
     def split(self, slot: Demand) -> tuple[tuple[Demand, ...], tuple[Demand, ...]]:
-        inside = tuple(child for child in slot.children if self._is_in_node(child))
-        return inside, tuple(child for child in slot.children if not self._is_in_node(child))
+        inside = tuple(child for child in slot.children if child.charged or self._is_in_node(child))
+        return inside, tuple(child for child in slot.children if child not in inside)
 
 
 def _names(text: str, place: str) -> frozenset[str]:
@@ -218,6 +224,8 @@ class _Relations:
 
     def _is_fungible(self, demand: Demand) -> bool:
         """Whether an instance may take any of what there is without leaving too little for the next one of the same demand."""
+        if demand.children and self._is_charged(demand) and not self.typology.paths.is_forest:
+            return False
         if demand.is_slot:
             return all(map(self._is_fungible, demand.children)) and not any(
                 self._meet(one, other) for at, one in enumerate(demand.children) for other in demand.children[at + 1 :]
@@ -231,6 +239,9 @@ class _Relations:
         if alike and least == most:
             return True
         return alike and not demand.whole and not self.typology.is_flagged(demand.kind)
+
+    def _is_charged(self, demand: Demand) -> bool:
+        return demand.charged or any(map(self._is_charged, demand.children))
 
     def _meet(self, one: Demand, other: Demand) -> bool:
         return any(

@@ -60,6 +60,7 @@ class Matcher:
         self.planner = planner
         self.typology = Typology(structure)
         self._plans: OrderedDict[int, tuple[Request, Plan, Form | None]] = OrderedDict()
+        self._ready_for: OrderedDict[object, tuple[Plan, Form | None]] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
         self._floor = Floor(self.typology, planner)
         self._ideal: tuple[Planner, Floor] | None = None
@@ -214,10 +215,17 @@ class Matcher:
     def _ready(self, request: Request) -> tuple[Plan, Form | None]:
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
-            plan = demand.plan(request, self.typology)
-            found = self._plans[id(request)] = (request, plan, self._form_of(plan))
+            # The same jobspec read again is another object that asks for the same.
+            what = request.resources, request.constraint
+            ready = self._ready_for.get(what)
+            if ready is None:
+                plan = demand.plan(request, self.typology)
+                ready = self._ready_for[what] = plan, self._form_of(plan)
+            found = self._plans[id(request)] = (request, *ready)
             if len(self._plans) > REQUESTS_KEPT:
                 self._plans.popitem(last=False)
+            if len(self._ready_for) > REQUESTS_KEPT:
+                self._ready_for.popitem(last=False)
         return found[1], found[2]
 
     def _form_of(self, plan: Plan) -> Form | None:

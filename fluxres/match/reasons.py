@@ -267,11 +267,20 @@ class _Writer:
         """What the pools lack: the parts of which the first of them has too little."""
         v = int(pools[0])
         lacks = [
-            f"{child.count.min} {child.type}"
+            f"{child.count.min} {child.type}{self.short_on_the_way(child, v)}"
             for child in demand.children
             if not child.is_slot and not self.trial.has_room_for(child, v)
         ]
         return Cause("inside", len(pools), self.paths(pools), (), tuple(lacks))
+
+    def short_on_the_way(self, demand: Demand, v: int) -> str:
+        """Where too little is left of what is charged along the way from a pool; empty for any other demand."""
+        if not demand.charged:
+            return ""
+        worth = self.situation.typology.most_worth(demand)
+        supply = self.situation.typology.paths.charged(v, demand.kind)
+        short = [self.structure.where(u) for u in supply if self.free[u] * worth < demand.count.min]
+        return f" on {_list(short)}" if short else "" if supply else " on the way to it"
 
     def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
         return tuple(self.structure.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())

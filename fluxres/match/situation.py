@@ -120,7 +120,10 @@ class Situation:
         """Units free through the window, by type, in the whole machine; the constraint does not count here."""
         if self.ideal:
             return np.array([int(self.typology.sizes(kind).sum()) for kind in range(len(self.structure.types))], np.int64)
-        return self.planner.totals(0, self.start, self.end, self.structure.unavailable_roots())
+        found = np.zeros(len(self.structure.types), np.int64)
+        for root in self.typology.roots:
+            found += self.planner.totals(root, self.start, self.end, self.structure.unavailable_roots())
+        return found
 
     # -- scores ------------------------------------------------------------------------------------------------------
 

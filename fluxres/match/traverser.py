@@ -175,6 +175,8 @@ class Traverser:
             yield from self._slots(goal, rest)
         elif goal.demand.children:
             yield from self._pools(goal, rest)
+        elif goal.demand.charged and goal.below:
+            yield from self._charges(goal, rest)
         else:
             yield from self._units(goal, rest)
 
@@ -238,7 +240,7 @@ class Traverser:
         return v not in self.taken.used and v not in self.taken.bound and not self.taken.below.get(v)
 
     def _likeness(self, v: int) -> object:
-        # What stands above matters only where the request asks for it, or its node does.
+        # What stands above matters only where the request asks for it, or its node does; what supplies it, where that is charged.
         structure = self.situation.structure
         above: list[int] = []
         u = structure.parent.item(v)
@@ -246,7 +248,26 @@ class Traverser:
             if structure.type.item(u) in self._asked or self.situation.typology.node == structure.type.item(u):
                 above.append(u)
             u = structure.parent.item(u)
-        return (*above, *self.situation.signature(v))
+        ways = self.situation.typology.paths.above(v) if self.plan.charged else ()
+        return (ways, *above, *self.situation.signature(v))
+
+    def _charges(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
+        """All units asked for, from every pool on the way up a distribution graph; there is only one way to do that."""
+        demand, taken, situation = goal.demand, self.taken, self.situation
+        charges = []
+        for v in situation.typology.paths.charged(goal.below, demand.kind):
+            factor = demand.per_unit(situation.structure.kind_of(v).unit)
+            if factor is None or not self._is_open(v):
+                return
+            amount = ceil(goal.left / factor)
+            if amount > situation.free(v) - taken.used.get(v, 0):
+                return
+            charges.append((v, amount))
+        for v, amount in charges:
+            # Not implied by a pool taken whole: the way leads out of it.
+            taken.take(v, amount, goal.slot, -1)
+        if charges:
+            yield rest
 
     def _slots(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
@@ -283,8 +304,9 @@ class Traverser:
         if found is None:
             kind = self.situation.typology.node if demand.is_slot else demand.kind
             vertices = self.situation.typology.vertices(kind)
-            lo = below + (below > 0)
-            a, b = vertices.searchsorted(np.array([lo, self.situation.stop[below]], np.int32)).tolist()
+            # Below the root of the machine is everything, the root and what stands outside the tree included.
+            lo, hi = (below + 1, self.situation.stop[below]) if below else (0, self.situation.structure.n)
+            a, b = vertices.searchsorted(np.array([lo, hi], np.int32)).tolist()
             found = vertices[a:b] if demand.is_slot else self.of_ids(demand, vertices[a:b])
             if self.policy.near and self.situation.typology.node_at[below] < 0 and kind == self.situation.typology.node >= 0:
                 found = self._near_first(demand, below, within, found)

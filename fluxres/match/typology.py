@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE, WAY
 from fluxres.graph.structure import Structure
+from fluxres.match.paths import Paths
 
 if TYPE_CHECKING:
     from fluxres.match.demand import Demand
@@ -61,6 +62,21 @@ class Typology:
     def in_node(self) -> frozenset[int]:
         """Types that occur strictly below a node."""
         return self.below[self.node] if self.node >= 0 else frozenset()
+
+    @cached_property
+    def roots(self) -> list[int]:
+        """The root of the has-a tree, and those of the small trees outside it."""
+        found: list[int] = np.flatnonzero(self.structure.parent < 0).tolist()
+        return found
+
+    def is_outside(self, kind: int) -> bool:
+        """Whether all pools of a type stand only in auxiliary graphs."""
+        return bool((self.vertices(kind) >= self.structure.tree_end).all())
+
+    @cached_property
+    def paths(self) -> Paths:
+        """Ways up the auxiliary graphs."""
+        return Paths(self.structure)
 
     def nests(self, kind: int) -> bool:
         """Whether a pool of the type may stand below another."""
