@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,7 +100,10 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
     if criteria is not None:
         return [(v, None) for v in found(graph, words, criteria).vertices.tolist()]
     if not words:
-        raise UsageError("no pools named", hint="name pools by path, such as /demo/rack0/node[0-3]=1, or --find CRITERIA")
+        raise UsageError(
+            "neither pools nor a request were given",
+            hint="name pools by path, such as /demo/rack0/node[0-3]=1, or ask for some, such as slot=4/core=2",
+        )
     named: list[tuple[int, int | None]] = []
     for word in words:
         where, amount = _amount(graph, word)
@@ -141,7 +144,7 @@ def found(graph: ResourceGraph, words: Sequence[str], criteria: str) -> Selectio
 
 
 def check_window(start: float | None, end: float | None) -> None:
-    """Refuse a window that ends before it begins, with the times as they are typed.
+    """Refuse a window that never begins, or ends before it does, with the times as they are typed.
 
     Errors: UsageError.
 
@@ -150,6 +153,8 @@ def check_window(start: float | None, end: float | None) -> None:
     fluxres.errors.UsageError: the window ends at 30, not after its beginning at 60 (give a later end, or a duration)
     """
     begin = clock.system() if start is None else start
+    if begin == inf:
+        raise UsageError("the window never begins", hint="give a start that comes: now, +30m, seconds or a date")
     if end is not None and not begin < end:
         raise UsageError(
             f"the window ends at {when(end)}, not after its beginning at {when(begin)}", hint="give a later end, or a duration"

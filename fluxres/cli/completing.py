@@ -50,3 +50,10 @@ def complete_graph(ctx: click.Context, _param: click.Parameter, incomplete: str)
         return [name for name in store(ctx.ensure_object(Settings)).names() if name.startswith(incomplete)]
     except (FluxresError, OSError):
         return []
+
+
+def complete_policy(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Match policies."""
+    from fluxres.match.policy import POLICIES
+
+    return [name for name in POLICIES if name.startswith(incomplete)]

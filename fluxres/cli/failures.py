@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from fluxres.errors import FluxresError, InsufficientResources, StoreError, UsageError, exit_status
-from fluxres.render.amounts import when
+from fluxres.render.amounts import when_from
 from fluxres.render.text import printable
 
 INTERRUPTED: Final = 130
@@ -42,13 +42,14 @@ def report(error: BaseException, *, as_json: bool) -> int:
 def _lines(error: FluxresError) -> list[str]:
     if isinstance(error, InsufficientResources) and error.earliest is not None:
         # The model speaks of seconds; who types commands thinks in dates.
-        error.hint = f"free from {when(error.earliest)} on"
+        error.hint = f"free from {when_from(error.earliest)} on"
     first, *more = str(error).splitlines() or [""]
     lines = [f"fluxres: ERROR {first}", *(f"  {line}" for line in more)]
     reasons = getattr(error, "reasons", None) or {}
     if isinstance(reasons, dict) and len(reasons) > 1:
-        lines += [f"  {where}: {why}" for where, why in list(reasons.items())[:_REASONS_MAX]]
-        lines += [f"  and {len(reasons) - _REASONS_MAX} more"] * (len(reasons) > _REASONS_MAX)
+        others = [f"  {where}: {why}" for where, why in reasons.items() if (where, why) != (error.where, error.message)]
+        lines += others[:_REASONS_MAX]
+        lines += [f"  and {len(others) - _REASONS_MAX} more"] * (len(others) > _REASONS_MAX)
     return lines
 
 

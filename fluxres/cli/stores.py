@@ -38,3 +38,9 @@ def changing(settings: Settings) -> Iterator[ResourceGraph]:
         settings.graph, command=settings.command, wait_s=settings.wait_s, clock=clock.system
     ) as transaction:
         yield transaction.graph
+
+
+@contextmanager
+def trying(settings: Settings) -> Iterator[ResourceGraph]:
+    """That graph, read for a dry run: what is done to it stays in memory."""
+    yield reading(settings)

@@ -30,6 +30,15 @@ def when(seconds: float) -> str:
     return moment.format(seconds)
 
 
+def when_from(seconds: float) -> str:
+    """A moment from which on something works: wall-clock times up to the next second, so that it works then as well.
+
+    >>> when_from(3600.0), when_from(1.5)
+    ('3600', '1.5')
+    """
+    return when(float(math.ceil(seconds)) if moment.EPOCH_FROM_S < seconds < math.inf else seconds)
+
+
 def seconds_or_none(seconds: float) -> float | None:
     """A moment for JSON, which has no infinity: no end is null.
 

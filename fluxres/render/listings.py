@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
+from fluxres.graph.structure import Structure
+from fluxres.match import Match
 from fluxres.model import Problem, ResourceGraph, Selection
 from fluxres.model.search import available_units
 from fluxres.render.amounts import units, when
@@ -93,6 +95,27 @@ def records(
         Column("END"),
     ]
     return table(columns, [row for *_, row in sorted(rows)], header=header, style=style)
+
+
+def matched(found: Match, structure: Structure, *, header: bool = True, style: Style = PLAIN) -> list[str]:
+    """What a match takes, as a table; pools of which as much is taken share a line, and what is only shared has no units."""
+    vertices, amounts = found.vertices, found.amounts
+    if len(found.shared):
+        vertices = np.concatenate([vertices, found.shared])
+        amounts = np.concatenate([amounts, np.zeros(len(found.shared), np.int64)])
+        order = np.argsort(vertices)
+        vertices, amounts = vertices[order], amounts[order]
+    amount_of = dict(zip(vertices.tolist(), amounts.tolist(), strict=True))
+    rows = [
+        [
+            item.text,
+            str(item.count),
+            units(amount_of[item.vertex], structure.kind_of(item.vertex).unit) if amount_of[item.vertex] else "shared",
+        ]
+        for item in fold(structure, vertices, mixed(structure.kind[vertices], amounts))
+    ]
+    columns = [Column("PATH"), Column("POOLS", right=True), Column("UNITS", right=True)]
+    return table(columns, rows, header=header, style=style)
 
 
 def held_within(

@@ -7,22 +7,31 @@ import click
 from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
-from fluxres.cli.program import Command
+from fluxres.cli.requests import Asked, RequestCommand, explained, length_s
 from fluxres.cli.settings import OUTPUTS, Settings
+from fluxres.clock import seconds
 
 
-@click.command("grow", cls=Command, outputs=OUTPUTS)
+@click.command("grow", cls=RequestCommand, outputs=OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
-@click.argument("pools", nargs=-1, required=True, metavar="PATH[=N]...", shell_complete=complete_pool)
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option("--start", "--at", type=Moment(), metavar="T", help="From when on. Default: now, or when the job begins.")
 @click.option("--end", type=Moment(), metavar="T", help="Until when. Default: as long as the job.")
 @click.pass_obj
-def command(settings: Settings, job: str, pools: tuple[str, ...], start: float | None, end: float | None) -> None:
-    """Give more to a job that holds something, until it ends."""
+def command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
+    """Give more, pools or what a REQUEST asks for, to a job that holds something, until it ends."""
     from fluxres.cli.stores import changing
 
-    if end is not None:
+    if start is not None or end is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        granted = graph.grow(job, targets(graph, pools), start=start, end=end)
+        wanted, policy = asked.request, asked.policy
+        if wanted is None:
+            granted = graph.grow(job, targets(graph, asked.pools), start=start, end=end)
+        else:
+            have = graph.allocation(job)
+            begin = max(have.start, seconds(graph.now())) if start is None else start
+            stop = have.end if end is None else end
+            with explained(lambda: graph.why_not(wanted, begin, length_s(graph, begin, stop, None), policy)):
+                granted = graph.grow(job, wanted, start=begin, end=stop, policy=policy)
     answer_granted(settings, graph, granted)

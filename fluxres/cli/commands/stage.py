@@ -12,7 +12,7 @@ from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
 from fluxres.cli.output import answer
-from fluxres.cli.program import Command
+from fluxres.cli.requests import Asked, RequestCommand, explained, length_s
 from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import UsageError
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fluxres.render.documents import Document
 
 
-@click.command("stage", cls=Command)
-@click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
+@click.command("stage", cls=RequestCommand)
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option("--job", metavar="J", shell_complete=complete_job, help="The job that is considered.")
 @click.option(
     "--ttl",
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(
     settings: Settings,
-    pools: tuple[str, ...],
+    asked: Asked,
     job: str | None,
     ttl: float,
     start: float | None,
@@ -46,7 +46,7 @@ def command(
     commit: str | None,
     release: str | None,
 ) -> None:
-    """Lock pools while a job is considered; commit or release them.
+    """Lock pools, or what a REQUEST asks for, while a job is considered; commit or release them.
 
     Without anything: list the stages that are active.
     """
@@ -54,14 +54,19 @@ def command(
     from fluxres.model.stage import Stage
     from fluxres.render import documents
 
-    if sum((bool(pools), commit is not None, release is not None)) > 1:
-        raise UsageError("more than one of pools, --commit and --release were given", hint="one at a time")
-    if pools:
+    wanted, policy = asked.request, asked.policy
+    if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
+        raise UsageError("more than one of pools, a request, --commit and --release were given", hint="one at a time")
+    if asked.pools or wanted is not None:
         if job is None:
             raise UsageError("no job was named", hint="add --job J")
         check_window(start, end)
         with changing(settings) as graph:
-            made = graph.stage(targets(graph, pools), job=job, start=start, end=end, ttl_s=ttl)
+            if wanted is None:
+                made = graph.stage(targets(graph, asked.pools), job=job, start=start, end=end, ttl_s=ttl)
+            else:
+                with explained(lambda: graph.why_not(wanted, start, length_s(graph, start, end, None), policy)):
+                    made = graph.stage(wanted, job=job, start=start, end=end, ttl_s=ttl, policy=policy)
             facts = [documents.stage(made)]
         _answer_stages(settings, graph, facts)
     elif commit is not None:

@@ -1,0 +1,62 @@
+"""`fluxres when`: the earliest start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres.cli.arguments import Moment, check_window
+from fluxres.cli.output import answer
+from fluxres.cli.requests import Asked, RequestCommand, explained
+from fluxres.cli.settings import OUTPUTS, Duration, Settings
+
+if TYPE_CHECKING:
+    from fluxres.render.style import Style
+
+
+@click.command("when", cls=RequestCommand, outputs=OUTPUTS)
+@click.argument("words", nargs=-1, metavar="REQUEST")
+@click.option("--after", type=Moment(), metavar="T", help="From then on. Default: now.")
+@click.option(
+    "--duration", type=Duration(), metavar="D", help="For how long. Default: as long as the request says, else without end."
+)
+@click.pass_obj
+def command(settings: Settings, asked: Asked, after: float | None, duration: float | None) -> None:
+    """Say when a REQUEST could start at the earliest, and what it would get.
+
+    The first line is now, or the time as --at takes it. Nothing is given.
+    """
+    import numpy as np
+
+    from fluxres.cli.stores import reading
+    from fluxres.clock import seconds
+    from fluxres.render import listings
+    from fluxres.render.amounts import seconds_or_none, when_from
+
+    wanted, policy = asked.needed(), asked.policy
+    check_window(after, None)
+    graph = reading(settings)
+    now = seconds(graph.now())
+    begin = now if after is None else after
+    with explained(lambda: graph.why_not(wanted, begin, duration, policy)):
+        first = graph.earliest(wanted, begin, duration, policy)
+        # Where there is no start, this says why.
+        found = graph.match(wanted, begin if first is None else first, duration, policy)
+    start = seconds(found.start)
+
+    def document() -> dict[str, Any]:
+        return {
+            "start": start,
+            "end": seconds_or_none(seconds(found.end)),
+            "now": start <= now,
+            "pools": [{"path": graph.structure.where(v), "amount": amount} for v, amount in found.targets],
+            "shared": [graph.structure.where(v) for v in found.shared.tolist()],
+        }
+
+    def lines(style: Style) -> Iterator[str]:
+        yield "now" if start <= now else when_from(start)
+        yield from listings.matched(found, graph.structure, header=settings.header, style=style)
+
+    answer(settings, document=document, lines=lines, pools=lambda: graph.select(np.union1d(found.vertices, found.shared)))

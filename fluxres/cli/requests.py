@@ -1,0 +1,158 @@
+"""Words of the command line that ask for resources: what is a request and not a pool, and its options.
+
+A word that starts with `/` or reads `name:/…` is a pool, and so is a uuid; any other word is a request.  A file is a request
+by its ending.  Flux's short options are options here too; as one word (`"-N4 -c8"`) they are taken apart first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fluxres.cli.completing import complete_policy
+from fluxres.cli.program import Command
+from fluxres.clock import seconds
+from fluxres.errors import InfeasibleRequest, InsufficientResources, UsageError
+
+if TYPE_CHECKING:
+    from fluxres.match import Refusal
+    from fluxres.model import ResourceGraph
+    from fluxres.syntax.jobspec import Request
+
+LETTERS: Final = "Nncgx"
+_SHORT_WORDS: Final = re.compile(rf"-[{LETTERS}].*\s.*", re.DOTALL)
+_POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(=[0-9]+)?")
+_ENDINGS: Final = (".json", ".yaml", ".yml")
+_OPTIONS: Final = (
+    click.Option(["-N", "nodes"], metavar="NODES", help="A request: nodes, such as 4, 2-4 or 2+."),
+    click.Option(["-n", "tasks"], metavar="TASKS", help="A request: tasks, each in a slot of its own. Default: one per node."),
+    click.Option(["-c", "cores"], metavar="CORES", help="A request: cores per task. Default: 1."),
+    click.Option(["-g", "gpus"], metavar="GPUS", help="A request: gpus per task. Default: 0."),
+    click.Option(["-x", "exclusive"], is_flag=True, help="A request: nodes exclusively."),
+    click.Option(
+        ["--policy"],
+        metavar="P",
+        shell_complete=complete_policy,
+        help="Which pools to prefer: first (default), low, high, pack, spread, locality, …",
+    ),
+)
+
+
+class Asked:
+    """What the words and options of a command ask for: pools by name, or one request.
+
+    Args:
+        words: as typed.
+        short: the values of -N, -n, -c, -g and -x, None or False where not given.
+        policy: the name given.
+
+    Errors: UsageError for pools together with a request, two requests, and a policy for pools; InputError for a wrong request.
+    """
+
+    def __init__(self, words: Sequence[str], short: Sequence[str | bool | None], policy: str | None) -> None:
+        letters = [_letter(letter, value) for letter, value in zip(LETTERS, short, strict=True) if value]
+        texts = [word for word in words if not names_pool(word)] + [" ".join(letters)] * bool(letters)
+        self.pools = [word for word in words if names_pool(word)]
+        if len(texts) > 1:
+            raise UsageError(f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}", hint="join shapes with ';'")
+        if texts and self.pools:
+            raise UsageError(
+                f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
+                hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of them",
+            )
+        self.request = _read(texts[0]) if texts else None
+        if policy is not None and self.request is None:
+            raise UsageError("--policy goes with a request", hint="pools that are named need none")
+        self.policy = "first" if policy is None else policy
+
+    def needed(self) -> Request:
+        """The request of a command that takes nothing else.
+
+        Errors: UsageError where there is none.
+        """
+        if self.pools:
+            raise UsageError("expected a request, got a pool", where=self.pools[0], hint=_HINT)
+        if self.request is None:
+            raise UsageError("no request was given", hint=_HINT)
+        return self.request
+
+
+_HINT: Final = "such as slot=4/[core=2;gpu=1], -N4 -c8, or a jobspec in a file"
+
+
+def names_pool(word: str) -> bool:
+    """Whether a word names pools, and is not a request.
+
+    >>> [names_pool(word) for word in ("/demo/rack0=2", "power:/pdu[0-1]", "slot=4/core=2", "node", "-")]
+    [True, True, False, False, False]
+    """
+    if word.endswith(_ENDINGS) and Path(word).is_file():
+        return False
+    return _POOL.match(word) is not None or _UUID.fullmatch(word) is not None
+
+
+def _letter(letter: str, value: str | bool | None) -> str:
+    return f"-{letter}" if value is True else f"-{letter} {value}"
+
+
+def _read(word: str) -> Request:
+    if word == "-" or word.endswith(_ENDINGS) or word.lstrip().startswith("{") or "\n" in word:
+        from fluxres.formats.requests import Request
+
+        return Request.parse(Path(word) if word.endswith(_ENDINGS) else word)
+    from fluxres.model.matching import as_request
+
+    return as_request(word)
+
+
+class RequestCommand(Command):
+    """A command that takes a request, with the options of one; its function gets `asked` for its `words`."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        arguments = sum(isinstance(param, click.Argument) for param in self.params)
+        self.params[arguments:arguments] = _OPTIONS
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, after short options that came as one word were taken apart."""
+        apart = [part for word in args for part in (word.split() if _SHORT_WORDS.fullmatch(word) else [word])]
+        return super().parse_args(ctx, apart)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it with what its words and options ask for."""
+        given = ctx.params
+        short = [given.pop(str(option.name)) for option in _OPTIONS[: len(LETTERS)]]
+        given["asked"] = Asked(given.pop("words"), short, given.pop("policy"))
+        return super().invoke(ctx)
+
+
+def length_s(graph: ResourceGraph, start: float | None, end: float | None, duration_s: float | None) -> float | None:
+    """Seconds from start to end, where an end was given in place of a duration."""
+    if end is None:
+        return duration_s
+    begin, stop = graph.open_window(start, end)
+    return seconds(stop) - seconds(begin)
+
+
+@contextmanager
+def explained(why_not: Callable[[], Refusal | None]) -> Iterator[None]:
+    """Say a refusal of the block as commands do: moments as dates, and each reason by its part of the request.
+
+    Args:
+        why_not: asks the graph for the refusal.
+    """
+    try:
+        yield
+    except (InsufficientResources, InfeasibleRequest) as error:
+        refusal = why_not() if error.reasons else None
+        if refusal is None:
+            raise
+        from fluxres.render import refusals
+
+        raise refusals.error(refusal) from None

@@ -1,0 +1,114 @@
+"""Why a request has no match: lines for a terminal, an error, plain values.
+
+The words are those of :mod:`fluxres.match.reasons`; what is added here is the layout, and moments as people read them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from fluxres import limits
+from fluxres.errors import InfeasibleRequest, InsufficientResources
+from fluxres.match import Refusal
+from fluxres.match.reasons import Cause, PartReport
+from fluxres.render.amounts import seconds_or_none, when, when_from
+from fluxres.render.style import PLAIN, Style
+
+
+def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
+    """What is in the way, part by part.
+
+    Args:
+        start: the moment that was asked for, as a word: now, a date.
+    """
+    found = [style.paint(_verdict(refusal, start), "heading")]
+    for part in refusal.parts:
+        if part.is_short or part.causes:
+            found.append(_head(part))
+            found += [f"  {cause.number} {_cause(cause)}" for cause in part.causes]
+    if not any(part.is_short for part in refusal.parts):
+        found.append("Each part could be had by itself; together they ask for the same pools.")
+    found += [f"With a count of {count} at {place} it would match." for place, count in refusal.enough.items()]
+    return found
+
+
+def _verdict(refusal: Refusal, start: str) -> str:
+    if refusal.never:
+        return "Never: this machine has too little, even with nothing held and everything up."
+    if refusal.earliest is not None:
+        return f"Not {start}. The earliest start is {when_from(refusal.earliest)}."
+    if refusal.undecided:
+        return f"Not known for {start}: the search was given up. Ask for less at once."
+    return f"Not {start}, and no later start is known."
+
+
+def _head(part: PartReport) -> str:
+    return replace(part, causes=()).sentence().removesuffix(".")
+
+
+def _cause(cause: Cause) -> str:
+    words = replace(cause, holders=()).sentence()
+    named = [f"{job} {_until(until)}" for job, until in cause.holders[: limits.WHY_NAMES_MAX]]
+    more = len(cause.holders) - len(named)
+    named += [f"{more} more"] * (more > 0)
+    if not named:
+        return words
+    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+    return f"{words}{',' if cause.code == 'held-above' else ''} by {listed}"
+
+
+def _until(seconds: float) -> str:
+    return "without end" if math.isinf(seconds) else f"until {when(seconds)}"
+
+
+def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
+    """The refusal as an error: the first part that is short, and each by its place."""
+    short = [part for part in refusal.parts if part.is_short] or list(refusal.parts)
+    reasons = {part.place: _reason(part) for part in short}
+    together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
+    place, message = next(iter(reasons.items()), ("", "no pools found for the request"))
+    if refusal.never:
+        hint = "this machine can never satisfy it"
+        return InfeasibleRequest(f"{message}{together}", where=place, hint=hint, reasons=reasons)
+    return InsufficientResources(f"{message}{together}", where=place, earliest=refusal.earliest, reasons=reasons)
+
+
+def _reason(part: PartReport) -> str:
+    causes = "; ".join(f"{cause.number} {_cause(cause)}" for cause in part.causes)
+    head = _head(part).removeprefix(f"{part.place}: ")
+    return f"{head}: {causes}" if causes else head
+
+
+def document(refusal: Refusal | None) -> dict[str, Any]:
+    """The refusal as plain values; None is a request that matches."""
+    return {
+        "matches": refusal is None,
+        "never": refusal is not None and refusal.never,
+        "earliest": None if refusal is None else refusal.earliest,
+        "undecided": refusal is not None and refusal.undecided,
+        "enough": {} if refusal is None else refusal.enough,
+        "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
+    }
+
+
+def _part(part: PartReport) -> dict[str, Any]:
+    return {
+        "place": part.place,
+        "type": part.type,
+        "asked": part.asked,
+        "candidates": part.candidates,
+        "left": part.left,
+        "room": part.room,
+        "causes": [
+            {
+                "code": cause.code,
+                "number": cause.number,
+                "pools": list(cause.pools),
+                "holders": [{"job": job, "until": seconds_or_none(until)} for job, until in cause.holders],
+                "detail": list(cause.detail),
+            }
+            for cause in part.causes
+        ],
+    }
