@@ -31,7 +31,12 @@ class Paths:
     def is_forest(self) -> bool:
         """Whether no pool is supplied from two sides: then whoever takes the first way that fits leaves the most to others."""
         outside = self._structure.tree_end
-        supplied = [graph.dst[graph.src >= outside] for graph in self._graphs]
+        supplied = []
+        for graph in self._graphs:
+            codes = graph.src.astype(np.int64) * self._structure.n + graph.dst
+            back = graph.dst.astype(np.int64) * self._structure.n + graph.src
+            followed = (graph.src >= outside) & (graph.hierarchy | ~np.isin(codes, back))
+            supplied.append(graph.dst[followed])
         every = np.concatenate(supplied) if supplied else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 
