@@ -41,7 +41,7 @@ class Matcher:
         structure: the machine.
         planner: over the same vertices; asked, never changed.
 
-    Whoever changes kinds or states of the structure in place says so with `forget`.
+    Whoever changes kinds of the structure in place (properties) says so with `forget`; states are seen without.
 
     >>> from fluxres.graph.recipe import Recipe, expand
     >>> from fluxres.graph import uuids
@@ -62,11 +62,12 @@ class Matcher:
         self._plans: OrderedDict[int, tuple[Request, Plan, Form | None]] = OrderedDict()
         self._ready_for: OrderedDict[object, tuple[Plan, Form | None]] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
+        self._roots = structure.unavailable_roots()
         self._floor = Floor(self.typology, planner)
         self._ideal: tuple[Planner, Floor] | None = None
 
     def forget(self) -> None:
-        """Drop what was derived from states and kinds."""
+        """Drop what was derived from kinds."""
         self._eligible.clear()
         self._floor.forget()
         self._ideal = None
@@ -233,6 +234,11 @@ class Matcher:
         return found if found is not None and self._floor.level is not None else None
 
     def _eligible_for(self, constraint: Constraint | None) -> Eligible:
+        # A constraint may ask for states; whenever one is set, the roots of what is out of service are found anew.
+        roots = self.structure.unavailable_roots()
+        if roots is not self._roots:
+            self._eligible.clear()
+            self._roots = roots
         found = self._eligible.get(constraint)
         if found is None:
             if len(self._eligible) >= REQUESTS_KEPT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from fluxres.match.paths import Paths
 if TYPE_CHECKING:
     from fluxres.match.demand import Demand
 
-NODE = "node"
+NODE: Final = "node"
+TYPES_COUNTED_MAX: Final = 1000
+"""Pairs of types are counted in a table up to so many types: a few megabytes."""
 
 
 class Typology:
@@ -47,15 +49,20 @@ class Typology:
         """For each type, the types that occur somewhere strictly below a pool of it."""
         structure = self.structure
         found: list[set[int]] = [set() for _ in structure.types]
-        count = np.int64(len(structure.types))
+        count = len(structure.types)
         types = structure.type.astype(np.int64)
         pools = np.flatnonzero(structure.parent >= 0)
-        above = structure.parent[pools]
-        while pools.size:
-            for code in np.unique(types[above] * count + types[pools]).tolist():
-                found[code // int(count)].add(code % int(count))
+        below, above = types[pools], structure.parent[pools]
+        while below.size:
+            codes = types[above] * count + below
+            # Counting needs no sorting, as long as there are few types.
+            met = np.flatnonzero(np.bincount(codes, minlength=1)) if count < TYPES_COUNTED_MAX else np.unique(codes)
+            for code in met.tolist():
+                found[code // count].add(code % count)
             above = structure.parent[above]
-            pools, above = pools[above >= 0], above[above >= 0]
+            there = above >= 0
+            if not there.all():
+                below, above = below[there], above[there]
         return [frozenset(types) for types in found]
 
     @cached_property

@@ -45,5 +45,4 @@ def test_a_queue_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
             scene.planner.release_all(gone.vertices, gone.amounts, gone.start, gone.end)
         if source.random() < 0.05:
             structure.set_state([source.randrange(1, structure.n)], source.choice(["up", "down"]))
-            matcher.forget()
     assert scene.planner.check() == []

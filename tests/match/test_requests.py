@@ -158,6 +158,13 @@ class TestAvailability:
         two.structure.set_state([1], "up")
         assert two.match(asked, 0, 10) is not None
 
+    def test_a_constraint_on_states_sees_them_change(self, two: Matcher) -> None:
+        asked = request("slot/node", "state:degraded")
+        assert two.match(asked, 0, 10) is None
+        two.structure.set_state([two.structure.vertex("/cluster/node1")], "degraded")
+        assert takes(two, "slot/node", requires="state:degraded") == {"node1": 1}
+        assert two.match(asked, 0, 10) is not None
+
     def test_constraints_are_asked_of_nodes(self, two: Matcher) -> None:
         assert takes(two, "slot/core", requires="host:node1") == {"node1/socket0/core0": 1}
         assert takes(two, "slot/core=3", requires="-node0") is not None
