@@ -1,0 +1,179 @@
+"""Words that ask for resources: what is a request, where it comes from, and how a refusal is told in wall-clock time."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fluxres import clock
+from fluxres.cli.requests import names_pool
+from fluxres.errors import InfeasibleRequest, InsufficientResources
+from fluxres.match.reasons import Cause, PartReport, Refusal
+from fluxres.render import refusals
+from fluxres.store import open_store
+from tests.cli.conftest import MACHINE, Invoke
+from tests.cli.test_processes import finish, process
+
+DAY_S = 1.8e9
+JOBSPEC = MACHINE.with_name("job.yaml").read_text(encoding="utf-8")
+
+
+def taken(fluxres: Invoke, *words: str, stdin: str | None = None) -> list[tuple[str, int]]:
+    """What a request would get."""
+    told = json.loads(fluxres("when", *words, "--json", stdin=stdin).stdout)
+    return [(pool["path"], pool["amount"]) for pool in told["pools"]]
+
+
+@pytest.mark.parametrize(
+    ("word", "is_pool"),
+    [
+        ("/tiny/rack0", True),
+        ("/tiny/rack[0-1]/node3=2", True),
+        ("power:/pdu0=100", True),
+        ("00000000-0000-8000-8000-000000000005", True),
+        ("00000000-0000-8000-8000-000000000005=1", True),
+        ("node", False),
+        ("slot=4/[core=2;memory=8]", False),
+        ("-N4 -c8", False),
+        ("-", False),
+        ("", False),
+        ('{"resources": [{"type": "a:/b"}]}', False),
+        ("some.yaml", False),
+    ],
+)
+def test_a_word_is_a_pool_or_a_request(word: str, is_pool: bool) -> None:
+    assert names_pool(word) is is_pool
+
+
+def test_a_request_is_the_same_in_any_form(tiny: Invoke, place: Path) -> None:
+    (place / "job.yaml").write_text(JOBSPEC, encoding="utf-8")
+    tasks = taken(tiny, "slot=4/[core=3]")
+    assert len(tasks) == 12
+    for words in (["-n4", "-c3"], ["-n", "4", "-c", "3"], ["-n4 -c3"], ["-c3 -n 4"], ["-n=4 -c=3"]):
+        assert taken(tiny, *words) == tasks, words
+    nodes = taken(tiny, "node=2{x}/slot/core=4")
+    assert nodes == [("/tiny/rack0/node0", 1), ("/tiny/rack0/node1", 1)]
+    assert taken(tiny, "-x -N2 -c4") == taken(tiny, "-N2", "-xc4") == nodes
+    file = taken(tiny, "job.yaml")
+    assert file == [*((f"/tiny/rack0/node0/core{i}", 1) for i in range(4)), ("/tiny/rack0/node0/memory", 16)]
+    assert taken(tiny, str(place / "job.yaml")) == taken(tiny, "-", stdin=JOBSPEC) == taken(tiny, JOBSPEC) == file
+
+
+def test_an_allocation_by_request_is_what_was_announced(tiny: Invoke) -> None:
+    announced = taken(tiny, "slot=3/[core=2;memory=16]", "--policy", "high", "--duration", "1h")
+    given = json.loads(tiny("allocate", "slot=3/[core=2;memory=16]", "--job", "j1", "--policy", "high", "--json").stdout)
+    assert [(pool["path"], pool["amount"]) for pool in given["pools"]] == announced
+    assert [(span.pool, span.amount) for span in open_store().load("tiny").allocation("j1").spans] == announced
+
+
+def test_a_dry_run_leaves_the_store_as_it_was(tiny: Invoke) -> None:
+    before = tiny("log").stdout
+    for words in (["slot=2/node"], ["slot=2/node", "--or-reserve", "--duration", "1h"], ["/tiny/rack0"]):
+        shown = tiny("allocate", *words, "--job", "j1", "--dry-run").stdout
+        assert "j1" in shown
+    tiny("allocate", "slot=9/node", "--job", "j1", "--dry-run", status=3)
+    assert tiny("log").stdout == before
+    assert tiny("allocated").stdout.splitlines()[1:] == []
+
+
+def test_why_ends_as_allocate_would(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0", "--job", "j1", "--duration", "1h")
+    for shape, status in (("slot=5/node", 0), ("slot=6/node", 1), ("slot=9/node", 3)):
+        told = json.loads(tiny("why", shape, "--duration", "1h", "--json", status=status).stdout)
+        assert (told["matches"], told["never"]) == (status == 0, status == 3)
+        assert told["earliest"] == (4600.0 if status == 1 else None)
+        assert tiny("when", shape, "--duration", "1h", status=3 if status == 3 else 0).stdout.startswith(
+            {0: "now\n", 1: "4600\n", 3: ""}[status]
+        )
+        refused = tiny("allocate", shape, "--job", "j2", "--duration", "1h", "--dry-run", status=status).stderr
+        assert ("free from 4600 on" in refused) is (status == 1)
+
+
+def test_what_when_prints_is_a_start_that_works(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "system", clock.fixed(DAY_S + 0.25))
+    tiny("allocate", "/tiny/rack0", "--job", "j1", "--duration", "1h")
+    first = tiny("when", "slot=8/node", "--duration", "1h").stdout.splitlines()[0]
+    assert first.startswith("2027-01-1")
+    refused = tiny("allocate", "slot=8/node", "--job", "j2", "--duration", "1h", status=1).stderr
+    assert f"(free from {first} on)" in refused
+    assert f"by j1 until {first[:11]}" in refused
+    tiny("allocate", "slot=8/node", "--job", "j2", "--at", first, "--duration", "1h")
+
+
+def test_a_stage_by_request_locks_what_it_found(tiny: Invoke) -> None:
+    staged = json.loads(tiny("stage", "slot=2/node", "--job", "j1", "--end", "5000", "--json").stdout)["stages"][0]
+    assert [pool["path"] for pool in staged["pools"]] == ["/tiny/rack0/node0", "/tiny/rack0/node1"]
+    assert (staged["start"], staged["end"]) == (1000.0, 5000.0)
+    assert taken(tiny, "slot/node", "--duration", "1m") == [("/tiny/rack0/node2", 1)]
+    tiny("stage", "--commit", "s0")
+    assert "slot" not in tiny("stage").stdout
+    grown = json.loads(tiny("grow", "j1", "slot/node", "--policy", "high", "--json").stdout)
+    assert ([pool["path"] for pool in grown["pools"]], grown["end"]) == (["/tiny/login2"], 5000.0)
+
+
+def test_a_shape_needs_no_yaml(tiny: Invoke) -> None:
+    code = """
+import sys
+from fluxres.cli.main import main
+status = main()
+print([name for name in ("networkx", "rich", "yaml", "hypothesis") if name in sys.modules], status)
+"""
+    for command in (["allocate", "slot/core", "--job", "j1"], ["when", "-n2"], ["why", "node{x}"]):
+        shown = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True)
+        assert shown.stdout.splitlines()[-1] == "[] 0", command
+
+
+def test_completion_offers_policies(tiny: Invoke) -> None:
+    env = {**os.environ, "_FLUXRES_COMPLETE": "fish_complete", "COMP_WORDS": "fluxres when --policy l", "COMP_CWORD": "l"}
+    status, out, err = finish(process(env=env))
+    assert (status, err) == (0, "")
+    assert {"low", "lonode", "locality"} <= {line.partition(",")[2].partition("\t")[0] for line in out.splitlines()}
+
+
+HELD = Cause("held", 3, ("/m/a", "/m/b"), (("j1", DAY_S), ("j2", math.inf)))
+PART = PartReport("resources[0]", "node", 4, 5, 2, 2, (HELD,))
+REFUSAL = Refusal((PART,), {"resources[0]": 2}, earliest=DAY_S + 0.5)
+
+
+def test_a_refusal_speaks_of_dates() -> None:
+    date, later = (clock_text(seconds) for seconds in (DAY_S, DAY_S + 1))
+    assert refusals.lines(REFUSAL, "now") == [
+        f"Not now. The earliest start is {later}.",
+        "resources[0]: 4 of type node asked for, 2 to be had in 2 of 5 candidates",
+        f"  3 are held by j1 until {date} and j2 without end",
+        "With a count of 2 at resources[0] it would match.",
+    ]
+    error = refusals.error(REFUSAL)
+    assert isinstance(error, InsufficientResources)
+    assert (error.earliest, error.where) == (DAY_S + 0.5, "resources[0]")
+    assert f"until {date}" in str(error)
+
+
+def clock_text(seconds: float) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(seconds).isoformat()
+
+
+def test_a_refusal_for_good_and_one_that_is_not_known() -> None:
+    never = refusals.error(replace(REFUSAL, never=True, earliest=None))
+    assert isinstance(never, InfeasibleRequest)
+    assert list(never.reasons) == ["resources[0]"]
+    unknown = replace(REFUSAL, earliest=None, undecided=True)
+    assert "given up" in refusals.lines(unknown, "now")[0]
+    together = replace(REFUSAL, parts=(replace(PART, room=9),))
+    assert "together" in refusals.lines(together, "now")[-2]
+    assert "together" in refusals.error(together).message
+
+
+def test_a_refusal_names_some_holders_and_counts_the_rest() -> None:
+    many = replace(HELD, code="held-above", holders=tuple((f"j{i}", float(i)) for i in range(9)))
+    line = refusals.lines(replace(REFUSAL, parts=(replace(PART, causes=(many,)),)), "now")[2]
+    assert line == "  3 are held through a pool above, by j0 until 0, j1 until 1, j2 until 2, j3 until 3 and 5 more"
