@@ -52,15 +52,17 @@ class Cause:
     def sentence(self) -> str:
         """The cause in words, without its number of pools."""
         by = _list([f"{job} {_until(until)}" for job, until in self.holders])
+        one = self.number == 1
+        are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
         return {
-            "id": "have another id",
-            "unit": "are counted in a unit that does not convert",
-            "state": f"are {_list(self.detail)}, or below a pool that is",
-            "constraint": "do not satisfy the constraint",
-            "held-above": f"are held through a pool above{f', by {by}' if by else ''}",
-            "held": f"are held{f' by {by}' if by else ''}",
-            "below": f"cannot be given whole: in them something is held{f' by {by}' if by else ''}",
-            "inside": f"lack {_list(self.detail) or 'what is asked for in them'}",
+            "id": f"{have} another id",
+            "unit": f"{are} counted in a unit that does not convert",
+            "state": f"{are} {_list(self.detail)}, or below a pool that is",
+            "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
+            "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
+            "held": f"{are} held{f' by {by}' if by else ''}",
+            "below": f"cannot be given whole: something in {'it' if one else 'them'} is held{f' by {by}' if by else ''}",
+            "inside": f"{lack} {_list(self.detail) or 'what is asked for inside'}",
         }[self.code]
 
 
@@ -128,6 +130,10 @@ class Refusal:
             found.append("This machine can never satisfy it, even with nothing held and everything up.")
         elif self.earliest is not None:
             found.append(f"The earliest start is {self.earliest:g} s.")
+        elif self.undecided:
+            found.append("Whether there is a start later stays undecided: its parts compete for the same pools.")
+        else:
+            found.append("There is no start while what is out of service, or held without end, stays so.")
         return found
 
     def reasons(self) -> dict[str, str]:
@@ -202,12 +208,11 @@ class _Writer:
         rest = pools[left]
         room = self.room(demand, rest)
         if demand.children and len(rest):
-            lacking = self.lacking(demand, rest)
+            room = self.instances(demand, rest, asked if demand.is_slot else 1)
+            lacking = room == 0
             if lacking.any():
                 causes.append(self.inside(demand, rest[lacking]))
                 rest, room = rest[~lacking], room[~lacking]
-            if demand.is_slot:
-                room = np.array([self.trial.instances_in(demand, int(v), asked) for v in rest[: limits.WHY_POOLS_MAX]], np.int64)
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
@@ -239,11 +244,19 @@ class _Writer:
         units = self.structure.size[pools] if demand.whole else self.free[pools]
         return (units * worth.numerator // worth.denominator).astype(np.int64)
 
-    def lacking(self, demand: Demand, pools: NDArray[np.int32]) -> Mask:
-        """Pools without room for the children; of the many, those after the first are taken to be as the planner's totals say."""
-        found = np.zeros(len(pools), np.bool_)
-        for at, v in enumerate(pools[: limits.WHY_POOLS_MAX].tolist()):
-            found[at] = not self.trial.instances_in(demand, v, 1)
+    def instances(self, demand: Demand, pools: NDArray[np.int32], most: int) -> NDArray[np.int64]:
+        """How many instances each pool has room for, up to `most`; pools that are alike inside are looked into once.
+
+        Past `limits.WHY_POOLS_MAX` different ones, the rest are taken to have room for one.
+        """
+        known: dict[object, int] = {}
+        found = np.ones(len(pools), np.int64)
+        for at, v in enumerate(pools.tolist()):
+            ways = self.situation.typology.paths.above(v) if self.plan.charged else ()
+            inside = (ways, self.situation.signature(v))
+            if inside not in known and len(known) < limits.WHY_POOLS_MAX:
+                known[inside] = self.trial.instances_in(demand, v, most)
+            found[at] = known.get(inside, 1)
         return found
 
     def cause(self, code: str, pools: NDArray[np.int32]) -> Cause:

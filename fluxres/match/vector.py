@@ -113,8 +113,8 @@ class Search:
                 found |= peaks[nodes] > 0
         return found
 
-    def _ordered(self, words: Words, wanted: int) -> Int64:
-        """Nodes in the order of the policy; at least the first `wanted` of them in their places, all of them present."""
+    def _ordered(self, words: Words) -> Int64:
+        """Nodes in the order of the policy."""
         nodes = ordinals_of(words, self.level.length)
         policy = self.policy
         if policy.score is None:
@@ -216,7 +216,7 @@ class Search:
         words = self.candidates(needs)
         if not words.any():
             return None
-        nodes = self._ordered(words, number)
+        nodes = self._ordered(words)
         if one_each and len(nodes) < number:
             return None
         doubtful = self._doubtful(nodes, list(needs))

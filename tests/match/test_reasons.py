@@ -57,9 +57,9 @@ def test_holders_have_names_and_times(six: Matcher) -> None:
         "below": (("small", 200.0),),
     }
     text = " ".join(refusal.sentences())
-    assert "1 are down" in text
+    assert "1 is down" in text
     assert "held by big until 100 s" in text
-    assert "in them something is held by small until 200 s" in text
+    assert "something in it is held by small until 200 s" in text
 
 
 def test_what_would_be_enough_and_when(six: Matcher) -> None:
@@ -78,6 +78,13 @@ def test_what_never_fits(six: Matcher) -> None:
     assert refusal.parts[0].causes[0].detail == ("5 core",)
     assert refusal.enough == {"resources[0].with[0]": 4}
     assert "never" in refusal.sentences()[-1]
+
+
+def test_no_start_while_a_node_is_down(six: Matcher) -> None:
+    refusal = why(six, "slot=6/node")
+    assert not refusal.never
+    assert refusal.earliest is None
+    assert "out of service" in refusal.sentences()[-1]
 
 
 def test_what_lacks_inside(six: Matcher) -> None:
@@ -109,6 +116,13 @@ def test_parts_that_compete_say_so() -> None:
     assert not any(part.is_short for part in refusal.parts if part.type == "slot")
     assert any("together" in sentence for sentence in refusal.sentences())
     assert refusal.earliest == 10.0
+
+
+def test_every_node_that_lacks_something_is_counted() -> None:
+    made = matcher(Recipe("node", 3 * limits.WHY_POOLS_MAX, children=(Recipe("core", 2),)))
+    refusal = why_plain(made, "slot/core=3")
+    assert causes(refusal) == {"inside": 3 * limits.WHY_POOLS_MAX}
+    assert refusal.parts[0].left == 0
 
 
 def test_reasons_are_by_place(six: Matcher) -> None:
