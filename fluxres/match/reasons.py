@@ -61,8 +61,8 @@ class Cause:
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
-            "below": f"cannot be given whole: something in {'it' if one else 'them'} is held{f' by {by}' if by else ''}",
-            "inside": f"{lack} {_list(self.detail) or 'what is asked for inside'}",
+            "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
+            "inside": f"{lack} {_list(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}",
         }[self.code]
 
 
@@ -279,12 +279,15 @@ class _Writer:
     def inside(self, demand: Demand, pools: NDArray[np.int32]) -> Cause:
         """What the pools lack: the parts of which the first of them has too little."""
         v = int(pools[0])
-        lacks = [
-            f"{child.count.min} {child.type}{self.short_on_the_way(child, v)}"
-            for child in demand.children
-            if not child.is_slot and not self.trial.has_room_for(child, v)
-        ]
+        lacks = [self.in_words(child, v) for child in demand.children if not self.trial.has_room_for(child, v)]
         return Cause("inside", len(pools), self.paths(pools), (), tuple(lacks))
+
+    def in_words(self, demand: Demand, v: int) -> str:
+        """A part that a pool has no room for."""
+        if demand.is_slot:
+            number = demand.count.min
+            return f"room for {number} instance{'s' * (number > 1)} of slot {demand.label!r}"
+        return f"{demand.count.min} {demand.type}{self.short_on_the_way(demand, v)}"
 
     def short_on_the_way(self, demand: Demand, v: int) -> str:
         """Where too little is left of what is charged along the way from a pool; empty for any other demand."""

@@ -59,7 +59,7 @@ def test_holders_have_names_and_times(six: Matcher) -> None:
     text = " ".join(refusal.sentences())
     assert "1 is down" in text
     assert "held by big until 100 s" in text
-    assert "something in it is held by small until 200 s" in text
+    assert "in it something is held by small until 200 s" in text
 
 
 def test_what_would_be_enough_and_when(six: Matcher) -> None:
@@ -78,6 +78,11 @@ def test_what_never_fits(six: Matcher) -> None:
     assert refusal.parts[0].causes[0].detail == ("5 core",)
     assert refusal.enough == {"resources[0].with[0]": 4}
     assert "never" in refusal.sentences()[-1]
+
+
+def test_a_node_without_room_for_its_slots_says_so(six: Matcher) -> None:
+    refusal = why(six, "node=4/slot=4{work}/core=1")
+    assert refusal.parts[0].causes[-1].sentence() == "lacks room for 4 instances of slot 'work'"
 
 
 def test_no_start_while_a_node_is_down(six: Matcher) -> None:
