@@ -279,7 +279,9 @@ class _Writer:
     def inside(self, demand: Demand, pools: NDArray[np.int32]) -> Cause:
         """What the pools lack: the parts of which the first of them has too little."""
         v = int(pools[0])
-        lacks = [self.in_words(child, v) for child in demand.children if not self.trial.has_room_for(child, v)]
+        # What a slot has beside its node is not sought in it.
+        places = [(child, 0 if child in demand.beside else v) for child in demand.children]
+        lacks = [self.in_words(child, below) for child, below in places if not self.trial.has_room_for(child, below)]
         return Cause("inside", len(pools), self.paths(pools), (), tuple(lacks))
 
     def in_words(self, demand: Demand, v: int) -> str:

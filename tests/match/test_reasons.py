@@ -85,6 +85,12 @@ def test_a_node_without_room_for_its_slots_says_so(six: Matcher) -> None:
     assert refusal.parts[0].causes[-1].sentence() == "lacks room for 4 instances of slot 'work'"
 
 
+def test_what_lacks_beside_the_node_of_a_slot() -> None:
+    made = matcher(Recipe("node", 2, children=(Recipe("core", 2),)), Recipe("licence", 1))
+    refusal = why_plain(made, "slot/[core;licence=2]")
+    assert [cause.detail for cause in refusal.parts[0].causes] == [("2 licence",)]
+
+
 def test_no_start_while_a_node_is_down(six: Matcher) -> None:
     refusal = why(six, "slot=6/node")
     assert not refusal.never
