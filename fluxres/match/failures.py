@@ -18,6 +18,9 @@ from fluxres.planner.planner import Planner
 BOUNDS_MAX: Final = 512
 """Bounds kept for one sort of request; the oldest go first."""
 
+AMOUNT_MAX: Final = 2**62
+"""Larger amounts are no machine's; bounds are kept in int64."""
+
 
 class Failures:
     """Lower bounds of starts for requests that differ by numbers only (amounts, duration).
@@ -41,6 +44,7 @@ class Failures:
         """A start before which there is none from `after` on."""
         if self._rows is None:
             return after
+        amounts = tuple(min(amount, AMOUNT_MAX) for amount in amounts)
         smaller = (self._rows <= np.array((after, duration, *amounts), np.int64)).all(axis=1)
         best = after
         for mark, start in self._starts[smaller].tolist():
@@ -50,7 +54,7 @@ class Failures:
 
     def learn(self, amounts: tuple[int, ...], duration: int, after: int, start: int) -> None:
         """There was no start in [after, start)."""
-        if start <= after:
+        if start <= after or max(amounts) > AMOUNT_MAX:
             return
         row = np.array([(after, duration, *amounts)], np.int64)
         made = np.array([(self._planner.levels.freed, start)], np.int64)

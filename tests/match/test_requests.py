@@ -229,9 +229,25 @@ def test_parts_that_compete_too_long_are_undecided(two: Matcher, monkeypatch: py
         two.match(request("[slot=1{a}/core=2;slot=1{b}/[core=4;gpu=1]]"), 0, 10)
 
 
-def test_a_large_count_ends_soon(two: Matcher) -> None:
-    assert takes(two, f"slot={limits.COUNT_MAX}/core=1") is None
-    assert len(takes(two, f"slot=1-{limits.COUNT_MAX}/core=1") or {}) == 8
+@pytest.mark.parametrize("policy", ["first", "locality", "pack", "hinodex"])
+def test_a_large_count_ends_soon(two: Matcher, policy: str) -> None:
+    most = limits.COUNT_MAX
+    for text in (
+        f"slot={most}/core=1",
+        f"slot=1/core={most}",
+        f"slot={most}/node={most}",
+        f"node={most}{{x}}/core={most}",
+        f"slot={most}/[core=1;memory={most}]",
+        f"memory={most}{{unit:EiB}}",
+        f"slot/memory={most}{{unit:EiB}}",
+        f"memory={most}{{x}}",
+    ):
+        assert takes(two, text, policy) is None
+        assert not two.satisfiable(request(text))
+        assert two.why_not(request(text), 0, 10, policy) is not None
+        assert two.earliest(request(text), 10, 0, policy) is None
+    assert len(takes(two, f"slot=1-{most}/core=1") or {}) == 8
+    assert takes(two, f"memory=1-{most}{{unit:EiB}}", policy) is None
 
 
 def test_matching_changes_nothing(two: Matcher) -> None:
