@@ -84,7 +84,9 @@ class Command(click.Command):
 def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
     for title, wanted in (("Options", False), ("Options everywhere", True)):
         records = [
-            param.get_help_record(ctx) for param in command.get_params(ctx) if isinstance(param, EverywhereOption) == wanted
+            param.get_help_record(ctx)
+            for param in command.get_params(ctx)
+            if isinstance(param, click.Option) and isinstance(param, EverywhereOption) == wanted
         ]
         shown = [record for record in records if record is not None]
         if shown:

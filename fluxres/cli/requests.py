@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,6 +131,15 @@ class RequestCommand(Command):
         short = [given.pop(str(option.name)) for option in _OPTIONS[: len(LETTERS)]]
         given["asked"] = Asked(given.pop("words"), short, given.pop("policy"))
         return super().invoke(ctx)
+
+
+def endless(end: float | None, duration_s: float | None) -> tuple[float | None, float | None]:
+    """End and duration, `--end -` said as a duration: a request may have one of its own, which no end at all leaves in force.
+
+    >>> endless(float("inf"), None), endless(5.0, None)
+    ((None, inf), (5.0, None))
+    """
+    return (None, inf) if end == inf and duration_s is None else (end, duration_s)
 
 
 def length_s(graph: ResourceGraph, start: float | None, end: float | None, duration_s: float | None) -> float | None:

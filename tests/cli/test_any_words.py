@@ -52,7 +52,7 @@ def test_every_command_answers_or_refuses(stored: Path, command: str, words: lis
 
 # What is likely to be understood, by the names of parameters.
 LIKELY_WORDS = {
-    "words": "/tiny/rack0 /tiny/rack1/node3/core[0-3] node{x} slot=2/core=2 slot=9/[core;memory=8] job.yaml - {}",
+    "words": "/tiny/rack0 /tiny/rack1/node3/core[0-3] /tiny/rack0/node1/memory=8 power:/pdu0",
     "nodes tasks cores gpus": "1 2 3 40 0 2-3",
     "policy": "first high locality pack",
     "pools path where": "/tiny/rack0 /tiny/rack[0-1]/node[0-5] /tiny/rack0/node1 /tiny/rack1/node3/core[0-3] power:/pdu0",
@@ -72,6 +72,18 @@ LIKELY_WORDS = {
     "color": "always never",
     "wait_s": "1",
 }
+REQUESTS = [
+    "node{x}",
+    "slot=2/core=2",
+    "slot=9/[core;memory=8]",
+    "slot=3/node",
+    "-n2 -c2",
+    "-N2 -x",
+    "-N9",
+    "node=2",
+    "slot/gpu",
+    "-",
+]
 LIKELY = {name: words.split() for names, words in LIKELY_WORDS.items() for name in names.split()}
 
 
@@ -85,7 +97,9 @@ def lines(draw: st.DrawFn) -> list[str]:
     for param in command.params:
         likely = st.sampled_from(LIKELY.get(param.name or "", WORDS))
         word = likely if draw(st.integers(0, 15)) else st.sampled_from([word for word in WORDS if not word.startswith("--")])
-        if isinstance(param, click.Argument):
+        if param.name == "words" and draw(st.booleans()):
+            line.append(draw(st.sampled_from(REQUESTS)))
+        elif isinstance(param, click.Argument):
             line += draw(st.lists(word, min_size=param.nargs == 1, max_size=1 if param.nargs == 1 else 3))
         elif isinstance(param, click.Option) and param.name != "store" and (param.required or not draw(st.integers(0, 14))):
             line += [draw(st.sampled_from(param.opts))] + ([] if param.is_flag else [draw(word)])

@@ -118,6 +118,15 @@ def test_a_stage_by_request_locks_what_it_found(tiny: Invoke) -> None:
     assert ([pool["path"] for pool in grown["pools"]], grown["end"]) == (["/tiny/login2"], 5000.0)
 
 
+@pytest.mark.parametrize("command", [["allocate"], ["stage"]], ids=" ".join)
+@pytest.mark.parametrize(("given", "end"), [([], 1600.0), (["--end", "4000"], 4000.0), (["--end", "-"], None)])
+def test_an_end_on_the_command_line_goes_before_that_of_the_jobspec(
+    tiny: Invoke, command: list[str], given: list[str], end: float | None
+) -> None:
+    told = json.loads(tiny(*command, "-", "--job", "j1", *given, "--json", stdin=JOBSPEC).stdout)
+    assert (told["stages"][0] if "stages" in told else told)["end"] == end
+
+
 def test_a_shape_needs_no_yaml(tiny: Invoke) -> None:
     code = """
 import sys

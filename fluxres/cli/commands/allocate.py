@@ -7,7 +7,7 @@ import click
 from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
-from fluxres.cli.requests import Asked, RequestCommand, explained, length_s
+from fluxres.cli.requests import Asked, RequestCommand, endless, explained, length_s
 from fluxres.cli.settings import OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
 
@@ -45,6 +45,7 @@ def command(
     from fluxres.cli.stores import changing, trying
 
     check_window(start, end)
+    end, duration = endless(end, duration)
     if criteria is not None and asked.request is not None:
         raise UsageError("both a request and --find were given", hint="give one of them")
     if or_reserve and asked.request is None:

@@ -12,7 +12,7 @@ from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
 from fluxres.cli.output import answer
-from fluxres.cli.requests import Asked, RequestCommand, explained, length_s
+from fluxres.cli.requests import Asked, RequestCommand, endless, explained, length_s
 from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import UsageError
 
@@ -65,8 +65,9 @@ def command(
             if wanted is None:
                 made = graph.stage(targets(graph, asked.pools), job=job, start=start, end=end, ttl_s=ttl)
             else:
-                with explained(lambda: graph.why_not(wanted, start, length_s(graph, start, end, None), policy)):
-                    made = graph.stage(wanted, job=job, start=start, end=end, ttl_s=ttl, policy=policy)
+                until, length = endless(end, None)
+                with explained(lambda: graph.why_not(wanted, start, length_s(graph, start, until, length), policy)):
+                    made = graph.stage(wanted, job=job, start=start, end=until, duration_s=length, ttl_s=ttl, policy=policy)
             facts = [documents.stage(made)]
         _answer_stages(settings, graph, facts)
     elif commit is not None:
