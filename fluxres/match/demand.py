@@ -118,7 +118,7 @@ def plan(request: Request, typology: Typology) -> Plan:
         if demand.confined:
             demand.inside, demand.beside = reader.split(demand)
     relation = _Relations(typology)
-    relation.settle(demands, ())
+    relation.settle(demands, frozenset())
     _set_totals(demands, ())
     leaves = [demand.kind for demand in reader.all if not demand.children and demand.kind in typology.in_node]
     return Plan(
@@ -190,8 +190,9 @@ class _Reader:
         return demand.kind in self.typology.in_node
 
     def split(self, slot: Demand) -> tuple[tuple[Demand, ...], tuple[Demand, ...]]:
-        inside = tuple(child for child in slot.children if child.charged or self._is_in_node(child))
-        return inside, tuple(child for child in slot.children if child not in inside)
+        inside = [child.charged or self._is_in_node(child) for child in slot.children]
+        paired = list(zip(slot.children, inside, strict=True))
+        return tuple(child for child, within in paired if within), tuple(child for child, within in paired if not within)
 
 
 def _names(text: str, place: str) -> frozenset[str]:
@@ -207,29 +208,39 @@ def _set_totals(demands: Iterable[Demand], above: tuple[int, ...]) -> None:
         _set_totals(demand.children, demand.total if demand.is_slot else ())
 
 
+Footprint = frozenset[tuple[int, bool]]
+"""(type, whether a pool of it may be taken whole) of everything that a demand may take or pass through."""
+
+
 class _Relations:
-    """Which demands can be in each other's way, by their types alone."""
+    """Which demands can be in each other's way, by their types alone.  Cost: in the demands, times the types they name."""
 
     def __init__(self, typology: Typology) -> None:
         self.typology = typology
+        self._footprints: dict[int, Footprint] = {}
+        self._fungible: dict[int, bool] = {}
 
-    def settle(self, demands: Sequence[Demand], later: Sequence[Demand]) -> None:
+    def settle(self, demands: Sequence[Demand], later: Footprint) -> None:
         """Find out for each demand whether what is chosen for it can hinder what comes later (`later`, from the levels above)."""
-        for at, demand in enumerate(demands):
-            rest = [*demands[at + 1 :], *later]
-            demand.settled = self._is_fungible(demand) and not any(self._meet(demand, other) for other in rest)
+        for demand in reversed(demands):
+            own = self._footprint(demand)
+            demand.settled = self._is_fungible(demand) and not self._meet(own, later)
             # Other instances come later too and may draw on the same pools, unless they cannot be in the way.
-            again = [] if self._is_fungible(demand) else [demand]
-            self.settle(demand.children, [*again, *rest])
+            self.settle(demand.children, later if self._is_fungible(demand) else later | own)
+            later |= own
 
     def _is_fungible(self, demand: Demand) -> bool:
         """Whether an instance may take any of what there is without leaving too little for the next one of the same demand."""
+        found = self._fungible.get(demand.number)
+        if found is None:
+            found = self._fungible[demand.number] = self._find_fungible(demand)
+        return found
+
+    def _find_fungible(self, demand: Demand) -> bool:
         if demand.children and self._is_charged(demand) and not self.typology.paths.is_forest:
             return False
         if demand.is_slot:
-            return all(map(self._is_fungible, demand.children)) and not any(
-                self._meet(one, other) for at, one in enumerate(demand.children) for other in demand.children[at + 1 :]
-            )
+            return all(map(self._is_fungible, demand.children)) and not self._compete(demand.children)
         if self.typology.nests(demand.kind):
             return False
         if demand.children:
@@ -243,18 +254,25 @@ class _Relations:
     def _is_charged(self, demand: Demand) -> bool:
         return demand.charged or any(map(self._is_charged, demand.children))
 
-    def _meet(self, one: Demand, other: Demand) -> bool:
+    def _compete(self, demands: Sequence[Demand]) -> bool:
+        """Whether any two can be in each other's way."""
+        before: Footprint = frozenset()
+        for demand in demands:
+            own = self._footprint(demand)
+            if self._meet(own, before):
+                return True
+            before |= own
+        return False
+
+    def _meet(self, one: Footprint, other: Footprint) -> bool:
+        below = self.typology.below
         return any(
-            a == b or (b in self.typology.below[a] and taken_a) or (a in self.typology.below[b] and taken_b)
-            for a, taken_a in self._footprint(one)
-            for b, taken_b in self._footprint(other)
+            a == b or (b in below[a] and whole_a) or (a in below[b] and whole_b) for a, whole_a in one for b, whole_b in other
         )
 
-    def _footprint(self, demand: Demand) -> set[tuple[int, bool]]:
-        """(type, whether a pool of it may be taken whole) of everything a demand may take or pass through."""
-        found: set[tuple[int, bool]] = set()
-        if not demand.is_slot:
-            found.add((demand.kind, not demand.shared and (demand.whole or not demand.children)))
-        for child in demand.children:
-            found |= self._footprint(child)
+    def _footprint(self, demand: Demand) -> Footprint:
+        found = self._footprints.get(demand.number)
+        if found is None:
+            own = () if demand.is_slot else ((demand.kind, not demand.shared and (demand.whole or not demand.children)),)
+            found = self._footprints[demand.number] = frozenset(own).union(*map(self._footprint, demand.children))
         return found

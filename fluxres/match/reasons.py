@@ -280,7 +280,8 @@ class _Writer:
         """What the pools lack: the parts of which the first of them has too little."""
         v = int(pools[0])
         # What a slot has beside its node is not sought in it.
-        places = [(child, 0 if child in demand.beside else v) for child in demand.children]
+        beside = {child.number for child in demand.beside}
+        places = [(child, 0 if child.number in beside else v) for child in demand.children]
         lacks = [self.in_words(child, below) for child, below in places if not self.trial.has_room_for(child, below)]
         return Cause("inside", len(pools), self.paths(pools), (), tuple(lacks))
 
