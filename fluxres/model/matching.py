@@ -156,9 +156,14 @@ def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:
         raise StaleHandle(
             f"this match was found on revision {found.revision}, the graph is at {graph.revision}", hint="match again"
         )
+    require_picks(found)
+    return changes.commit_match(graph, found, job)
+
+
+def require_picks(found: Match) -> None:
+    """Refuse to record a match in which there is nothing to record."""
     if not len(found):
         raise UsageError(
             "the request asks only for pools to be shared, of which nothing is recorded",
             hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
         )
-    return changes.commit_match(graph, found, job)

@@ -7,6 +7,7 @@ sink (a journal, where there is one) is told, and only then it is applied.  What
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -72,7 +73,7 @@ class ResourceGraph(Inspection):
         if end is None:
             return duration_s
         lo, hi = self._given_window(start, end, duration_s)
-        return seconds(hi - lo) if hi < FOREVER else None
+        return seconds(hi - lo) if hi < FOREVER else math.inf
 
     def match(
         self, wanted: Wanted, at: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
@@ -207,7 +208,10 @@ class ResourceGraph(Inspection):
         Errors: as for allocate.
         """
         if targets.is_request(self, wanted):
+            from fluxres.model import matching
+
             found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
+            matching.require_picks(found)
             return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s)
         return changes.stage(self, job, cast("Targets", wanted), self._given_window(start, end, duration_s), ttl_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ def test_the_duration_is_that_of_the_call_or_else_of_the_request() -> None:
     assert g.allocate(JOBSPEC, job="a", at=5).end == 65
     assert g.allocate("slot/core", job="b", at=5, duration_s=7).end == 12
     assert g.allocate("slot/core", job="c", start=5, end=9).end == 9
+    assert g.allocate(JOBSPEC, job="e", start=70, end=math.inf).end == math.inf
+    g.free("e")
     assert g.allocate(fluxres.Request.parse("core{x}", duration_s=3), job="d", at=100).end == 103
 
 
@@ -119,6 +122,8 @@ def test_a_policy_of_ones_own_and_a_wrong_one() -> None:
     assert paths(g, "a") == ["/demo/rack/node1/core1"]
     with pytest.raises(UsageError, match="only for pools to be shared"):
         g.allocate("core", job="b")
+    with pytest.raises(UsageError, match="only for pools to be shared"):
+        g.stage("core", job="b")
     with pytest.raises(UsageError, match="no match policy 'best'"):
         g.match("core", policy="best")
 
