@@ -32,6 +32,8 @@ class Accumulator:
         self._parent = situation.parent
         self.used: dict[int, int] = {}
         self.bound: set[int] = set()
+        #: By pool passed through, the instance of a slot that did.
+        self._bound_for: dict[int, int] = {}
         self.whole: set[int] = set()
         #: By vertex: how often something strictly below it is taken, shared or passed through.
         self.below: dict[int, int] = {}
@@ -64,6 +66,7 @@ class Accumulator:
             elif step == "bind":
                 self._count_above(v, -1)
                 self.bound.discard(v)
+                del self._bound_for[v]
             elif step == "close":
                 self.whole.discard(v)
             else:
@@ -89,9 +92,10 @@ class Accumulator:
         self.picks.append(Pick(v, 0, slot, within))
         self._steps.append(("share", v, 0))
 
-    def bind(self, v: int) -> None:
+    def bind(self, v: int, slot: int) -> None:
         """Pass through a pool: its children are sought in it, and it answers no other demand."""
         self.bound.add(v)
+        self._bound_for[v] = slot
         self._count_above(v, 1)
         self._steps.append(("bind", v, 0))
 
@@ -164,6 +168,12 @@ class Accumulator:
         for pick, record in zip(self.picks, record_of, strict=True):
             if pick.slot >= 0 and record in at and at[record] not in held[pick.slot]:
                 held[pick.slot].append(at[record])
+        if node_exclusive:
+            # A node taken because something in it was passed through belongs to who did.
+            for v, slot in self._bound_for.items():
+                record = at.get(self._situation.typology.node_at[v], -1)
+                if slot >= 0 and record >= 0 and record not in held[slot]:
+                    held[slot].append(record)
         groups = []
         for demand in plan.slots:
             instances = []

@@ -195,11 +195,13 @@ class Traverser:
                 following = (Cut(here), following)
             within = goal.within
             if demand.whole:
+                # What is found in it only shows that it is there: another choice in it changes nothing outside, but for charges.
+                following = following if self.plan.charged else (Cut(here + 1), following)
                 following = (Close(v), following)
                 taken.take(v, self.situation.size[v], goal.slot, goal.within)
                 within = v if within < 0 else within
             else:
-                taken.bind(v)
+                taken.bind(v, goal.slot)
             yield self._goals(demand.children, v, goal.slot, within, following)
             self._refuse(demand, v, refused)
 
