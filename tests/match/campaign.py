@@ -101,8 +101,12 @@ def _shown(found: Match | None) -> str:
     return f"{found.targets} sharing {found.shared.tolist()} for {found.counts} slots {slots} at {found.start}"
 
 
-def run(first: int, number: int, *, stop_at: int = 5) -> tuple[list[str], Counter[str]]:
-    """Compare so many cases from a seed on."""
+REPORTED = 5_000
+"""Cases between two lines of progress."""
+
+
+def run(first: int, number: int, *, stop_at: int = 5, aloud: bool = False) -> tuple[list[str], Counter[str]]:
+    """Compare so many cases from a seed on; `aloud` tells what it finds at once, and how far it is."""
     tally: Counter[str] = Counter()
     failures: list[str] = []
     for seed in range(first, first + number):
@@ -114,6 +118,10 @@ def run(first: int, number: int, *, stop_at: int = 5) -> tuple[list[str], Counte
             raise RuntimeError(f"case {seed}") from error
         tally["cases"] += 1
         failures += [f"case {seed}: {text}" for text in wrong]
+        if aloud and wrong:
+            print("\n".join(failures[-len(wrong) :]), flush=True)
+        if aloud and tally["cases"] % REPORTED == 0:
+            print(dict(tally), flush=True)
         if len(failures) >= stop_at:
             break
     return failures, tally
@@ -125,8 +133,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    failures, tally = run(options.seed, options.cases)
-    print("\n".join(failures))
+    failures, tally = run(options.seed, options.cases, aloud=True)
     print(dict(tally), f"{time.perf_counter() - began:.0f} s", f"NumPy {np.__version__}")
     return 1 if failures else 0
 
