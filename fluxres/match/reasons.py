@@ -23,6 +23,7 @@ from fluxres.match.demand import Demand, Plan
 from fluxres.match.policy import Policy
 from fluxres.match.situation import Situation
 from fluxres.match.traverser import Traverser
+from fluxres.syntax.moment import in_message
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
 """(job, until in ticks) of whoever holds units of a vertex in a window."""
@@ -129,7 +130,7 @@ class Refusal:
         if self.never:
             found.append("This machine can never satisfy it, even with nothing held and everything up.")
         elif self.earliest is not None:
-            found.append(f"The earliest start is {self.earliest:g} s.")
+            found.append(f"The earliest start is {in_message(self.earliest)}.")
         elif self.undecided:
             found.append("Whether there is a start later stays undecided: its parts compete for the same pools.")
         else:
@@ -316,7 +317,7 @@ class _Writer:
 
 
 def _until(end_s: float) -> str:
-    return "without end" if end_s == float("inf") else f"until {end_s:g} s"
+    return "without end" if end_s == float("inf") else f"until {in_message(end_s)}"
 
 
 def _list(items: Sequence[str]) -> str:
