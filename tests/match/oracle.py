@@ -198,9 +198,7 @@ class Case:
 
     def extend(self, goals: list[Goal], taken: list[Entry], counts: dict[int, int]) -> Iterator[list[Entry]]:
         """All ways to reach the goals (vertex, pool it is below, slot, whole pools around it)."""
-        self.steps += 1
-        if self.steps > STEPS_MAX:
-            raise TooLarge
+        self.step()
         if not goals:
             yield taken
             return
@@ -213,7 +211,13 @@ class Case:
             needed = Fraction(counts[id(vertex)])
             yield from self.units(vertex, below, slot, around, rest, taken, counts, 0, needed)
 
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps > STEPS_MAX:
+            raise TooLarge
+
     def instances(self, vertex, below, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
+        self.step()
         if number == counts[id(vertex)]:
             yield from self.extend(rest, taken, counts)
             return
@@ -265,6 +269,7 @@ class Case:
         )
 
     def pools(self, vertex, below, slot, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
+        self.step()
         if number == counts[id(vertex)]:
             yield from self.extend(rest, taken, counts)
             return
@@ -280,6 +285,7 @@ class Case:
                 yield from self.pools(vertex, below, slot, around, rest, found, counts, number + 1, position + 1)
 
     def units(self, vertex, below, slot, around, rest, taken, counts, at, left):  # type: ignore[no-untyped-def]
+        self.step()
         if left <= 0:
             yield from self.extend(rest, taken, counts)
             return
