@@ -90,11 +90,17 @@ def match_or_reserve(
 ) -> Match:
     """Pools for a request at the earliest start from `after` on."""
     request = as_request(wanted)
-    start, end = _window(graph, request, after, duration_s)
-    found = _matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
+    window = _window(graph, request, after, duration_s)
+    found = _first(graph, request, window, policy)
     if found is None:
-        raise _refused(graph, request, (start, end), policy)
+        raise _refused(graph, request, window, policy)
     return found.stamped(graph.generation, graph.revision, None)
+
+
+def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
+    """The match with the earliest start from the window's on, as long as the window; one without end stays without end."""
+    start, end = window
+    return _matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
 
 
 def _refused(
@@ -136,8 +142,7 @@ def earliest(
 ) -> float | None:
     """The first start; see :meth:`ResourceGraph.earliest`."""
     request = as_request(wanted)
-    start, end = _window(graph, request, after, duration_s)
-    found = _matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
+    found = _first(graph, request, _window(graph, request, after, duration_s), policy)
     return None if found is None else seconds(found.start)
 
 
