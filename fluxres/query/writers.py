@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from fluxres.query.graph import CONTAINMENT, Edge, Vertex
+from fluxres.graph import jgf
+from fluxres.query.graph import Edge, Vertex
 from fluxres.syntax import hostlist, idset
 
 REDUCED: Final = ("core", "gpu")
@@ -84,7 +85,7 @@ class Jgf:
         edges = [_edge(edge) for edge in self._edges if id(edge.target) not in dropped]
         graph: dict[str, Any] = {"graph": {"nodes": nodes, "edges": edges}}
         if dropped:
-            graph["writer"] = "fluxion:jgf_shorthand"
+            graph["writer"] = jgf.SHORTHAND
         return graph
 
     def _dropped(self) -> set[int]:
@@ -102,33 +103,17 @@ class Jgf:
 
 
 def node(vertex: Vertex, needs: int, exclusive: bool, filters: dict[str, str] | None) -> dict[str, Any]:
-    """A vertex as a node of JGF: what differs from the defaults, and always id, rank and paths."""
-    metadata: dict[str, Any] = {"type": vertex.type}
-    if vertex.basename != vertex.type:
-        metadata["basename"] = vertex.basename
-    if vertex.name != f"{vertex.basename}{vertex.id}":
-        metadata["name"] = vertex.name
-    metadata["id"] = vertex.id
-    metadata["rank"] = vertex.rank
-    if exclusive:
-        metadata["exclusive"] = True
-    if vertex.unit:
-        metadata["unit"] = vertex.unit
-    if needs != 1:
-        metadata["size"] = needs
-    if vertex.properties:
-        metadata["properties"] = dict(sorted(vertex.properties.items()))
-    metadata["paths"] = dict(sorted(vertex.paths.items()))
+    """A vertex as a node of JGF; what a walk keeps of its subtree stands last."""
+    sort = jgf.Sort(vertex.type, vertex.basename, vertex.unit, dict(sorted(vertex.properties.items())))
+    paths = dict(sorted(vertex.paths.items()))
+    values = jgf.node(str(vertex.uniq_id), sort, vertex.name, vertex.id, vertex.rank, needs, exclusive, paths)
     if filters:
-        metadata["agfilter"] = filters
-    return {"id": str(vertex.uniq_id), "metadata": metadata}
+        values["metadata"]["agfilter"] = filters
+    return values
 
 
 def _edge(edge: Edge) -> dict[str, Any]:
-    values: dict[str, Any] = {"source": str(edge.source.uniq_id), "target": str(edge.target.uniq_id)}
-    if edge.subsystem != CONTAINMENT:
-        values["metadata"] = {"subsystem": edge.subsystem}
-    return values
+    return jgf.edge(str(edge.source.uniq_id), str(edge.target.uniq_id), edge.subsystem)
 
 
 class Rlite:
