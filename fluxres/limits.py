@@ -51,6 +51,12 @@ SUBSYSTEMS_MAX: Final = 256
 DOCUMENT_BYTES_MAX: Final = 1 << 30
 """Bytes of one input document: JGF of the largest machines is 250 MB."""
 
+UNCOMPRESSED_BYTES_FREE: Final = 64 << 20
+"""Bytes that any compressed document may become, however small it is."""
+
+UNCOMPRESSED_RATIO_MAX: Final = 200
+"""Times a larger compressed document may grow: text of the most regular machines shrinks to a hundredth, bombs to a thousandth."""
+
 DOCUMENT_DEPTH_MAX: Final = 200
 """Nesting of YAML and JSON values: has-a levels take two each."""
 

@@ -22,18 +22,22 @@ def is_file(dest: str) -> bool:
     return dest == "-" or "/" in dest or bool(Path(dest).suffix)
 
 
-def save_file(graph: ResourceGraph, dest: str, format_name: str | None = None, *, replace: bool = False) -> SaveReport | None:
+def save_file(
+    graph: ResourceGraph, dest: str, format_name: str | None = None, *, replace: bool = False, strict: bool = False
+) -> SaveReport | None:
     """Write a whole graph to a file, a store, or standard output (``-``, without a report)."""
-    from fluxres.store.files import save, text_of
+    from fluxres.store.files import bytes_of, save
 
     if dest != "-":
-        return save(graph, dest, format=format_name, replace=replace)
+        return save(graph, dest, format=format_name, replace=replace, strict=strict)
     import sys
 
-    written = text_of(graph, format_name or "cluster")
+    written = bytes_of(graph, format_name or "cluster", strict=strict)
     for left in written.left_out:
         note(f"left out: {left}")
-    sys.stdout.write(written.text)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(written.data)
+    sys.stdout.buffer.flush()
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET
@@ -20,7 +20,9 @@ from fluxres.formats.cluster_edges import Edges
 from fluxres.formats.cluster_entries import Entries
 from fluxres.formats.cluster_parts import Parts
 from fluxres.formats.cluster_schema import Cluster, Graph, Held, Resource
+from fluxres.formats.loaded import Hold, Loaded
 from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph import uuids
 from fluxres.graph.identity import repeated, uuid_keys
@@ -30,22 +32,7 @@ from fluxres.graph.structure import Structure
 #: types that a single top entry may have to be the root itself
 ROOT_TYPES = ("cluster", "center")
 
-
-class Hold(NamedTuple):
-    """What a job holds over ``[start_s, end_s)``: units by vertex; no end is None."""
-
-    job: str
-    start_s: float
-    end_s: float | None
-    pools: dict[int, int]
-
-
-class Loaded(NamedTuple):
-    """A machine as a file describes it."""
-
-    structure: Structure
-    allocations: list[Hold]
-    name: str
+__all__ = ["ROOT_TYPES", "Hold", "Loaded", "build", "read", "read_cluster"]
 
 
 def read_cluster(source: str | Path | bytes, *, file: str | None = None, origin: int | None = None) -> Loaded:
@@ -65,6 +52,11 @@ def read_cluster(source: str | Path | bytes, *, file: str | None = None, origin:
     (11, '/tiny/node1/core3', 'tiny')
     """
     return build(yaml_document.load(source, file=file), origin=origin)
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a cluster file; see :func:`read_cluster`."""
+    return build(source.document, origin=origin)
 
 
 def build(document: Document, *, origin: int | None = None) -> Loaded:

@@ -47,7 +47,7 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
         allocations: who holds what.
         name: of the machine, where it is not that of the root.
 
-    What the format cannot say is written all the same; :func:`fluxres.formats.registry.write` sees to that.
+    What the format cannot say is written all the same; :mod:`fluxres.formats.cluster_checked` sees to that.
 
     Cost: O(pools) array operations and O(entries written) Python.
 

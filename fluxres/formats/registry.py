@@ -1,90 +1,71 @@
 """The formats there are, and reading and writing through them.
 
-A format is one module and one entry here.  The entry names functions and does not import them, so a command
-pays only for the format it reads.
+A format is one pair of modules and one entry here.  The entry names functions and does not import them, so a command
+pays only for the format it reads.  How to add one stands in ``specs/formats.md``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fluxres import limits
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.formats import json_places, yaml_document
-from fluxres.formats.yaml_document import Document
+from fluxres.errors import FluxresError, InputError, UsageError
+from fluxres.formats import compression
+from fluxres.formats.detection import keys
+from fluxres.formats.format import ALL, Format
+from fluxres.formats.loaded import Hold, Loaded, Output
+from fluxres.formats.source import Source
 
 if TYPE_CHECKING:
-    from fluxres.formats.cluster import Hold, Loaded
     from fluxres.graph.structure import Structure
     from fluxres.model.resource_graph import ResourceGraph
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """One file format.
-
-    Args:
-        name: for ``--format`` and messages.
-        title: what it is, in a few words.
-        extensions: of its files, the first for new ones.
-        matches: whether the beginning of a file looks like it; a guess that may be wrong, never slow.
-        reader: ``module:function`` from a :class:`~fluxres.formats.yaml_document.Document` to what was loaded.
-        writer: ``module:function`` from structure, allocations and name to a Document, its values and its text.
-    """
-
-    name: str
-    title: str
-    extensions: tuple[str, ...]
-    matches: Callable[[bytes], bool]
-    reader: str
-    writer: str
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
-    """A machine as text.
+    """A machine as a file.
 
     Args:
         format: its name.
-        text: of the file.
+        data: of the file.
         left_out: what the format cannot say, in words.
     """
 
     format: str
-    text: str
+    data: bytes
     left_out: list[str] = field(default_factory=list)
 
+    @property
+    def text(self) -> str:
+        """The file as text."""
+        return self.data.decode()
 
-_FLUXRES_KEY = re.compile(rb"""(?:\A|[\n{,])[ \t\r\n]*["']?fluxres["']?[ \t]*:""")
 
 _FORMATS: Final = (
     Format(
         "cluster",
         "fluxres cluster file, YAML or JSON",
         (".yaml", ".yml"),
-        lambda head: _FLUXRES_KEY.search(head) is not None,
-        "fluxres.formats.cluster:build",
-        "fluxres.formats.cluster_write:document",
+        lambda head: "fluxres" in keys(head),
+        reader="fluxres.formats.cluster:read",
+        writer="fluxres.formats.cluster_checked:write",
+        carries=ALL,
     ),
 )
 
 #: how much of a file is looked at to tell its format: the first keys, past any comment
 HEAD_BYTES: Final = 65_536
-#: characters of a text that is parsed again to see what it says; of a longer one the values are taken that went into it
-_PARSED_AGAIN_MAX: Final = 65_536
 
 
 def formats() -> list[Format]:
     """All formats, in the order in which they are tried.
 
-    >>> [known.name for known in formats()]
-    ['cluster']
+    >>> formats()[0].name
+    'cluster'
     """
     return list(_FORMATS)
 
@@ -97,14 +78,14 @@ def named(name: str) -> Format:
     for known in _FORMATS:
         if known.name == name:
             return known
-    raise UsageError(f"no format {name!r}", hint=f"there is {_names()}")
+    raise UsageError(f"no format {name!r}", hint=f"there is {_names(_FORMATS)}")
 
 
 def detect(data: bytes) -> Format | None:
-    """The format that a text looks like, None when it looks like none.
+    """The format that a file looks like, None when it looks like none.
 
     Args:
-        data: the text; its first HEAD_BYTES are looked at.
+        data: of the file, opened if it was compressed; its first HEAD_BYTES are looked at.
 
     >>> detect(b"fluxres: 1\\nname: demo\\n").name
     'cluster'
@@ -113,78 +94,126 @@ def detect(data: bytes) -> Format | None:
     return next((known for known in _FORMATS if known.matches(head)), None)
 
 
-def read(source: str | Path | bytes, *, format: str | None = None, file: str | None = None, origin: int | None = None) -> Loaded:
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+def read(
+    source: Source | str | Path | bytes,
+    *,
+    format: str | None = None,
+    file: str | None = None,
+    origin: int | None = None,
+    **options: Any,
+) -> Loaded:
     """Read a machine from a file or text in any format.
 
     Args:
-        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it
-            contains a line break.
+        source: a :class:`Source`; bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the
+            text if it contains a line break.
         format: its name; by content when left out.
         file: name for messages.
         origin: base of uuids that the file does not give; random by default.
+        options: of the format.
 
-    Errors: InputError ``FILE:line:col: path: …``; UsageError for a format that does not exist.
+    Errors: InputError ``FILE:line:col: path: …``; UsageError for a format that does not exist, or that has no such option.
 
     >>> read(b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2}]}").structure.n
     3
     """
-    return build(yaml_document.load(source, file=file), format=format, origin=origin)
-
-
-def build(document: Document, *, format: str | None = None, origin: int | None = None) -> Loaded:
-    """The machine of a document that was read already; see :func:`read`."""
-    found = named(format) if format is not None else detect(document.text[:HEAD_BYTES].encode("utf-8", "replace"))
-    if found is None:
-        hint = f"a cluster file begins with 'fluxres: 1'; formats are {_names()}"
-        raise InputError("is in no format that is known", where=document.file, hint=hint)
-    loaded: Loaded = _function(found.reader)(document, origin=origin)
+    opened = source if isinstance(source, Source) else Source.open(source, file=file)
+    found = _format_of(opened, format)
+    loaded: Loaded = _function(_reader(found, opened))(opened, origin=origin, **_known(found, options))
     return loaded
 
 
-def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, format: str = "cluster") -> Written:
-    """The text of a machine in a format, read again before it is believed (rule S1).
+def read_many(sources: Sequence[Source], *, format: str | None = None, origin: int | None = None, **options: Any) -> Loaded:
+    """Read one machine from several files, each a part of it.
 
-    Whatever the format does not give back is in `left_out`.
+    Args:
+        sources: looked at one by one; the first decides the format where none is given.
+        format, origin, options: as for :func:`read`.
 
-    Errors: UsageError for a format that does not exist, and for a machine of which nothing could be read again.
-    Cost: writing and reading, some tenths of a second for the largest regular machines.
+    Errors: as :func:`read`; UsageError for a format that is not put together from files.
+    """
+    if not sources:
+        raise UsageError("no file to read", hint="name one or more")
+    first = sources[0]
+    found = _format_of(first, format)
+    if found.many is None:
+        can = [known for known in _FORMATS if known.many is not None]
+        hint = f"of {_names(can)}, several files make one machine" if can else "load each by itself, and merge them"
+        raise UsageError(f"a file of format '{found.name}' is a machine by itself", where=first.file, hint=hint)
+    loaded: Loaded = _function(found.many)(sources, origin=origin, **_known(found, options))
+    return loaded
+
+
+def read_live(address: str, *, origin: int | None = None, **options: Any) -> Loaded | None:
+    """Read what is no file and is named ``FORMAT:…``, such as the machine this runs on; None for any other text.
+
+    Errors: as :func:`read`.
+    """
+    name, colon, rest = address.partition(":")
+    found = next((known for known in _FORMATS if known.name == name and known.live is not None), None)
+    if found is None or found.live is None or not colon:
+        return None
+    loaded: Loaded = _function(found.live)(rest, origin=origin, **_known(found, options))
+    return loaded
+
+
+def _format_of(source: Source, format: str | None) -> Format:
+    found = named(format) if format is not None else detect(source.data)
+    if found is not None:
+        return found
+    # What cannot be read at all says so: another encoding, nothing, half of a document.
+    if not source.text.strip() or source.text.lstrip()[0] in "{[":
+        _ = source.document
+    readable = _names(known for known in _FORMATS if known.reader is not None)
+    hint = f"a cluster file begins with 'fluxres: 1'; formats are {readable}"
+    raise InputError("is in no format that is known", where=source.file, hint=hint)
+
+
+def _reader(found: Format, source: Source) -> str:
+    if found.reader is None:
+        readable = _names(known for known in _FORMATS if known.reader is not None)
+        raise UsageError(f"format '{found.name}' is written and not read", where=source.file, hint=f"what is read: {readable}")
+    return found.reader
+
+
+def _known(found: Format, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
+    given = {key: value for key, value in options.items() if value is not None and value != ()}
+    for key in given.keys() - found.options:
+        hint = f"it has {', '.join(sorted(found.options))}" if found.options else "leave it out"
+        raise UsageError(f"format '{found.name}' has no option '{key}'", hint=hint)
+    return given
+
+
+# -- writing -------------------------------------------------------------------------------------------------------------
+
+
+def write(
+    structure: Structure,
+    allocations: Sequence[Hold] = (),
+    *,
+    name: str | None = None,
+    format: str = "cluster",
+    **options: Any,
+) -> Written:
+    """A machine as a file of a format, and what that does not say (rule S1).
+
+    Errors: UsageError for a format that does not exist or is only read, and for a machine that it cannot say at all.
+    Cost: that of the format; none loops over pools but where each is a line of its own.
     """
     chosen = named(format)
+    if chosen.writer is None:
+        writable = _names(known for known in _FORMATS if known.writer is not None)
+        raise UsageError(f"format '{chosen.name}' is read and not written", hint=f"what is written: {writable}")
     try:
-        document: Document = _function(chosen.writer)(structure, allocations, name=name)
-        _require_readable(document)
-        again = (
-            yaml_document.parse(document.text.encode(), file=document.file)
-            if len(document.text) <= _PARSED_AGAIN_MAX
-            else document
-        )
-        loaded: Loaded = _function(chosen.reader)(again)
+        output: Output = _function(chosen.writer)(structure, allocations, name=name, **_known(chosen, options))
     except FluxresError as error:
         message = f"cannot be written in format '{chosen.name}': {error.message}"
         raise UsageError(message, where=error.where, hint=error.hint or "a store keeps a graph as it is") from error
-    return Written(chosen.name, document.text, _differences(loaded, structure, allocations, name))
-
-
-def _require_readable(document: Document) -> None:
-    size = len(document.text.encode())
-    most = limits.DOCUMENT_BYTES_MAX if document.is_json else limits.YAML_BYTES_MAX
-    if size > most:
-        raise LimitExceeded(f"{size} bytes, and at most {most} are read")
-    if size > limits.DOCUMENT_VALUES_MAX and json_places.measure(document.values, document.file)[0] > limits.DOCUMENT_VALUES_MAX:
-        raise LimitExceeded(f"more values than the {limits.DOCUMENT_VALUES_MAX} that are read")
-
-
-def _differences(loaded: Loaded, structure: Structure, allocations: Sequence[Hold], name: str | None) -> list[str]:
-    from fluxres.graph.compare import equal
-
-    found = equal(structure, loaded.structure)
-    if name is not None and loaded.name != name:
-        found.append(f"name {name!r}, not {loaded.name!r}")
-    if list(allocations) != loaded.allocations:
-        missing = [hold for hold in allocations if hold not in loaded.allocations]
-        jobs = ", ".join(dict.fromkeys(hold.job for hold in missing[:5]))
-        found.append(f"what is held in {len(missing)} windows, of {jobs or 'jobs in another order'}")
-    return found
+    return Written(chosen.name, output.data, output.left_out)
 
 
 def holds(graph: ResourceGraph) -> list[Hold]:
@@ -192,8 +221,6 @@ def holds(graph: ResourceGraph) -> list[Hold]:
 
     Cost O(spans).
     """
-    from fluxres.formats.cluster import Hold
-
     windows: dict[tuple[str, int, int], dict[int, int]] = {}
     jobs = set(graph.jobs())
     for v, holders in graph.records.held.items():
@@ -209,20 +236,27 @@ def holds(graph: ResourceGraph) -> list[Hold]:
 
 
 def by_ending(path: Path) -> Format:
-    """The format of files that end like this.
+    """The format of files that end like this, whether a ``.gz``, ``.zst`` or ``.xz`` follows or not.
 
     Errors: UsageError with the endings there are.
+
+    >>> by_ending(Path("site.yaml.gz")).name
+    'cluster'
     """
-    found = next((known for known in _FORMATS if path.suffix.lower() in known.extensions), None)
-    if found is None:
-        endings = ", ".join(f"{ending} ({known.name})" for known in _FORMATS for ending in known.extensions)
+    plain = path.with_suffix("") if path.suffix.lower() in compression.ENDINGS else path
+    writable = [known for known in _FORMATS if known.writer is not None]
+    name = plain.name.lower()
+    fitting = [(len(ending), known) for known in writable for ending in known.extensions if name.endswith(ending)]
+    if not fitting:
+        endings = ", ".join(f"{ending} ({known.name})" for known in writable for ending in known.extensions)
         hint = f"give a format, or one of {endings}"
-        raise UsageError(f"no format is known by the ending '{path.suffix}'", where=str(path), hint=hint)
-    return found
+        raise UsageError(f"no format is known by the ending '{plain.suffix}'", where=str(path), hint=hint)
+    longest = max(length for length, _ in fitting)
+    return next(known for length, known in fitting if length == longest)
 
 
-def _names() -> str:
-    return ", ".join(known.name for known in _FORMATS)
+def _names(known: Iterable[Format]) -> str:
+    return ", ".join(each.name for each in known)
 
 
 def _function(place: str) -> Callable[..., Any]:

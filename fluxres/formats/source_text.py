@@ -1,4 +1,7 @@
-"""Bytes of a file, a pipe or a caller → text, or a message that says what else it is."""
+"""Bytes of a file, a pipe or a caller → text, or a message that says what else it is.
+
+What is compressed is opened here, so that no reader meets it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import os
 import re
 import select
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import compression
 
 _CHUNK: Final = 1 << 20
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -29,7 +34,7 @@ def file_named(text: str) -> Path:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file, or of a pipe with a name.
+    """The bytes of a file, or of a pipe with a name, opened where they are compressed.
 
     Errors: InputError for what is missing, unreadable, a folder or a device, and a pipe that nobody writes to.
     """
@@ -65,9 +70,10 @@ def _opened(path: Path, *, is_pipe: bool) -> io.FileIO:
 
 
 def read_all(read: Callable[[int], bytes], name: str) -> bytes:
-    """All that `read` gives, up to the bound."""
-    # In chunks, so that an endless source ends at the bound or at its first NUL, not when memory does.
-    chunks, size = [], 0
+    """All that `read` gives, up to the bound, opened where it is compressed."""
+    # In chunks, so that an endless source ends at the bound or, if it is text, at its first NUL, not when memory does.
+    chunks: list[bytes] = []
+    size = 0
     while chunk := read(_CHUNK):
         chunks.append(chunk)
         size += len(chunk)
@@ -75,9 +81,29 @@ def read_all(read: Callable[[int], bytes], name: str) -> bytes:
             raise LimitExceeded(
                 f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=name, hint="write what repeats once, with 'count'"
             )
-        if b"\0" in chunk:
+        if b"\0" in chunk and not compression.found(chunks[0]):
             break
-    return b"".join(chunks)
+    return compression.opened(b"".join(chunks), name)
+
+
+def opened(source: str | Path | bytes, file: str | None = None) -> tuple[bytes, str, Path | None]:
+    """The bytes of what a caller names, their name for messages, and their path.
+
+    Args:
+        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it
+            contains a line break.
+        file: name for messages instead of the path.
+
+    Errors: as :func:`read_file`.
+    """
+    if isinstance(source, str) and "\n" not in source and source != "-":
+        source = file_named(source)
+    if isinstance(source, Path):
+        return read_file(source), file or str(source), source
+    if source == "-":
+        return read_all(sys.stdin.buffer.read, "<stdin>"), file or "<stdin>", None
+    data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
+    return compression.opened(data, file or "<text>"), file or "<text>", None
 
 
 def decode(data: bytes, file: str) -> str:

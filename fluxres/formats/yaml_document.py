@@ -10,7 +10,6 @@ Places are wanted only when something is wrong, so none are stored: a message re
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -142,19 +141,8 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     >>> load(b"{count: 0x10, on: yes}").values
     {'count': 16, 'on': 'yes'}
     """
-    path = None
-    if isinstance(source, str) and "\n" not in source and source != "-":
-        source = source_text.file_named(source)
-    if isinstance(source, Path):
-        file, path = file or str(source), source
-        data = source_text.read_file(source)
-    elif source == "-":
-        file, data = file or "<stdin>", source_text.read_all(sys.stdin.buffer.read, "<stdin>")
-    elif isinstance(source, str):
-        file, data = file or "<text>", source.encode("utf-8", "surrogatepass")
-    else:
-        file, data = file or "<text>", source
-    return parse(data, file=file, path=path)
+    data, name, path = source_text.opened(source, file)
+    return parse(data, file=name, path=path)
 
 
 def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Document:

@@ -16,8 +16,9 @@ import numpy as np
 
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import registry, source_text, yaml_document
-from fluxres.formats.cluster import Hold
+from fluxres.formats import compression, registry, source_text
+from fluxres.formats import source as files
+from fluxres.formats.loaded import Hold, Loaded
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import Notify, journal, open_store, records
 from fluxres.store import changes as documents
@@ -32,6 +33,7 @@ Source = str | os.PathLike[str]
 _FILE: Final = "file"
 """The mark of the last save to a file, or load from one: what a new document of changes follows, stores or not in between.
 With ``:PATH`` behind it, the mark of the last save of changes to that document, which the next one there continues."""
+_SHOWN_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +61,24 @@ class SaveReport:
 
 
 def load(
-    source: Source, *, name: str | None = None, clock: Clock | None = None, changes: Source | Sequence[Source] = ()
+    source: Source | Sequence[Source] | files.Sources,
+    *,
+    name: str | None = None,
+    format: str | None = None,
+    clock: Clock | None = None,
+    changes: Source | Sequence[Source] = (),
+    **options: Any,
 ) -> ResourceGraph:
     """The graph in a file or store.
 
     Args:
-        source: a path, of any format it knows by content, or the URL of a store, with ``?graph=NAME`` or without.
+        source: a path, of any format it knows by content, compressed or not; ``-`` for standard input; the URL of a store, with
+            ``?graph=NAME`` or without; or several paths, of a format whose files are parts of one machine.
         name: of the graph; that which the source gives by default.
+        format: of the file; by its content by default.
         clock: "now" of the graph in seconds; stands still at 0 by default.
         changes: documents that ``save(…, changed_only=True)`` wrote after it, in order.
+        options: of the format (``fluxres formats`` lists them).
 
     Errors: InputError with file, line and column; StoreError, UnknownGraph; StoreConflict for changes of another state.
 
@@ -75,13 +86,18 @@ def load(
     Traceback (most recent call last):
     fluxres.errors.InputError: site.yaml: no such file (check the path, which starts here or at '/')
     """
-    text = _text(source)
-    if is_store_url(text):
+    position, place = None, _FILE
+    if not isinstance(source, str | bytes | os.PathLike) and isinstance(source, Sequence):
+        parts = source if isinstance(source, files.Sources) else files.Sources([_text(each) for each in source])
+        graph = _graph(registry.read_many(parts, format=format, **options), parts.names[0], clock)
+    elif is_store_url(text := _text(source)):
+        if format is not None or options:
+            raise UsageError("a store has neither a format nor options", where=text, hint="leave them out")
         store = open_store(text)
         graph, position = store.open(clock=clock)
         place = _place(store, graph.name)
     else:
-        graph, position, place = _load_file(text, clock), None, _FILE
+        graph = _load_file(text, format, clock, options)
     for document in [changes] if isinstance(changes, str | os.PathLike) else changes:
         graph = documents.read(source_text.file_named(_text(document))).apply(graph, clock)
         position, place = None, _FILE
@@ -97,21 +113,22 @@ def _text(source: Source) -> str:
     return text
 
 
-def _load_file(text: str, clock: Clock | None) -> ResourceGraph:
-    if text == "-":
-        document = yaml_document.load(text)
-    else:
-        # Read once: what comes from a pipe cannot be looked at first.
-        path = source_text.file_named(text)
-        data = source_text.read_file(path)
-        if documents.is_changes(data):
-            return documents.parse(data, text).apply(None, clock)
-        document = yaml_document.parse(data, file=text, path=path)
-    loaded = registry.build(document)
+def _load_file(text: str, format: str | None, clock: Clock | None, options: dict[str, Any]) -> ResourceGraph:
+    live = registry.read_live(text, **options)
+    if live is not None:
+        return _graph(live, text, clock)
+    # Read once: what comes from a pipe cannot be looked at first.
+    opened = files.Source.named(text)
+    if format is None and documents.is_changes(opened.data):
+        return documents.parse(opened.data, opened.file).apply(None, clock)
+    return _graph(registry.read(opened, format=format, **options), opened.file, clock)
+
+
+def _graph(loaded: Loaded, where: str, clock: Clock | None) -> ResourceGraph:
     try:
         return records.allocate(loaded.structure, _held(loaded.allocations), name=loaded.name, clock=clock)
     except FluxresError as error:
-        raise InputError(f"the allocations break a rule: {error}", where=text) from error
+        raise InputError(f"the allocations break a rule: {error}", where=where) from error
 
 
 def _held(allocations: Sequence[Hold]) -> RecordColumns:
@@ -128,22 +145,33 @@ def _held(allocations: Sequence[Hold]) -> RecordColumns:
 
 
 def save(
-    g: ResourceGraph, dest: Source, *, format: str | None = None, changed_only: bool = False, replace: bool = False
+    g: ResourceGraph,
+    dest: Source,
+    *,
+    format: str | None = None,
+    changed_only: bool = False,
+    replace: bool = False,
+    strict: bool = False,
+    **options: Any,
 ) -> SaveReport:
     """Write a graph to a file or store.
 
     Args:
-        dest: a path, or the URL of a store, where it gets its own name or that of ``?graph=NAME``.
+        dest: a path (compressed where it ends in ``.gz``, ``.zst`` or ``.xz``), or the URL of a store, where it gets its own name
+            or that of ``?graph=NAME``.
         format: of the file; by its ending by default.
         changed_only: only what happened since the graph was last loaded or saved.  To a store: since it was loaded from or saved
             to that store.  To a file: a document of changes, which ``load(base, changes=…)`` applies; a document that ends where
             these changes begin is continued.
         replace: in a store, over another graph of this name.
+        strict: refuse what the format cannot say.
+        options: of the format.
 
     Returns: what was written, what the format could not say, and whether all was written after all.
     Errors: StoreConflict when the store moved on since; UsageError for what would be lost; StoreError.
     """
-    return _save(g, _text(dest), format, changed_only, replace, _Writing("save", None, None))
+    how = _Writing(format, changed_only, replace, strict, options)
+    return _save(g, _text(dest), how)
 
 
 def save_stored(
@@ -154,6 +182,7 @@ def save_stored(
     format: str | None = None,
     changed_only: bool = False,
     replace: bool = False,
+    strict: bool = False,
     command: str = "save",
     wait_s: float | None = None,
 ) -> SaveReport:
@@ -176,7 +205,7 @@ def save_stored(
         for known in places
     }
     pending = Pending.resumed(g, events, marks)
-    report = _save(g, text, format, changed_only, replace, _Writing(command, wait_s, store.notify))
+    report = _save(g, text, _Writing(format, changed_only, replace, strict, {}, command, wait_s, store.notify))
     present, shift = documents.digest(g), position.seq - pending.count
     kept = [
         Saved(place, mark.at + shift, mark.digest or present, *(astuple(mark.position) if mark.position is not None else ()))
@@ -187,34 +216,40 @@ def save_stored(
 
 
 class _Writing(NamedTuple):
-    """How a save writes to a store."""
+    """How a graph is saved; the last three are for a store."""
 
-    command: str
-    wait_s: float | None
-    notify: Notify | None
+    format: str | None
+    changed_only: bool
+    replace: bool
+    strict: bool
+    options: dict[str, Any]
+    command: str = "save"
+    wait_s: float | None = None
+    notify: Notify | None = None
 
 
-def _save(g: ResourceGraph, dest: str, format: str | None, changed_only: bool, replace: bool, writing: _Writing) -> SaveReport:
-    if format is not None and (changed_only or is_store_url(dest)):
+def _save(g: ResourceGraph, dest: str, how: _Writing) -> SaveReport:
+    if (how.format is not None or how.options) and (how.changed_only or is_store_url(dest)):
         what = "a store" if is_store_url(dest) else "changes"
-        raise UsageError(f"format '{format}' for {what}, where it cannot be chosen", where=dest, hint="leave it out")
+        given = f"format '{how.format}'" if how.format is not None else "options of a format"
+        raise UsageError(f"{given} for {what}, where it cannot be chosen", where=dest, hint="leave it out")
     if is_store_url(dest):
-        return _save_to_store(g, open_store(dest, notify=writing.notify), changed_only, replace, writing)
-    return _save_changes(g, Path(dest)) if changed_only else _save_file(g, Path(dest), format)
+        return _save_to_store(g, open_store(dest, notify=how.notify), how)
+    return _save_changes(g, Path(dest)) if how.changed_only else _save_file(g, Path(dest), how)
 
 
-def _save_to_store(g: ResourceGraph, store: SqliteStore, changed_only: bool, replace: bool, writing: _Writing) -> SaveReport:
+def _save_to_store(g: ResourceGraph, store: SqliteStore, how: _Writing) -> SaveReport:
     place, pending = _place(store, g.name), Pending.of(g)
     name = store.address.graph or g.name
     mark = None if pending is None else pending.marks.get(place)
     base = None if mark is None else mark.position
-    how: dict[str, Any] = {"command": writing.command, "wait_s": writing.wait_s}
-    if changed_only and pending is not None and mark is not None and base is not None:
+    by: dict[str, Any] = {"command": how.command, "wait_s": how.wait_s}
+    if how.changed_only and pending is not None and mark is not None and base is not None:
         events = [journal.event_of(stored) for stored in pending.since(mark)]
-        pending.mark(place, store.append(name, g, events, base, **how))
+        pending.mark(place, store.append(name, g, events, base, **by))
         return SaveReport(store.url, "store", len(g), events=len(events))
-    position = store.put(name, g, replace=replace, base=None if replace else base, **how)
-    note = _why_whole(pending, "this store") if changed_only else ""
+    position = store.put(name, g, replace=how.replace, base=None if how.replace else base, **by)
+    note = _why_whole(pending, "this store") if how.changed_only else ""
     _listen(g).mark(place, position)
     return SaveReport(store.url, "store", len(g), note=note)
 
@@ -238,22 +273,29 @@ def _save_changes(g: ResourceGraph, path: Path) -> SaveReport:
     return SaveReport(str(path), "changes", len(g), events=len(events))
 
 
-def _save_file(g: ResourceGraph, path: Path, format: str | None) -> SaveReport:
-    written = text_of(g, format if format is not None else registry.by_ending(path).name)
-    write_whole(path, written.text.encode())
+def _save_file(g: ResourceGraph, path: Path, how: _Writing) -> SaveReport:
+    chosen = how.format if how.format is not None else registry.by_ending(path).name
+    written = bytes_of(g, chosen, strict=how.strict, **how.options)
+    write_whole(path, compression.pack(written.data, path.suffix))
     if not written.left_out:
         _listen(g).mark(_FILE)
     return SaveReport(str(path), written.format, len(g), left_out=written.left_out)
 
 
-def text_of(g: ResourceGraph, format: str = "cluster") -> registry.Written:
+def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False, **options: Any) -> registry.Written:
     """What a save of the whole graph would write, and what that leaves out.
 
-    Errors: UsageError for a format that does not exist, and for a graph that it could not give back.
+    Errors: UsageError for a format that does not exist, for a graph that it could not give back, and, if `strict`, for one of
+    which it leaves something out.
     """
     left_out = _left_out(records.capture(g.records))
-    written = registry.write(g.structure, registry.holds(g), name=g.name, format=format)
-    return registry.Written(written.format, written.text, [*left_out, *written.left_out])
+    written = registry.write(g.structure, registry.holds(g), name=g.name, format=format, **options)
+    left_out += written.left_out
+    if strict and left_out:
+        more = [f"and {len(left_out) - _SHOWN_MAX} more"] if len(left_out) > _SHOWN_MAX else []
+        shown = "; ".join([*left_out[:_SHOWN_MAX], *more])
+        raise UsageError(f"format '{format}' would leave out {shown}", hint="another format says more; nothing was written")
+    return registry.Written(written.format, written.data, left_out)
 
 
 def _left_out(held: RecordColumns) -> list[str]:

@@ -665,7 +665,7 @@ def test_the_demo_has_power_and_network() -> None:
 
 
 def test_formats_are_found_by_content(tmp_path: Path) -> None:
-    assert [found.name for found in registry.formats()] == ["cluster"]
+    assert registry.formats()[0].name == "cluster"
     for data in (b"fluxres: 1", b"# x\n\nname: a\nfluxres: 1", b'{"name": "a", "fluxres": 1}', b'{\n "fluxres": 1}'):
         found = registry.detect(data)
         assert found is not None
@@ -673,8 +673,8 @@ def test_formats_are_found_by_content(tmp_path: Path) -> None:
     assert registry.detect(b"notfluxres: 1") is None
     with pytest.raises(InputError, match="no format that is known"):
         registry.read(b"a: 1\n")
-    with pytest.raises(FluxresError, match="no format 'jgf'"):
-        registry.read(b"a: 1\n", format="jgf")
+    with pytest.raises(FluxresError, match="no format 'dot-matrix'"):
+        registry.read(b"a: 1\n", format="dot-matrix")
     path = tmp_path / "x"
     path.write_text("{fluxres: 1, name: a, resources: []}")
     assert registry.read(path).name == "a"

@@ -1,0 +1,176 @@
+"""Compressed files, told by their first bytes and opened within bounds.
+
+A thousand zeros compress to one byte, so the bytes of a file say nothing about what it becomes.  What is opened is
+bounded in all, and, beyond what any small file may become, in proportion to what was given.
+"""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded, UsageError
+
+_MAGIC: Final = ((b"\x1f\x8b", "gz"), (b"\x28\xb5\x2f\xfd", "zst"), (b"\xfd7zXZ\x00", "xz"))
+#: endings of names of compressed files
+ENDINGS: Final = (".gz", ".zst", ".xz")
+_CHUNK: Final = 1 << 20
+#: bytes of zst fed at once: each four may become 128 KiB
+_STEP: Final = 1 << 10
+_WINDOW: Final = 1 << 27
+_XZ_MEMORY: Final = 256 << 20
+"""Memory that the largest preset of xz needs four times over: a header may ask for gigabytes."""
+
+
+def found(data: bytes) -> str | None:
+    """How these bytes are compressed: ``gz``, ``zst`` or ``xz``; None when they are not.
+
+    >>> found(b"\\x1f\\x8b\\x08"), found(b"fluxres: 1")
+    ('gz', None)
+    """
+    return next((name for magic, name in _MAGIC if data.startswith(magic)), None)
+
+
+def opened(data: bytes, file: str) -> bytes:
+    """What was compressed; other bytes as they are.
+
+    Errors: InputError for a file that is cut short or damaged, LimitExceeded for one that becomes too much; UsageError for zst
+    where nothing reads it.
+    """
+    how = found(data)
+    if how is None:
+        return data
+    bound = min(limits.DOCUMENT_BYTES_MAX, max(limits.UNCOMPRESSED_BYTES_FREE, limits.UNCOMPRESSED_RATIO_MAX * len(data)))
+    stream_error = _zstd().error if how == "zst" else zlib.error
+    stream = _Stream(data, _new_reader(how))
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while chunk := stream.read():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > bound:
+                hint = "open it yourself, and give the file that comes out"
+                raise LimitExceeded(f"{len(data)} bytes of {how} become more than {bound}", where=file, hint=hint)
+    except EOFError:
+        raise InputError(f"is {how} that ends too early, after {size} bytes", where=file, hint="fetch the file again") from None
+    except (zlib.error, lzma.LZMAError, OSError, ValueError, MemoryError, stream_error) as error:
+        raise InputError(f"is damaged {how}: {error}", where=file, hint="fetch the file again") from None
+    return b"".join(chunks)
+
+
+class _Stream:
+    """One decompressor after the other, as long as data is left: compressed files may be put behind each other."""
+
+    def __init__(self, data: bytes, new: Callable[[], Any]) -> None:
+        self._new = new
+        self._reader = new()
+        self._input = data
+
+    def read(self) -> bytes:
+        """The next bytes, at most a chunk; none at the end.
+
+        Errors: EOFError when the data ends before its end.
+        """
+        while True:
+            if self._reader.eof:
+                self._input = self._reader.unused_data
+                # Nothing, or zeros up to a full block, as tapes and xz have them.
+                if not self._input.strip(b"\0"):
+                    return b""
+                self._reader = self._new()
+            chunk: bytes = self._reader.decompress(self._input, _CHUNK)
+            self._input = getattr(self._reader, "unconsumed_tail", b"")
+            if chunk:
+                return chunk
+            if not self._reader.eof and not self._input:
+                raise EOFError
+
+
+def _new_reader(how: str) -> Callable[[], Any]:
+    if how == "gz":
+        return lambda: zlib.decompressobj(wbits=31)
+    if how == "xz":
+        return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+    return _zstd().reader
+
+
+def pack(data: bytes, ending: str) -> bytes:
+    """These bytes as a file of that ending holds them: compressed for ``.gz``, ``.zst`` and ``.xz``, else as they are.
+
+    The same bytes every time: no date and no name goes in.
+
+    Errors: UsageError for zst where nothing writes it.
+    """
+    match ending.lower():
+        case ".gz":
+            packer = zlib.compressobj(6, wbits=31)
+            return packer.compress(data) + packer.flush()
+        case ".xz":
+            return lzma.compress(data)
+        case ".zst":
+            return _zstd().compress(data)
+        case _:
+            return data
+
+
+class _Zstd(NamedTuple):
+    """A module that knows zst: a new decompressor, a whole file at once, and what it raises."""
+
+    reader: Callable[[], Any]
+    compress: Callable[[bytes], bytes]
+    error: type[Exception]
+
+
+class _Steps:
+    """The decompressor of `zstandard`, which bounds no output: fed little by little, as the others bound it."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.unconsumed_tail = b""
+
+    @property
+    def eof(self) -> bool:
+        """Whether a frame has ended."""
+        return bool(self._reader.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        """What stands behind that frame."""
+        rest: bytes = self._reader.unused_data
+        return rest + self.unconsumed_tail
+
+    def decompress(self, data: bytes, _most: int) -> bytes:
+        """What comes out of the next part of `data`."""
+        view = memoryview(data)
+        at = 0
+        while at < len(view):
+            chunk: bytes = self._reader.decompress(view[at : at + _STEP])
+            at += _STEP
+            if chunk or self.eof:
+                self.unconsumed_tail = bytes(view[at:])
+                return chunk
+        self.unconsumed_tail = b""
+        return b""
+
+
+def _zstd() -> _Zstd:
+    """Python's own module from 3.14 on, or the package that brings it to earlier versions."""
+    with suppress(ImportError):
+        own: Any = import_module("compression.zstd")
+        return _Zstd(own.ZstdDecompressor, own.compress, own.ZstdError)
+    try:
+        package: Any = import_module("zstandard")
+    except ImportError:
+        hint = "pip install 'fluxres[zst]', or use Python 3.14; gz and xz need nothing"
+        raise UsageError("zst needs a package that is not installed", where="zst", hint=hint) from None
+    return _Zstd(
+        lambda: _Steps(package.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()),
+        package.ZstdCompressor().compress,
+        package.ZstdError,
+    )

@@ -1,0 +1,35 @@
+"""What goes in and out of a format, whichever it is: a machine and who holds what of it, bytes and what they do not say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
+
+
+class Hold(NamedTuple):
+    """What a job holds over ``[start_s, end_s)``: units by vertex; no end is None."""
+
+    job: str
+    start_s: float
+    end_s: float | None
+    pools: dict[int, int]
+
+
+class Loaded(NamedTuple):
+    """A machine as a file describes it."""
+
+    structure: Structure
+    allocations: list[Hold]
+    name: str
+
+
+class Output(NamedTuple):
+    """A file as a format writes it.
+
+    `left_out` is what the format cannot say, in words, one line for each sort of thing; empty when nothing was lost.
+    """
+
+    data: bytes
+    left_out: list[str]
