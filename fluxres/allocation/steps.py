@@ -59,17 +59,6 @@ def canonical(spans: list[tuple[int, int, int]]) -> Steps:
     return tuple(merged)
 
 
-def clear(steps: Steps, start: int, end: int) -> Steps:
-    """The holding without anything in ``[start, end)``.
-
-    >>> clear(((0, 10, 4),), 3, 5)
-    ((0, 3, 4), (5, 10, 4))
-    """
-    return canonical(
-        [piece for s, e, held in steps for piece in ((s, min(e, start), held), (max(s, end), e, held)) if piece[0] < piece[1]]
-    )
-
-
 def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """The parts of the spans that lie in ``[start, end)``.
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ from fluxres.errors import LimitExceeded
 
 Ints = npt.NDArray[np.int64]
 Row = npt.NDArray[Any]
+Pick = tuple[int, int, int]
+"""One pool's part of a change: its ordinal, the units to add (negative: to take away), and how many it may use at most."""
 
 BEGINNING: Final = -(2**63)
 """The first breakpoint of every block: before it, and until the first use, nothing is used."""
@@ -170,34 +172,43 @@ class Block(ABC):
             return field >> (ordinal & self._low) & self._mask
         return max(self._values(ordinal, i, j))
 
-    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
-        """Add `amount` (negative: take away) to one pool over the window; False, and nothing done, outside 0 … limit."""
+    def change(self, picks: Sequence[Pick], start: int, end: int, room: int) -> bool:
+        """Add units to a few pools over the window; False, and nothing done, where one would leave 0 … its limit."""
         i, j = self.window(start, end)
-        values = self._values(ordinal, i, j)
-        if max(values) + amount > limit or min(values) + amount < 0:
-            return False
+        ends: list[tuple[int, int]] = []
+        for ordinal, amount, limit in picks:
+            values = self._values(ordinal, i, j)
+            if (max(values) + amount > limit) if amount > 0 else (min(values) + amount < 0):
+                return False
+            ends.append((values[0], values[-1]))
         i, j = self._cut(start, end, room)
-        column, shift = ordinal >> self._column, ordinal & self._low
-        step = amount << shift
-        flat, width = self._flat, self._width
-        if j - i > SCALAR_ROWS_MAX:
-            # Words are mostly unsigned: taking away is its own operation.
-            rows = np.frombuffer(self.rows[i:j], np.int64)
-            if step > 0:
-                self.matrix[rows, column] += self.matrix.dtype.type(step)
-            else:
-                self.matrix[rows, column] -= self.matrix.dtype.type(-step)
-        else:
-            for row in self.rows[i:j]:
-                flat[row * width + column] += step
-        before: int = flat[self.rows[i - 1] * width + column] >> shift & self._mask
-        self.changes[i] += (before != values[0] + amount) - (before != values[0])
-        if j < len(self.times):
-            after: int = flat[self.rows[j] * width + column] >> shift & self._mask
-            self.changes[j] += (after != values[-1] + amount) - (after != values[-1])
-        if not self.changes[i] or (j < len(self.times) and not self.changes[j]):
+        flat, width, mask, changes = self._flat, self._width, self._mask, self.changes
+        before, after = self.rows[i - 1] * width, self.rows[j] * width if j < len(self.times) else -1
+        for (ordinal, amount, _), (first, last) in zip(picks, ends, strict=True):
+            column, shift = ordinal >> self._column, ordinal & self._low
+            self._add_to_column(column, amount << shift, i, j)
+            value: int = flat[before + column] >> shift & mask
+            changes[i] += (value != first + amount) - (value != first)
+            if after >= 0:
+                value = flat[after + column] >> shift & mask
+                changes[j] += (value != last + amount) - (value != last)
+        if not changes[i] or (after >= 0 and not changes[j]):
             self._settle(i, j)
         return True
+
+    def _add_to_column(self, column: int, step: int, i: int, j: int) -> None:
+        """Add to one word of the rows [i, j)."""
+        if j - i <= SCALAR_ROWS_MAX:
+            flat, width = self._flat, self._width
+            for row in self.rows[i:j]:
+                flat[row * width + column] += step
+            return
+        # Words are mostly unsigned: taking away is its own operation.
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        if step > 0:
+            self.matrix[rows, column] += self.matrix.dtype.type(step)
+        else:
+            self.matrix[rows, column] -= self.matrix.dtype.type(-step)
 
     def steps(self, ordinal: int) -> Iterator[tuple[int, int, int]]:
         """(start, end, used) of one pool where it is used; neighbours merged."""

@@ -6,7 +6,7 @@ until a type is touched, and arrays of a Structure are shared, not copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,16 @@ class Columns:
                 found = np.asarray(self._of_type(kind), np.int32)
             self._vertices[kind] = found
         return found
+
+    def by_kind(self, vertices: Any) -> Iterator[tuple[int, Any]]:
+        """Type numbers of these vertices, each with what picks those of the type out of an array beside them."""
+        kinds = self.type_numbers[vertices]
+        first = kinds.item(0)
+        if (kinds == first).all():
+            yield first, slice(None)
+            return
+        for kind in np.unique(kinds).tolist():
+            yield kind, kinds == kind
 
     def dtype(self, kind: int) -> np.dtype[Any] | None:
         """The integer type that counts units of a type's pools; None where all sizes are 1, and a bit will do."""

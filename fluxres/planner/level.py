@@ -15,12 +15,13 @@ knowledge; taking one away does, so what else marks the pool is looked up then, 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from fluxres.clock import FOREVER
 from fluxres.planner.bits import Words
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns
@@ -29,6 +30,9 @@ from fluxres.planner.timeline import Timeline, narrowest
 
 Runs = Callable[[int], list[tuple[int, int]]]
 """Where a pool is held whole, over time."""
+
+UNITS_MAX: Final = 2**62
+"""No bound on a count: what is counted has been checked."""
 
 SPAN: Final = 1024
 """Pools a block of counts: a job on a few cores adds two rows of a kilobyte."""
@@ -97,15 +101,17 @@ class Level:
             among: the pools that matter, as bits; others may come out as 0.
         """
         line = self._counts[kind]
-        if not line.blocks:
+        if not line.breakpoints:
             return None
-        found = np.zeros(self.length, np.int64)
         wanted = line.blocks.keys() if among is None else set((among.nonzero()[0] * 64 // SPAN).tolist())
+        found: npt.NDArray[np.int64] | None = None
         for number, block in line.blocks.items():
-            if number not in wanted:
+            if number not in wanted or len(block.times) == 1:
                 continue
             used = block.peaks(0, block.length, start, end)
             if used is not None:
+                if found is None:
+                    found = np.zeros(self.length, np.int64)
                 found[number * SPAN : number * SPAN + block.length] = used
         return found
 
@@ -165,7 +171,7 @@ class Level:
         elif pool >= 0:
             counts = self._counts.get(kind)
             if counts is not None:
-                counts.change(pool, amount, 2**62, start, end)
+                counts.change(pool, amount, UNITS_MAX, start, end)
             self._use_inside(pool, amount, start, end)
         elif size == 1:
             self.cover(v, amount > 0, start, end)
@@ -189,6 +195,25 @@ class Level:
         for v, units in zip(vertices[~there].tolist(), amounts[~there].tolist(), strict=True):
             if self._columns.size[v] == 1:
                 self.cover(v, units > 0, start, end)
+
+    def change_few(self, pools: Sequence[tuple[int, int]], kind: int, start: int, end: int) -> None:
+        """The same of a few pools of one type, (vertex, amount) each."""
+        if kind == self.kind:
+            for v, amount in pools:
+                self._roof_one(self._ordinal_of[v], amount > 0, start, end)
+            return
+        sums: dict[int, int] = {}
+        for v, amount in pools:
+            pool = self._ordinal_of[v]
+            if pool >= 0:
+                sums[pool] = sums.get(pool, 0) + amount
+            elif self._columns.size[v] == 1:
+                self.cover(v, amount > 0, start, end)
+        counts = self._counts.get(kind)
+        if counts is not None and sums:
+            counts.change_few([(pool, amount, UNITS_MAX) for pool, amount in sums.items()], start, end)
+        for pool, amount in sums.items():
+            self._use_inside(pool, amount, start, end)
 
     def cover(self, v: int, on: bool, start: int, end: int) -> None:
         """A pool above this level is held whole over the window, or no longer is; others do not matter here."""
@@ -233,27 +258,22 @@ class Level:
                         self.roof.set_one(pool, max(lo, start), min(hi, end))
                         self.touched.set_one(pool, max(lo, start), min(hi, end))
                 v = self._columns.parent[v]
-        for lo, hi in _positive(self._inside.get(pool, [])):
-            if lo < end and start < hi:
-                self.touched.set_one(pool, max(lo, start), min(hi, end))
+        for lo, hi in _positive(self._inside.get(pool, []), start, end):
+            self.touched.set_one(pool, lo, hi)
 
     def _use_inside(self, pool: int, amount: int, start: int, end: int) -> None:
-        steps = self._inside.get(pool)
-        after = _add(steps or [(BEGINNING, 0)], start, end, amount)
-        if len(after) == 1:
-            self._inside.pop(pool, None)
-        else:
-            self._inside[pool] = after
+        steps = self._inside.setdefault(pool, [(BEGINNING, 0)])
+        _add(steps, start, end, amount)
+        if len(steps) == 1:
+            del self._inside[pool]
         if amount > 0:
             self.touched.set_one(pool, start, end)
         else:
             self.touched.clear_one(pool, start, end)
-            for lo, hi in _positive(after):
-                if lo < end and start < hi:
-                    self.touched.set_one(pool, max(lo, start), min(hi, end))
-            for lo, hi in self.roof.runs(pool):
-                if lo < end and start < hi:
-                    self.touched.set_one(pool, max(lo, start), min(hi, end))
+            for lo, hi in _positive(steps, start, end):
+                self.touched.set_one(pool, lo, hi)
+            for lo, hi in self.roof.runs(pool, start, end):
+                self.touched.set_one(pool, max(lo, start), min(hi, end))
 
     def check(self) -> list[str]:
         """What is wrong with the marks; empty when nothing is."""
@@ -277,28 +297,38 @@ class Level:
         )
 
 
-def _positive(steps: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """(start, end) where units are used."""
-    for k in range(len(steps) - 1):
-        if steps[k][1] > 0:
-            yield steps[k][0], steps[k + 1][0]
-    if steps and steps[-1][1] > 0:
-        yield steps[-1][0], 2**62
+def _positive(steps: list[tuple[int, int]], start: int = BEGINNING, end: int = FOREVER) -> Iterator[tuple[int, int]]:
+    """(start, end) where units are used, cut to a window."""
+    for k in range(max(bisect_left(steps, (start, -1)) - 1, 0), len(steps)):
+        lo, units = steps[k]
+        if lo >= end:
+            return
+        hi = steps[k + 1][0] if k + 1 < len(steps) else FOREVER
+        if units > 0 and hi > start:
+            yield max(lo, start), min(hi, end)
 
 
-def _add(steps: list[tuple[int, int]], start: int, end: int, amount: int) -> list[tuple[int, int]]:
-    """A step function with `amount` more over the window; steps of equal height are one.
+def _add(steps: list[tuple[int, int]], start: int, end: int, amount: int) -> None:
+    """Add `amount` to a step function over the window, in place; steps of equal height are one.
 
-    >>> _add([(-9, 0)], 2, 5, 3), _add([(-9, 0), (2, 3), (5, 0)], 2, 5, -3)
-    ([(-9, 0), (2, 3), (5, 0)], [(-9, 0)])
+    >>> steps = [(-9, 0)]
+    >>> _add(steps, 2, 5, 3); steps
+    [(-9, 0), (2, 3), (5, 0)]
+    >>> _add(steps, 2, 5, -3); steps
+    [(-9, 0)]
     """
-    found: list[tuple[int, int]] = []
-    height = 0
-    for k, (moment, units) in enumerate(steps):
-        until = steps[k + 1][0] if k + 1 < len(steps) else 2**62
-        cuts = [moment, *(cut for cut in (start, end) if moment < cut < until)]
-        for cut in cuts:
-            height = units + amount if start <= cut < end else units
-            if not found or found[-1][1] != height:
-                found.append((cut, height))
-    return found
+    i = _cut(steps, start)
+    j = _cut(steps, end) if end < FOREVER else len(steps)
+    for k in range(i, j):
+        steps[k] = steps[k][0], steps[k][1] + amount
+    for k in (j, i):
+        if k < len(steps) and steps[k][1] == steps[k - 1][1]:
+            del steps[k]
+
+
+def _cut(steps: list[tuple[int, int]], moment: int) -> int:
+    """The index of the step that begins at a moment after the first, which is made where there is none."""
+    k = bisect_left(steps, (moment, -1))
+    if k == len(steps) or steps[k][0] != moment:
+        steps.insert(k, (moment, steps[k - 1][1]))
+    return k

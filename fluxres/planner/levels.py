@@ -6,7 +6,7 @@ Nothing here exists until a matcher asks: a planner that is only written to pays
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -117,11 +117,17 @@ class Levels:
             self._note_freed(end)
         if not self._told:
             return
-        kinds = self._columns.type_numbers[vertices]
-        for kind in np.unique(kinds).tolist():
-            of_kind = kinds == kind
+        for kind, of_kind in self._columns.by_kind(vertices):
             for level in self._told:
                 level.change_many(vertices[of_kind], kind, amounts[of_kind], start, end)
+
+    def change_few(self, pools: Mapping[int, Sequence[tuple[int, int]]], start: int, end: int) -> None:
+        """The same of a few pools: (vertex, amount) by type number."""
+        if any(amount < 0 for part in pools.values() for _, amount in part):
+            self._note_freed(end)
+        for level in self._told:
+            for kind, part in pools.items():
+                level.change_few(part, kind, start, end)
 
     def cover(self, vertices: Iterable[int], on: bool, start: int, end: int) -> None:
         """Pools of size > 1 are held whole over the window, or no longer are."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -21,6 +22,9 @@ import numpy.typing as npt
 from fluxres.clock import FOREVER
 from fluxres.planner.bits import WORD, Words, unpack
 from fluxres.planner.block import BEGINNING, REDUCED_ROWS, Ints
+
+SCALAR_ROWS_MAX: Final = 24
+"""Up to so many rows, changing one mark row by row is cheaper than a NumPy operation over a column."""
 
 SUFFIX_ROWS: Final = 64
 """Rows accumulated at once from the end of a window: the row that is in the way is mostly among the last ones."""
@@ -35,17 +39,22 @@ class Marks:
     ([5], [0], [(5, 9)])
     """
 
-    __slots__ = ("_spare", "length", "matrix", "ones", "rows", "times", "width")
+    __slots__ = ("_counts", "_flat", "_spare", "length", "matrix", "ones", "rows", "times", "width")
 
     def __init__(self, length: int) -> None:
         self.length = length
         self.width = (length + 63) // 64
         self.times = array("q", [BEGINNING])
         self.rows = array("q", [0])
-        self.matrix = np.zeros((8, self.width), WORD)
+        self._allot(np.zeros((8, self.width), WORD), np.zeros(8, np.int64), 1)
+
+    def _allot(self, matrix: Words, ones: Ints, taken: int) -> None:
+        self.matrix = matrix
         #: Marks of each row of the matrix.
-        self.ones = np.zeros(8, np.int64)
-        self._spare = list(range(7, 0, -1))
+        self.ones = ones
+        # Single words are read and written through memory views: a tenth of the time of a NumPy scalar.
+        self._flat, self._counts = matrix.reshape(-1).data, ones.data
+        self._spare = list(range(len(matrix) - 1, taken - 1, -1))
 
     def words(self, ordinals: npt.ArrayLike) -> Words:
         """These pools as bits."""
@@ -67,12 +76,11 @@ class Marks:
     def _insert(self, k: int, time: int) -> None:
         if not self._spare:
             taken = len(self.matrix)
-            self.matrix = np.concatenate([self.matrix, np.zeros_like(self.matrix)])
-            self.ones = np.concatenate([self.ones, np.zeros_like(self.ones)])
-            self._spare = list(range(2 * taken - 1, taken - 1, -1))
-        row, before = self._spare.pop(), self.rows[k - 1]
-        self.matrix[row] = self.matrix[before]
-        self.ones[row] = self.ones[before]
+            matrix = np.concatenate([self.matrix, np.zeros_like(self.matrix)])
+            self._allot(matrix, np.concatenate([self.ones, np.zeros_like(self.ones)]), taken)
+        row, before, width = self._spare.pop(), self.rows[k - 1], self.width
+        self._flat[row * width : (row + 1) * width] = self._flat[before * width : (before + 1) * width]
+        self._counts[row] = self._counts[before]
         self.times.insert(k, time)
         self.rows.insert(k, row)
 
@@ -87,10 +95,17 @@ class Marks:
 
     def _settle(self, i: int, j: int) -> None:
         """Drop the breakpoints from i to j at which nothing changes any more."""
-        first = max(i, 1)
-        counts = self.ones[np.frombuffer(self.rows[first - 1 : j + 1], np.int64)]
-        for k in (np.flatnonzero(counts[1:] == counts[:-1])[::-1] + first).tolist():
-            if (self.matrix[self.rows[k]] == self.matrix[self.rows[k - 1]]).all():
+        first, stop = max(i, 1), min(j + 1, len(self.times))
+        if stop - first > SCALAR_ROWS_MAX:
+            counts = self.ones[np.frombuffer(self.rows[first - 1 : stop], np.int64)]
+            alike: Iterable[int] = (np.flatnonzero(counts[1:] == counts[:-1])[::-1] + first).tolist()
+        else:
+            rows, ones = self.rows, self._counts
+            alike = [k for k in range(stop - 1, first - 1, -1) if ones[rows[k]] == ones[rows[k - 1]]]
+        flat, width = self._flat, self.width
+        for k in alike:
+            row, before = self.rows[k] * width, self.rows[k - 1] * width
+            if flat[row : row + width] == flat[before : before + width]:
                 del self.times[k]
                 self._spare.append(self.rows.pop(k))
 
@@ -126,17 +141,19 @@ class Marks:
 
     def _change_one(self, ordinal: int, start: int, end: int, mark: bool) -> None:
         i, j = self._cut(start, end)
-        rows = np.frombuffer(self.rows[i:j], np.int64)
-        column, bit = ordinal >> 6, np.uint64(1 << (ordinal & 63))
-        words = self.matrix[rows, column]
-        other = (words & bit == 0) if mark else (words & bit != 0)
-        changed = rows[other]
-        if mark:
-            self.matrix[changed, column] |= bit
-            self.ones[changed] += 1
+        column, bit = ordinal >> 6, 1 << (ordinal & 63)
+        if j - i > SCALAR_ROWS_MAX:
+            rows = np.frombuffer(self.rows[i:j], np.int64)
+            changed = rows[(self.matrix[rows, column] & np.uint64(bit) == 0) == mark]
+            self.matrix[changed, column] ^= np.uint64(bit)
+            self.ones[changed] += 1 if mark else -1
         else:
-            self.matrix[changed, column] &= ~bit
-            self.ones[changed] -= 1
+            flat, ones, width, step = self._flat, self._counts, self.width, 1 if mark else -1
+            for row in self.rows[i:j]:
+                word = flat[row * width + column]
+                if (word & bit == 0) == mark:
+                    flat[row * width + column] = word ^ bit
+                    ones[row] += step
         self._settle(i, j)
 
     # -- questions --------------------------------------------------------------------------------------------
@@ -153,12 +170,18 @@ class Marks:
             total |= np.bitwise_or.reduce(self.matrix[rows[k : k + REDUCED_ROWS]], axis=0)
         return total
 
-    def runs(self, ordinal: int) -> list[tuple[int, int]]:
-        """(start, end) over all time where one pool is marked, neighbours merged."""
-        rows = np.frombuffer(self.rows, np.int64)
-        marked = self.matrix[rows, ordinal >> 6] >> np.uint64(ordinal & 63) & np.uint64(1)
+    def runs(self, ordinal: int, start: int = BEGINNING, end: int = FOREVER) -> list[tuple[int, int]]:
+        """(start, end) where one pool is marked, neighbours merged; of the rows of a window, if one is given."""
+        i, j = self.window(start, end)
+        column, shift = ordinal >> 6, ordinal & 63
+        if j - i > SCALAR_ROWS_MAX:
+            words = self.matrix[np.frombuffer(self.rows[i:j], np.int64), column]
+            marked: list[int] = (np.flatnonzero(words >> np.uint64(shift) & np.uint64(1)) + i).tolist()
+        else:
+            flat, width = self._flat, self.width
+            marked = [i + k for k, row in enumerate(self.rows[i:j]) if flat[row * width + column] >> shift & 1]
         found: list[tuple[int, int]] = []
-        for k in np.flatnonzero(marked).tolist():
+        for k in marked:
             if found and found[-1][1] == self.times[k]:
                 found[-1] = (found[-1][0], self.end_of(k))
             else:

@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres.clock import FOREVER
-from fluxres.errors import LimitExceeded, UsageError
+from fluxres.errors import UsageError
 from fluxres.planner import audit, fit
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns, OfType
 from fluxres.planner.levels import Levels
+from fluxres.planner.lines import FEW_POOLS_MAX, Lines, shown
 from fluxres.planner.subtrees import NO_RUNS, Runs, Vertices
 from fluxres.planner.timeline import Timeline
 
@@ -71,10 +72,8 @@ class Planner:
         self.columns = columns = Columns(parent, end, type_of, size, of_type)
         self._n = columns.n
         self._parent, self._end, self._type, self._size = columns.parent, columns.end, columns.type, columns.size
-        self._ordinal = memoryview(b"")
-        #: By type number. `_cover` is the same object as `_used` where all sizes are 1.
-        self._used: list[Timeline | None] = [None] * columns.types
-        self._cover: list[Timeline | None] = [None] * columns.types
+        self._lines = Lines(columns, self.span_bits, self.span_counts)
+        self._used, self._cover = self._lines.used, self._lines.cover
         #: What a matcher asked to be kept up: nodes as it sees them, and what was given back.
         self.levels = Levels(columns, self._used, self._cover, self.covers)
 
@@ -87,11 +86,12 @@ class Planner:
         Errors: UsageError when the pool has not as many free units at some moment; LimitExceeded (BREAKPOINTS_MAX).
         """
         self._require(v, amount, start, end)
-        if not self._change(v, amount, start, end):
+        if not self._lines.change(v, amount, start, end):
             raise UsageError(
-                f"pool {v}: {amount} units asked for {_window(start, end)}, "
+                f"pool {v}: {amount} units asked for {shown(start, end)}, "
                 f"where {self.used(v, start, end)} of {self._size[v]} are used"
             )
+        self.levels.change(v, self._type[v], self._size[v], amount, start, end)
 
     def release(self, v: int, amount: int, start: int, end: int) -> None:
         """Undo `hold` for `amount` units, over all or any part of what was held.
@@ -99,8 +99,9 @@ class Planner:
         Errors: UsageError when fewer units are used at some moment of the window (rule A6).
         """
         self._require(v, amount, start, end)
-        if not self._change(v, -amount, start, end):
-            raise UsageError(f"pool {v}: {amount} units given back for {_window(start, end)}, where fewer are used")
+        if not self._lines.change(v, -amount, start, end):
+            raise UsageError(f"pool {v}: {amount} units given back for {shown(start, end)}, where fewer are used")
+        self.levels.change(v, self._type[v], self._size[v], -amount, start, end)
 
     def cover(self, v: int, start: int, end: int, on: bool) -> None:
         """Say that one job holds all of v (size > 1) over the window, or no longer does. Does nothing for size 1: `hold` says it.
@@ -112,8 +113,8 @@ class Planner:
             return
         if not self._size[v]:
             raise UsageError(f"pool {v}: has no units, so it cannot be held whole")
-        if not self._cover_of(self._type[v]).change(self._ordinal[v], 1 if on else -1, 1, start, end):
-            raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {_window(start, end)}")
+        if not self._lines.change_cover(v, 1 if on else -1, start, end):
+            raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {shown(start, end)}")
         self.levels.cover([v], on, start, end)
 
     def hold_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
@@ -137,98 +138,44 @@ class Planner:
             raise UsageError(f"pool {v}: expected amount >= 1, got {amount}")
         require_window(start, end)
 
-    def _used_of(self, kind: int) -> Timeline:
-        line = self._used[kind]
-        if line is None:
-            columns = self.columns
-            self._ordinal = columns.number(kind)
-            dtype = columns.dtype(kind)
-            length = len(columns.vertices(kind))
-            line = Timeline(length, self.span_bits if dtype is None else self.span_counts, dtype)
-            self._used[kind] = line
-            if dtype is None:
-                self._cover[kind] = line
-        return line
-
-    def _cover_of(self, kind: int) -> Timeline:
-        line = self._used_of(kind)
-        cover = self._cover[kind]
-        if cover is None:
-            cover = self._cover[kind] = Timeline(line.length, self.span_bits, None)
-        return cover
-
-    def _change(self, v: int, amount: int, start: int, end: int) -> bool:
-        kind = self._type[v]
-        line = self._used[kind] or self._used_of(kind)
-        size = self._size[v]
-        if not line.change(self._ordinal[v], amount, size, start, end):
-            return False
-        if size == 1 and line.dtype is not None:
-            try:
-                self._cover_of(kind).change(self._ordinal[v], amount, 1, start, end)
-            except LimitExceeded:
-                line.change(self._ordinal[v], -amount, size, start, end)
-                raise
-        self.levels.change(v, kind, size, amount, start, end)
-        return True
-
     def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
         require_window(start, end)
         which = np.asarray(vertices, np.int64).ravel()
-        units = np.broadcast_to(np.asarray(amounts, np.int64), which.shape)
-        order = np.argsort(which, kind="stable")
-        which, units = which[order], units[order]
+        units = np.asarray(amounts, np.int64)
+        if units.shape != which.shape:
+            units = np.broadcast_to(units, which.shape)
         if not which.size:
             return
+        gaps = which[1:] - which[:-1]
+        if gaps.size and gaps.min() <= 0:
+            order = np.argsort(which, kind="stable")
+            which, units = which[order], units[order]
+            twice = np.flatnonzero(which[1:] == which[:-1])
+            if twice.size:
+                raise UsageError(f"pool {which[twice[0]]} is named twice")
         if which[0] < 0 or which[-1] >= self._n:
             raise UsageError(f"vertices {which[0]} … {which[-1]}: expected 0 <= vertex < {self._n}")
         if units.min() < 1:
             raise UsageError(f"pool {which[units.argmin()]}: expected amount >= 1, got {units.min()}")
-        twice = np.flatnonzero(which[1:] == which[:-1])
-        if twice.size:
-            raise UsageError(f"pool {which[twice[0]]} is named twice")
-        plan = list(self._plan(which, units, start, end, sign))
-        for line, ordinals, steps in plan:
-            line.add(ordinals, steps, start, end)
-        self.levels.change_many(which, units * sign, start, end)
-
-    def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[tuple[Timeline, Ints, Ints]]:
-        """Check a change of many pools: what to add to which timeline."""
-        kinds = self.columns.type_numbers[vertices]
-        for kind in np.unique(kinds).tolist():
-            of_kind = kinds == kind
-            which, steps = vertices[of_kind], units[of_kind] * sign
-            line = self._used_of(kind)
-            ordinals = np.asarray(self._ordinal)[which].astype(np.int64)
-            sizes = self.columns.sizes[which]
-            if sign > 0:
-                bad = line.extremes(ordinals, start, end) > sizes - steps
-            else:
-                bad = line.extremes(ordinals, start, end, least=True) + steps < 0
-            if bad.any():
-                k = int(bad.argmax())
-                raise UsageError(
-                    f"pool {which[k]}: {abs(int(steps[k]))} units {'asked' if sign > 0 else 'given back'} for "
-                    f"{_window(start, end)}, where {'too many' if sign > 0 else 'fewer'} are used (size {sizes[k]})"
-                )
-            parts = [(line, ordinals, steps)]
-            single = sizes == 1
-            if line.dtype is not None and single.any():
-                parts.append((self._cover_of(kind), ordinals[single], steps[single]))
-            for part_line, part, _ in parts:
-                part_line.require_room(part, start, end)
-            yield from parts
+        if len(which) <= FEW_POOLS_MAX:
+            few = self._lines.by_kind(which.tolist(), units.tolist(), sign)
+            # What a few pools cannot do is refused below, where it is also said why.
+            if self._lines.change_few(few, start, end):
+                self.levels.change_few(few, start, end)
+                return
+        self._lines.change_many(which, units, start, end, sign)
+        self.levels.change_many(which, units if sign > 0 else -units, start, end)
 
     # -- one pool ---------------------------------------------------------------------------------------------
 
     def used(self, v: int, start: int, end: int) -> int:
         """Most units of v itself used at any moment of the window."""
         line = self._used[self._type[v]]
-        return 0 if line is None else line.most(self._ordinal[v], start, end)
+        return 0 if line is None else line.most(self._lines.ordinal[v], start, end)
 
     def covered_by(self, v: int, start: int, end: int) -> int:
         """The nearest proper ancestor of v that is held whole at some moment of the window, or -1."""
-        parent, types, cover, ordinal = self._parent, self._type, self._cover, self._ordinal
+        parent, types, cover, ordinal = self._parent, self._type, self._cover, self._lines.ordinal
         u: int = parent[v]
         while u >= 0:
             line = cover[types[u]]
@@ -247,12 +194,12 @@ class Planner:
     def segments(self, v: int) -> list[tuple[int, int, int]]:
         """(start, end, used) of v itself over all time where it is used, neighbours merged."""
         line = self._used[self._type[v]]
-        return [] if line is None else line.steps(self._ordinal[v])
+        return [] if line is None else line.steps(self._lines.ordinal[v])
 
     def covers(self, v: int) -> list[tuple[int, int]]:
         """(start, end) over all time where v is held whole, neighbours merged."""
         line = self._cover[self._type[v]]
-        return [] if line is None else [(start, end) for start, end, _ in line.steps(self._ordinal[v])]
+        return [] if line is None else [(start, end) for start, end, _ in line.steps(self._lines.ordinal[v])]
 
     # -- slices -----------------------------------------------------------------------------------------------
 
@@ -397,60 +344,6 @@ class Planner:
 
     # -- the whole --------------------------------------------------------------------------------------------
 
-    def remap(
-        self,
-        parent: npt.ArrayLike,
-        end: npt.ArrayLike,
-        type_of: npt.ArrayLike,
-        size: npt.ArrayLike,
-        old_to_new: npt.ArrayLike,
-        *,
-        of_type: OfType | None = None,
-    ) -> Planner:
-        """The same use on a changed structure; this planner stays as it is.
-
-        Args:
-            old_to_new: int[n], the new number of every vertex, -1 for one that is gone.
-
-        Covers go along where the size is the same; where it changed, the caller covers again what is held whole.
-        Cost: by the pools held at each breakpoint.
-        Errors: UsageError when a pool that is gone is used, or a new size is below what is used.
-        """
-        new = type(self)(parent, end, type_of, size, of_type=of_type)
-        mapping = np.asarray(old_to_new, np.int64)
-        if mapping.shape != (self._n,):
-            raise UsageError(f"old_to_new: expected {self._n} entries, got {mapping.shape}")
-        for kind, line in enumerate(self._used):
-            if line is None:
-                continue
-            vertices = self.columns.vertices(kind)
-            for start, stop, ordinals, units in line.rows():
-                old = vertices[ordinals]
-                moved = mapping[old]
-                if moved.min() < 0:
-                    gone = int(old[moved.argmin()])
-                    raise UsageError(f"pool {gone}: cannot go, it is used from tick {start} on")
-                new.hold_all(moved, units, start, stop)
-            cover = self._cover[kind]
-            if cover is None or cover is line:
-                continue
-            for start, stop, ordinals, _ in cover.rows():
-                old = vertices[ordinals]
-                moved = mapping[old]
-                same = (self.columns.sizes[old] == new.columns.sizes[moved]) & (self.columns.sizes[old] > 1)
-                new._cover_all(moved[same], start, stop)
-        return new
-
-    def _cover_all(self, vertices: Ints, start: int, end: int) -> None:
-        """Cover many pools of size > 1 that are not covered in the window."""
-        kinds = self.columns.type_numbers[vertices]
-        for kind in np.unique(kinds).tolist():
-            line = self._cover_of(kind)
-            ordinals = np.sort(np.asarray(self._ordinal)[vertices[kinds == kind]].astype(np.int64))
-            line.require_room(ordinals, start, end)
-            line.add(ordinals, np.ones(len(ordinals), np.int64), start, end)
-        self.levels.cover(vertices.tolist(), True, start, end)
-
     def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Ints, npt.NDArray[Any]] | None:
         """Ordinals in [lo, hi) of a type used in the window, ascending, and the most units of each; None for none."""
         line = self._used[kind]
@@ -473,8 +366,5 @@ class Planner:
 def require_window(start: int, end: int) -> None:
     """UsageError unless start < end and start is a tick that comes."""
     if not BEGINNING < start < end or start >= FOREVER:
-        raise UsageError(f"window {_window(start, end)}: expected start < end, and a start that comes")
+        raise UsageError(f"window {shown(start, end)}: expected start < end, and a start that comes")
 
-
-def _window(start: int, end: int) -> str:
-    return f"[{start}, {'for ever' if end >= FOREVER else end})"

@@ -7,7 +7,7 @@ type, so whatever concerns a subtree is a slice here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from fluxres import limits
 from fluxres.clock import FOREVER
+from fluxres.errors import LimitExceeded
 from fluxres.planner.bits import BitBlock
-from fluxres.planner.block import Block, Ints, Row, too_many_breakpoints
+from fluxres.planner.block import Block, Ints, Pick, Row, too_many_breakpoints
 from fluxres.planner.counts import CountBlock
 
 
@@ -68,12 +69,37 @@ class Timeline:
         Errors: LimitExceeded (BREAKPOINTS_MAX); nothing done.
         """
         number, ordinal = divmod(ordinal, self.span)
+        return self._change(number, ((ordinal, amount, limit),), start, end)
+
+    def _change(self, number: int, picks: Sequence[Pick], start: int, end: int) -> bool:
         block = self.blocks.get(number) or self._open(number)
         before = len(block.times)
-        if not block.change(ordinal, amount, limit, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
+        if not block.change(picks, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
             return False
         self.breakpoints += len(block.times) - before
         return True
+
+    def change_few(self, picks: Sequence[Pick], start: int, end: int) -> bool:
+        """As `change`, for a few pools, each once, all or nothing; False also where it needs too many breakpoints."""
+        span, blocks = self.span, dict[int, list[Pick]]()
+        for ordinal, amount, limit in picks:
+            blocks.setdefault(ordinal // span, []).append((ordinal % span, amount, limit))
+        done: list[int] = []
+        for number, part in blocks.items():
+            if not self._is_changed(number, part, start, end):
+                # This cannot fail: it brings back the breakpoints that were there before.
+                for earlier in done:
+                    back = [(ordinal, -amount, limit) for ordinal, amount, limit in blocks[earlier]]
+                    self._change(earlier, back, start, end)
+                return False
+            done.append(number)
+        return True
+
+    def _is_changed(self, number: int, picks: Sequence[Pick], start: int, end: int) -> bool:
+        try:
+            return self._change(number, picks, start, end)
+        except LimitExceeded:
+            return False
 
     def steps(self, ordinal: int) -> list[tuple[int, int, int]]:
         """(start, end, used) of one pool where it is used; neighbours merged."""
@@ -116,6 +142,9 @@ class Timeline:
         if not ordinals.size:
             return
         first, last = int(ordinals[0]) // self.span, int(ordinals[-1]) // self.span
+        if first == last:
+            yield first, slice(0, len(ordinals))
+            return
         edges = np.searchsorted(ordinals, np.arange(first, last + 2) * self.span)
         for number in range(first, last + 1):
             a, b = int(edges[number - first]), int(edges[number - first + 1])
@@ -127,7 +156,7 @@ class Timeline:
         found = np.zeros(len(ordinals), np.int64)
         for number, part in self.split(ordinals):
             block = self.blocks.get(number)
-            if block is None:
+            if block is None or len(block.times) == 1:
                 continue
             inside = ordinals[part] - number * self.span
             lo, hi = int(inside[0]), int(inside[-1]) + 1

@@ -44,10 +44,9 @@ def test_add_adds_at_every_moment_of_the_window_and_nowhere_else(values: list[in
 
 
 @given(amounts, windows)
-def test_clear_within_and_least(values: list[int], window: tuple[int, int]) -> None:
+def test_within_and_least(values: list[int], window: tuple[int, int]) -> None:
     start, end = window
     spans = of_list(values)
-    assert held_at(steps.clear(spans, start, end)) == [0 if start <= tick < end else v for tick, v in enumerate(values)]
     assert held_at(steps.canonical(list(steps.within(spans, start, end)))) == [
         v if start <= tick < end else 0 for tick, v in enumerate(values)
     ]

@@ -184,8 +184,3 @@ def test_free_of_a_node_over_all_rows(benchmark: Any, planned: Planner, cluster:
 def test_earliest_of_five_hundred_nodes(benchmark: Any, planned: Planner, cluster: dict[str, np.ndarray]) -> None:
     demands = [(v, 1) for v in nodes_of(cluster)[:500].tolist()]
     benchmark(planned.earliest, demands, 3600, 0)
-
-
-def test_remap(benchmark: Any, planned: Planner, cluster: dict[str, np.ndarray]) -> None:
-    same = np.arange(len(cluster["parent"]))
-    benchmark.pedantic(lambda: planned.remap(**cluster, old_to_new=same), rounds=2)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres.errors import UsageError
+from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner import Planner
 from fluxres.planner.marks import Marks, ordinals_of
 
@@ -96,3 +97,51 @@ def test_marks_find_the_first_window_with_room(spans: list[tuple[int, int, int]]
         roomy = marks.roomy_start(70 - need, 4, after)
         assert roomy is not None
         assert after <= roomy <= start
+
+
+def level_of(planner: Planner, start: int, end: int) -> list[list[int]]:
+    level = planner.levels.of(2)
+    assert level is not None
+    peaks = level.peaks(4, start, end)
+    marks = [ordinals_of(line.folded(start, end), level.length).tolist() for line in (level.roof, level.touched)]
+    return [*marks, [0] * 4 if peaks is None else peaks.tolist()]
+
+
+some = st.lists(
+    st.tuples(st.integers(0, len(PARENT) - 1), st.integers(1, 3)), min_size=1, max_size=6, unique_by=lambda pick: pick[0]
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), some, st.integers(0, HORIZON - 1), st.integers(1, HORIZON)), max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_few_and_many_pools_are_changed_alike(changes: list[tuple[bool, list[tuple[int, int]], int, int]]) -> None:
+    few, many = Planner(PARENT, END, TYPE, SIZE), Planner(PARENT, END, TYPE, SIZE)
+    for planner in (few, many):
+        planner.levels.counted(planner.levels.of(2), 4)  # type: ignore[arg-type]  # nodes are flat
+    for on, picks, start, length in changes:
+        said = []
+        for planner, most in ((few, 100), (many, 0)):
+            try:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("fluxres.planner.planner.FEW_POOLS_MAX", most)
+                    change = planner.hold_all if on else planner.release_all
+                    change([v for v, _ in picks], [amount for _, amount in picks], start, start + length)
+                said.append("")
+            except UsageError as error:
+                said.append(str(error))
+        assert said[0] == said[1]
+    assert few.check() == many.check() == []
+    for v in range(len(PARENT)):
+        assert (few.segments(v), few.covers(v)) == (many.segments(v), many.covers(v))
+    for start in range(HORIZON):
+        assert level_of(few, start, start + 2) == level_of(many, start, start + 2)
+
+
+def test_too_many_moments_leave_a_few_pools_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = Planner(PARENT, END, TYPE, SIZE)
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 3)
+    planner.hold_all([3, 5], 1, 0, 2)
+    with pytest.raises(LimitExceeded, match="moments"):
+        planner.hold_all([2, 5, 6], [1, 1, 1], 4, 6)
+    assert [planner.segments(v) for v in (2, 3, 5, 6)] == [[], [(0, 2, 1)], [(0, 2, 1)], []]
+    assert planner.check() == []

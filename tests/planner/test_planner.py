@@ -311,42 +311,6 @@ def test_columns_of_different_length_are_refused() -> None:
         Planner([-1, 0], [2, 2], [0, 0], [1])
 
 
-def test_remap_refuses_to_lose_what_is_held() -> None:
-    planner = rack()
-    planner.hold(4, 8, 5, 10)
-    with pytest.raises(UsageError, match="pool 4: cannot go, it is used from tick 5 on"):
-        planner.remap([-1, 0], [2, 2], [0, 1], [1, 1], [0, -1, -1, -1, -1, 1, -1, -1, -1])
-    with pytest.raises(UsageError, match="pool 1: 8 units asked for"):
-        planner.remap([-1, 0], [2, 2], [0, 1], [1, 7], [0, -1, -1, -1, 1, -1, -1, -1, -1])
-    with pytest.raises(UsageError, match="old_to_new: expected 9 entries"):
-        planner.remap([-1, 0], [2, 2], [0, 1], [1, 8], [0, 1])
-
-
-def test_remap_follows_pools_through_new_numbers_types_and_sizes() -> None:
-    planner = rack()
-    planner.hold(2, 1, 0, 10)
-    planner.hold(4, 8, 5, 15)
-    planner.cover(4, 5, 15, True)
-    planner.hold(8, 8, 5, 15)
-    planner.cover(8, 5, 15, True)
-    # The memory of the first node grows, and both memories now stand before their cores; type numbers change as well.
-    moved = planner.remap(
-        parent=[-1, 0, 1, 1, 0, 4, 4],
-        end=[7, 4, 3, 4, 7, 6, 7],
-        type_of=[3, 2, 0, 1, 2, 0, 1],
-        size=[1, 1, 16, 1, 1, 8, 1],
-        old_to_new=[0, 1, 3, -1, 2, 4, 6, -1, 5],
-    )
-    assert {v: moved.segments(v) for v in range(7) if moved.segments(v)} == {
-        2: [(5, 15, 8)],
-        3: [(0, 10, 1)],
-        5: [(5, 15, 8)],
-    }
-    assert (moved.covers(2), moved.covers(5)) == ([], [(5, 15)])
-    assert moved.check() == []
-    assert planner.segments(4) == [(5, 15, 8)]
-
-
 def test_many_runs_are_cleared_as_few_are() -> None:
     """More covered pools in a slice than are written one by one, and a slice that begins and ends inside of some."""
     nodes, below = 300, 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
@@ -109,26 +109,6 @@ class PlannerMachine(RuleBasedStateMachine):
                 self.planner.release(v, units, start, end)
         self.grid = Grid(self.grid.tree)
         assert self.planner.moments(0, FOREVER) == []
-
-    @precondition(lambda self: len(self.grid.tree.parent) < 10)
-    @rule(where=st.integers(0, 9), kind=st.integers(0, 2), size=st.integers(1, 3))
-    def attach_a_pool(self, where: int, kind: int, size: int) -> None:
-        """A new leaf as the first child of a pool: all later vertices move up by one."""
-        old = self.grid.tree
-        at = self.pool(where)
-        to_new = [v + (v > at) for v in range(len(old.parent))]
-        back = [*range(at + 1), -1, *range(at + 1, len(old.parent))]
-        parent = [at if v < 0 else to_new[old.parent[v]] if old.parent[v] >= 0 else -1 for v in back]
-        tree = Tree.of(parent, [kind if v < 0 else old.type_of[v] for v in back], [size if v < 0 else old.size[v] for v in back])
-        before = self.planner.moments(0, FOREVER)
-        moved = self.planner.remap(tree.parent, tree.end, tree.type_of, tree.size, to_new)
-        assert self.planner.moments(0, FOREVER) == before
-        self.planner = moved
-        self.grid = Grid(
-            tree,
-            {(to_new[v], t): units for (v, t), units in self.grid.units.items()},
-            {(to_new[v], t) for v, t in self.grid.whole},
-        )
 
     @rule(
         demands=st.lists(st.tuples(st.integers(0, 9), amounts), max_size=3), duration=st.integers(1, 9), after=st.integers(0, 9)
