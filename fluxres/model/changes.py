@@ -6,16 +6,17 @@ without anything in between that could fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fluxres.allocation.records import Staged
-from fluxres.allocation.resource_set import resource_set
+from fluxres.allocation.resource_set import resource_set, scheduling
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
 from fluxres.model import events, targets
 from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
@@ -47,7 +48,15 @@ def _given(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window:
         return tuple(graph.span(job, amount, *window, structure.where(v)) for v, amount in named)
 
     pools = tuple([Pool(graph, v) for v, _ in named])
-    return Allocation(job, pools, spans, lambda: resource_set(structure, named, *window, nslots))
+    return Allocation(job, pools, spans, lambda form: with_graph(structure, named, window, nslots, form))
+
+
+def with_graph(
+    structure: Structure, held: Collection[tuple[int, int]], window: Window, nslots: int, form: str | None
+) -> dict[str, Any]:
+    """R of what is held, with the graph in it where a form of it is named."""
+    r = resource_set(structure, held, *window, nslots)
+    return r if form is None else {**r, "scheduling": scheduling(structure, held, form)}
 
 
 def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from fluxres.allocation.records import Records
-from fluxres.allocation.resource_set import resource_set
 from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
@@ -249,9 +248,10 @@ class Inspection:
         held = [(v, s, e, amount) for v in vertices for s, e, amount in self.records.held[v][job]]
         structure = self.structure
 
-        def r() -> dict[str, Any]:
-            start, end = min(s for _, s, _, _ in held), max(e for _, _, e, _ in held)
-            return resource_set(structure, {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}.items(), start, end)
+        def r(form: str | None) -> dict[str, Any]:
+            most = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
+            window = min(s for _, s, _, _ in held), max(e for _, _, e, _ in held)
+            return changes.with_graph(structure, most.items(), window, 0, form)
 
         spans = tuple(self.span(job, amount, s, e, structure.where(v)) for v, s, e, amount in held)
         return Allocation(job, tuple(Pool(self._face, v) for v in vertices), spans, r)

@@ -44,6 +44,7 @@ class Allocation:
         job: id of the job.
         pools: the pools that carry a record, in vertex order.
         spans: the records, by pool and start, or what makes them: most callers never look.
+        r: makes the resource set, with the graph in this form where one is named.
     """
 
     __slots__ = ("_r", "_spans", "job", "pools")
@@ -53,19 +54,25 @@ class Allocation:
         job: str,
         pools: tuple[Pool, ...],
         spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
-        r: Callable[[], dict[str, Any]],
+        r: Callable[[str | None], dict[str, Any]],
     ) -> None:
         self.job = job
         self.pools = pools
         self._spans = spans
         self._r = r
 
-    def R(self) -> dict[str, Any]:  # noqa: N802 - what everybody calls it
+    def R(self, scheduling: bool | str = False) -> dict[str, Any]:  # noqa: N802 - what everybody calls it
         """The resource set of the job, R version 1 (RFC 20), as plain values.
 
-        It has ranks, cores and gpus, node names, properties, times, and the number of slots where a request had some.
+        It has ranks, cores and gpus, node names, properties, times and the number of slots.
+
+        Args:
+            scheduling: with the graph of what is held (RFC 40), for a scheduler below: its pools, what is below those held
+                whole, and the way up to the root. ``jgf_shorthand`` leaves out what is below pools held whole.
+
+        Errors: UsageError for another form of the graph.
         """
-        return self._r()
+        return self._r("jgf" if scheduling is True else scheduling or None)
 
     @property
     def spans(self) -> tuple[Span, ...]:

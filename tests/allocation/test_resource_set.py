@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluxres.errors import UsageError
+from fluxres.formats import jgf, yaml_document
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
@@ -51,7 +55,7 @@ def test_parts_of_nodes_have_logical_ids_whatever_lies_between() -> None:
     assert second["expiration"] == 0.0
     named = execution(g.allocate("/cluster/rack1/n005/socket1", job="c").R())
     assert named["R_lite"] == [{"rank": "5", "children": {"core": "2-3", "gpu": "1"}}]
-    assert "nslots" not in named
+    assert named["nslots"] == 1, "each target is a slot where a request had none"
 
 
 def test_what_stands_on_no_target_is_not_in_r() -> None:
@@ -89,3 +93,50 @@ def test_r_names_exactly_the_cores_and_gpus_that_are_held(data: st.DataObject) -
     assert said == held
     ranks = sorted({rank for rank, _, _ in said} | {p.rank for p in g.allocation("a") if p.rank is not None})
     assert [name for text in r["nodelist"] for name in hostlist.parse(text)] == [nodes[rank].name for rank in ranks]
+
+
+def test_the_graph_comes_on_request() -> None:
+    g = machine()
+    a = g.allocate("slot=1/node", job="a", duration_s=60)
+    assert "scheduling" not in a.R()
+    whole, short = a.R(scheduling=True), a.R(scheduling="jgf_shorthand")
+    assert whole["execution"] == short["execution"] == a.R()["execution"]
+    assert (whole["scheduling"]["writer"], short["scheduling"]["writer"]) == ("fluxion:jgf", "fluxion:jgf_shorthand")
+    paths = [n["metadata"]["paths"]["containment"] for n in whole["scheduling"]["graph"]["nodes"]]
+    node = g.pool("/cluster/rack0/n000")
+    assert paths == ["/cluster", "/cluster/rack0", *(pool.path for pool in g.walk(node))]
+    assert len(short["scheduling"]["graph"]["nodes"]) == 3
+    with pytest.raises(UsageError, match="jgf, jgf_shorthand"):
+        a.R(scheduling="xml")
+
+
+def test_the_graph_of_a_job_that_grew_has_the_most_it_ever_holds() -> None:
+    g = machine()
+    memory = "/cluster/rack0/n000/socket0/memory0"
+    g.allocate([(memory, 2)], job="a", start=0, end=100)
+    g.grow("a", [(memory, 3)], start=50)
+    nodes = g.allocation("a").R(scheduling=True)["scheduling"]["graph"]["nodes"]
+    assert nodes[-1]["metadata"]["size"] == 5
+
+
+@pytest.mark.parametrize("form", ["jgf", "jgf_shorthand"])
+def test_a_scheduler_below_can_read_the_graph(form: str) -> None:
+    g = machine()
+    r = g.allocate("slot=2/[core=2;memory=4]", job="a").R(scheduling=form)
+    read = jgf.read(yaml_document.load(json.dumps(r).encode()))
+    assert {node.paths["containment"] for node in read.nodes} == {
+        n["metadata"]["paths"]["containment"] for n in r["scheduling"]["graph"]["nodes"]
+    }
+    assert len(read.edges) == len(read.nodes) - 1
+
+
+def test_what_is_no_property_of_a_job_is_left_out() -> None:
+    node = Recipe("node", count=1, properties={"+batch": None, "a|b": None, "fast@gpu": None}, children=(Recipe("core"),))
+    g = ResourceGraph(expand(Recipe("cluster", children=(node,)), origin=uuids.new_origin()))
+    assert execution(g.allocate("slot/node", job="a").R())["properties"] == {"fast@gpu": "0"}
+
+
+def test_a_target_without_cores_has_an_empty_set_of_them() -> None:
+    g = machine()
+    r = execution(g.allocate([("/cluster/rack0/n001/socket0/memory0", 2)], job="a").R())
+    assert (r["R_lite"], r["nodelist"]) == ([{"rank": "1", "children": {"core": ""}}], ["n001"])
