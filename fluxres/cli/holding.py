@@ -41,6 +41,7 @@ def answer_granted(settings: Settings, graph: ResourceGraph, granted: Allocation
         document=document,
         lines=lines,
         pools=lambda: graph.select(np.unique(np.array([p.vertex for p in granted.pools], np.int32))),
+        allocations=lambda: [granted],
     )
 
 

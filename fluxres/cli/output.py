@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from fluxres.cli.settings import Settings
+from fluxres.cli.settings import R_OUTPUTS, Settings
 from fluxres.render.style import Style
 from fluxres.render.text import printable
 
 if TYPE_CHECKING:
-    from fluxres.model import Selection
+    from fluxres.model import Allocation, Selection
 
 
 def answer(
@@ -22,6 +22,7 @@ def answer(
     document: Callable[[], dict[str, Any]],
     lines: Callable[[Style], Iterable[str]],
     pools: Callable[[], Selection] | None = None,
+    allocations: Callable[[], Iterable[Allocation]] | None = None,
 ) -> None:
     """Print what a command found, in the form that was asked for.
 
@@ -29,11 +30,15 @@ def answer(
         document: the plain values for JSON; a list that may be long can be an iterator, and is written as it comes.
         lines: the lines of text.
         pools: the pools, for paths, one by one or folded.
+        allocations: for resource sets, one a line, each written as it is made.
     """
     if settings.json:
         _write_json(document())
     elif settings.output == "table":
         _write(lines(settings.style()))
+    elif settings.output in R_OUTPUTS:
+        for allocation in allocations() if allocations is not None else ():
+            sys.stdout.write(_json(allocation.R(R_OUTPUTS[settings.output]), 0) + "\n")
     elif pools is not None:
         _write(_paths(pools(), folded=settings.output == "folded"))
 
@@ -52,13 +57,13 @@ def _write_json(document: dict[str, Any]) -> None:
     sys.stdout.write(text + "\n")
 
 
-def _json(value: object) -> str:
-    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+def _json(value: object, indent: int = 2) -> str:
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None).decode()
     if text.isascii() or _is_utf8():
         return text
     import json
 
-    return json.dumps(value, indent=2)
+    return json.dumps(value, indent=indent or None)
 
 
 def _paths(selection: Selection, *, folded: bool) -> Iterable[str]:

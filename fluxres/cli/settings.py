@@ -20,7 +20,11 @@ from fluxres import limits
 if TYPE_CHECKING:
     from fluxres.render.style import Style
 
-OUTPUTS: Final = ("table", "json", "paths", "folded")
+POOL_OUTPUTS: Final = ("table", "json", "paths", "folded")
+"""Forms of an answer that lists pools."""
+R_OUTPUTS: Final = {"R": False, "rv1": "jgf", "rv1_shorthand": "jgf_shorthand"}
+"""Forms of an answer that are resource sets, and the graph in each of them."""
+OUTPUTS: Final = (*POOL_OUTPUTS, *R_OUTPUTS)
 
 
 @dataclass(slots=True)
@@ -115,7 +119,7 @@ def everywhere() -> list[click.Parameter]:
             "-o",
             "--output",
             type=click.Choice(OUTPUTS),
-            help="Form of the answer. Default: table. Commands that list pools have paths and folded as well.",
+            help="Form of the answer. Default: table. What lists pools has paths and folded, what lists allocations R as well.",
         ),
         _option("--no-header", is_flag=True, callback=_keep_no_header, help="Tables without headings."),
         _option("--color", type=click.Choice(("auto", "always", "never")), help="Colour. Default: auto, on a terminal."),

@@ -239,22 +239,24 @@ class Inspection:
         """
         return search.allocated(self._face, job, at)
 
-    def allocation(self, job: str) -> Allocation:
-        """All records of one job.
+    def allocation(self, job: str, at: float | None = None) -> Allocation:
+        """The records of one job: all of them, or those of one moment.
 
         Errors: UnknownJob.
         """
-        vertices = sorted(self.records.require_job(job))
-        held = [(v, s, e, amount) for v in vertices for s, e, amount in self.records.held[v][job]]
+        lo, hi = (0, FOREVER) if at is None else self.window(at, None)
+        steps_of = self.records.steps_of
+        pools = sorted(self.records.require_job(job))
+        held = [(v, s, e, amount) for v in pools for s, e, amount in steps_of(v, job) if s < hi and lo < e]
         structure = self.structure
 
         def r(form: str | None) -> dict[str, Any]:
             most = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
-            window = min(s for _, s, _, _ in held), max(e for _, _, e, _ in held)
+            window = min((s for _, s, _, _ in held), default=lo), max((e for _, _, e, _ in held), default=hi)
             return changes.with_graph(structure, most.items(), window, 0, form)
 
         spans = tuple(self.span(job, amount, s, e, structure.where(v)) for v, s, e, amount in held)
-        return Allocation(job, tuple(Pool(self._face, v) for v in vertices), spans, r)
+        return Allocation(job, tuple(Pool(self._face, v) for v in dict.fromkeys(v for v, *_ in held)), spans, r)
 
     def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
         """A record in seconds."""

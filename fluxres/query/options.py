@@ -37,7 +37,7 @@ SUBSYSTEMS: Final[dict[str, tuple[str, ...]]] = {
 """Subsystems by name of matcher; the first is walked, jobs hold nothing in the others."""
 TRAVERSERS: Final = ("simple", "flexible")
 _SHORT = "hdeL:f:W:S:P:F:T:g:o:p:t:r:"
-_LONG = {
+LONG: Final = {
     "help": "h",
     "disable-prompt": "d",
     "elapse-time": "e",
@@ -110,14 +110,14 @@ def parse(words: Sequence[str]) -> Options:
     False
     """
     try:
-        found, rest = getopt.gnu_getopt(list(words), _SHORT, list(_LONG))
+        found, rest = getopt.gnu_getopt(list(words), _SHORT, list(LONG))
     except getopt.GetoptError as error:
         raise UsageError(str(error), hint="fluxres query --help") from None
     if rest:
         raise UsageError(f"expected options only, got {rest[0]!r}", hint="fluxres query --help")
     options = Options()
     for name, value in found:
-        letter = name[1:] if not name.startswith("--") else _LONG.get(name[2:] + "=") or _LONG[name[2:]]
+        letter = name[1:] if not name.startswith("--") else LONG.get(name[2:] + "=") or LONG[name[2:]]
         _set(options, letter, value)
     return options
 

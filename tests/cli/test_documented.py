@@ -10,10 +10,15 @@ import click
 import pytest
 
 from fluxres.cli.failures import CLOSED_PIPE, INTERRUPTED
-from fluxres.cli.program import COMMANDS, program
+from fluxres.cli.program import COMMANDS, STAND_INS, program
 from fluxres.cli.settings import OUTPUTS, EverywhereOption
 from fluxres.errors import STATUS
 from fluxres.model import Pool
+from fluxres.query import options, session
+from fluxres.query.drawing import FORMS
+from fluxres.query.loading import FORMATS
+from fluxres.query.policies import POLICIES
+from fluxres.query.writers import WRITERS
 from fluxres.render import documents
 from fluxres.store import open_store
 from tests.cli.conftest import Invoke
@@ -31,10 +36,17 @@ def command(name: str) -> click.Command:
 
 
 def test_the_sections_are_the_commands_in_their_order() -> None:
-    assert [name for name in SECTIONS if name in COMMANDS] == [
-        name for name in SECTIONS if name not in ("Everywhere", "Exit status")
-    ]
-    assert set(COMMANDS) <= set(SECTIONS)
+    assert [name for name in SECTIONS if name not in ("Everywhere", "Exit status")] == [*COMMANDS, *STAND_INS]
+
+
+def test_the_words_of_the_stand_in_are_in_its_section() -> None:
+    words = [option.rstrip("=") for option in options.LONG]
+    values = [*FORMATS, *WRITERS, *FORMS, *POLICIES, *options.TRAVERSERS, *(c.name for c in session.COMMANDS)]
+    text = SECTIONS["query"]
+    assert [word for word in words if f"`--{word}" not in text] == []
+    assert [letter for letter in options.LONG.values() if f"`-{letter}`" not in text] == []
+    assert [value for value in values if f"`{value}`" not in text] == []
+    assert set(re.findall(r"`--([a-z-]+)", text)) == set(words)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

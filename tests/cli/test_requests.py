@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,3 +187,54 @@ def test_a_refusal_names_some_holders_and_counts_the_rest() -> None:
     many = replace(HELD, code="held-above", holders=tuple((f"j{i}", float(i)) for i in range(9)))
     line = refusals.lines(replace(REFUSAL, parts=(replace(PART, causes=(many,)),)), "now")[2]
     assert line == "  3 are held through a pool above, by j0 until 0, j1 until 1, j2 until 2, j3 until 3 and 5 more"
+
+
+# -- resource sets -------------------------------------------------------------------------------------------------------
+
+
+def sets(text: str) -> list[dict[str, Any]]:
+    """The resource sets of an answer: one a line."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_an_allocation_is_answered_as_a_resource_set(tiny: Invoke) -> None:
+    (given,) = sets(tiny("allocate", "slot=2/core=2", "--job", "j1", "--duration", "1h", "-o", "R").stdout)
+    assert given == {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": {"core": "0-3"}}],
+            "starttime": 1000.0,
+            "expiration": 4600.0,
+            "nodelist": ["node0"],
+            "properties": {"class=3": "0", "ssd": "0"},
+            "nslots": 2,
+        },
+    }
+    (more,) = sets(tiny("grow", "j1", "/tiny/rack1/node3", "-o", "R").stdout)
+    assert more["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-3"}}]
+    (tried,) = sets(tiny("allocate", "slot/node", "--job", "j2", "--dry-run", "-o", "R").stdout)
+    assert tried["execution"]["nodelist"] == ["node1"]
+    (held,) = sets(tiny("allocated", "-o", "R").stdout)
+    assert held["execution"]["R_lite"] == [{"rank": "0,3", "children": {"core": "0-3"}}]
+
+
+def test_a_resource_set_of_each_job_is_a_line(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0/node0", "--job", "a", "--end", "2000")
+    tiny("allocate", "/tiny/rack0/node1", "--job", "b", "--start", "3000", "--end", "4000")
+    assert [r["execution"]["nodelist"] for r in sets(tiny("allocated", "-o", "R").stdout)] == [["node0"], ["node1"]]
+    assert [r["execution"]["nodelist"] for r in sets(tiny("allocated", "--at", "3500", "-o", "R").stdout)] == [["node1"]]
+    assert [r["execution"]["nodelist"] for r in sets(tiny("allocated", "a", "-o", "R").stdout)] == [["node0"]]
+    assert tiny("allocated", "--at", "9000", "-o", "R").stdout == ""
+
+
+def test_a_resource_set_carries_its_graph(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0/node1", "power:/pdu0=400", "--job", "j1")
+    (whole,), (short,) = (sets(tiny("allocated", "j1", "-o", form).stdout) for form in ("rv1", "rv1_shorthand"))
+    assert (whole["scheduling"]["writer"], short["scheduling"]["writer"]) == ("fluxion:jgf", "fluxion:jgf_shorthand")
+    names = [node["metadata"]["paths"].get("containment", "pdu") for node in short["scheduling"]["graph"]["nodes"]]
+    assert names == ["/tiny", "/tiny/rack0", "/tiny/rack0/node1", "pdu"]
+    assert len(whole["scheduling"]["graph"]["nodes"]) == len(names) + 5
+
+
+def test_what_lists_no_allocations_has_no_resource_sets(tiny: Invoke) -> None:
+    assert "find has no output 'R'" in tiny("find", "type=node", "-o", "R", status=2).stderr

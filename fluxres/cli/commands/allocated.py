@@ -29,4 +29,5 @@ def command(settings: Settings, job: str | None, at: float | None) -> None:
         document=lambda: {"allocated": documents.spans(graph, sorted({v for _, v, *_ in held}), start, end, job)},
         lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
         pools=lambda: graph.allocated(job, at),
+        allocations=lambda: (graph.allocation(name, at) for name in dict.fromkeys(name for name, *_ in held)),
     )

@@ -8,10 +8,10 @@ from fluxres.cli.arguments import Moment
 from fluxres.cli.completing import complete_pool
 from fluxres.cli.listing import list_pools
 from fluxres.cli.program import Command
-from fluxres.cli.settings import OUTPUTS, Duration, Settings
+from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 
 
-@click.command("available", cls=Command, outputs=OUTPUTS)
+@click.command("available", cls=Command, outputs=POOL_OUTPUTS)
 @click.argument("path", required=False, shell_complete=complete_pool)
 @click.option("--at", type=Moment(), metavar="T", help="At this moment. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Free throughout this long from then on.")

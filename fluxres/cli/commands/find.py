@@ -7,11 +7,11 @@ import click
 from fluxres.cli.arguments import Moment, Window
 from fluxres.cli.listing import list_pools
 from fluxres.cli.program import Command
-from fluxres.cli.settings import OUTPUTS, Settings
+from fluxres.cli.settings import POOL_OUTPUTS, Settings
 from fluxres.errors import UsageError
 
 
-@click.command("find", cls=Command, outputs=OUTPUTS)
+@click.command("find", cls=Command, outputs=POOL_OUTPUTS)
 @click.argument("criteria", nargs=-1, required=True)
 @click.option("--at", type=Moment(), metavar="T", help="The moment that amounts and jobs are about. Default: now.")
 @click.option(

@@ -10,13 +10,13 @@ import click
 from fluxres.cli.arguments import Moment, check_window
 from fluxres.cli.output import answer
 from fluxres.cli.requests import Asked, RequestCommand, explained
-from fluxres.cli.settings import OUTPUTS, Duration, Settings
+from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 
 if TYPE_CHECKING:
     from fluxres.render.style import Style
 
 
-@click.command("when", cls=RequestCommand, outputs=OUTPUTS)
+@click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="REQUEST")
 @click.option("--after", type=Moment(), metavar="T", help="From then on. Default: now.")
 @click.option(
