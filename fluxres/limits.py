@@ -81,6 +81,9 @@ INCLUDE_DEPTH_MAX: Final = 16
 IDSET_COUNT_MAX: Final = 16_777_216
 """Members of one idset or hostlist written in text: `[0-999999999]` is refused instead of expanded."""
 
+BITMAP_INDEX_MAX: Final = (1 << 24) - 1
+"""Largest index set in a bitmap of hwloc: its memory grows with the index, not with what is in it (2 MB here)."""
+
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
 
