@@ -14,10 +14,10 @@ from fluxres.errors import InsufficientResources
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
-    from fluxres.allocation.records import Records
+    from fluxres.allocation.allocations import Allocations
 
 
-def barred(records: Records, v: int, by: int) -> InsufficientResources:
+def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
     """The state of the pool, or of the one above it that is `by`, forbids new work (rule A7)."""
     structure = records.structure
     state, at = structure.state_name(by), structure.where(by)
@@ -27,7 +27,7 @@ def barred(records: Records, v: int, by: int) -> InsufficientResources:
     )
 
 
-def taken(records: Records, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
+def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
     """Too few units are free, or a pool above is held whole."""
     structure, held = records.structure, records.held
     above = records.planner.covered_by(v, start, end)
@@ -42,7 +42,7 @@ def taken(records: Records, v: int, amount: int, job: str, start: int, end: int)
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
 
 
-def below(records: Records, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
+def below(records: Allocations, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
     """The pool would be held whole, and somebody else holds `u` below it (rule A3)."""
     who = records.job_behind(owner)
     message = f"cannot be given whole: {who} holds {records.structure.where(u)} below it"
@@ -50,7 +50,7 @@ def below(records: Records, v: int, amount: int, job: str, u: int, owner: str, s
 
 
 def _refusal(
-    records: Records, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
+    records: Allocations, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
 ) -> InsufficientResources:
     when = _earliest_s(records, *wanted)
     where = records.structure.where
@@ -63,7 +63,7 @@ def _refusal(
     )
 
 
-def _earliest_s(records: Records, v: int, amount: int, job: str, start: int, end: int) -> float | None:
+def _earliest_s(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> float | None:
     """First time from `start` on at which the amount is free for as long; None for never, and where it is not known."""
     leaf = records.structure.end.item(v) == v + 1
     if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):

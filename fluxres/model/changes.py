@@ -6,10 +6,11 @@ without anything in between that could fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
+Held = tuple[Int32, NDArray[np.int64]]
+"""Vertices, ascending, each once, and the units of each."""
 
 
 def _tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
@@ -41,22 +44,37 @@ def _tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 
         sink(event())
 
 
-def _given(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, nslots: int = 0) -> Allocation:
-    structure = graph.structure
+def _given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Window, nslots: int = 0) -> Allocation:
+    # Most callers look at R or at nothing: pools and spans are made when they are asked for.
+    structure, generation = graph.structure, graph.generation
+
+    def pools() -> tuple[Pool, ...]:
+        return tuple([Pool(graph, v, generation) for v in held()[0].tolist()])
 
     def spans() -> tuple[Span, ...]:
-        return tuple(graph.span(job, amount, *window, structure.where(v)) for v, amount in named)
+        return tuple([graph.span(job, amount, *window, structure.where(v)) for v, amount in pairs(held())])
 
-    pools = tuple([Pool(graph, v) for v, _ in named])
-    return Allocation(job, pools, spans, lambda form: with_graph(structure, named, window, nslots, form))
+    return Allocation(job, pools, spans, lambda form: with_graph(structure, held(), window, nslots, form))
 
 
-def with_graph(
-    structure: Structure, held: Collection[tuple[int, int]], window: Window, nslots: int, form: str | None
-) -> dict[str, Any]:
+def columns(named: Iterable[tuple[int, int]]) -> Held:
+    """Vertices, ascending, and amounts of pairs; a pool named twice adds up."""
+    total: dict[int, int] = {}
+    for v, amount in named:
+        total[v] = total.get(v, 0) + amount
+    vertices = sorted(total)
+    return np.array(vertices, np.int32), np.array([total[v] for v in vertices], np.int64)
+
+
+def pairs(held: Held) -> list[tuple[int, int]]:
+    """The same as pairs."""
+    return list(zip(held[0].tolist(), held[1].tolist(), strict=True))
+
+
+def with_graph(structure: Structure, held: Held, window: Window, nslots: int, form: str | None) -> dict[str, Any]:
     """R of what is held, with the graph in it where a form of it is named."""
-    r = resource_set(structure, held, *window, nslots)
-    return r if form is None else {**r, "scheduling": scheduling(structure, held, form)}
+    r = resource_set(structure, *held, *window, nslots)
+    return r if form is None else {**r, "scheduling": scheduling(structure, *held, form)}
 
 
 def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:
@@ -68,17 +86,17 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
     _tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
     graph.records.allocate(planned, job, *window)
     graph.revision += 1
-    return _given(graph, job, named, window)
+    return _given(graph, job, lambda: columns(named), window)
 
 
 def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
-    named, window, structure = found.targets, (found.start, found.end), graph.structure
-    planned = graph.records.plan_match(named, job, *window)
-    _tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
+    window, structure = (found.start, found.end), graph.structure
+    planned = graph.records.plan_match(found.vertices, found.amounts, job, *window)
+    _tell(graph, lambda: events.allocate(structure, job, found.targets, *window), len(found))
     graph.records.allocate(planned, job, *window)
     graph.revision += 1
-    return _given(graph, job, named, window, found.nslots)
+    return _given(graph, job, lambda: (found.vertices, found.amounts), window, found.nslots)
 
 
 def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> None:
@@ -128,7 +146,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
     _tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
     graph.revision += 1
-    return _given(graph, staged.job, list(staged.targets), (staged.start, staged.end))
+    return _given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end))
 
 
 def release(graph: ResourceGraph, stage: str) -> None:

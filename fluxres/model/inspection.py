@@ -253,7 +253,7 @@ class Inspection:
         def r(form: str | None) -> dict[str, Any]:
             most = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
             window = min((s for _, s, _, _ in held), default=lo), max((e for _, _, e, _ in held), default=hi)
-            return changes.with_graph(structure, most.items(), window, 0, form)
+            return changes.with_graph(structure, changes.columns(most.items()), window, 0, form)
 
         spans = tuple(self.span(job, amount, s, e, structure.where(v)) for v, s, e, amount in held)
         return Allocation(job, tuple(Pool(self._face, v) for v in dict.fromkeys(v for v, *_ in held)), spans, r)

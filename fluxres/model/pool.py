@@ -23,14 +23,15 @@ class Pool:
     Args:
         graph: the resource graph.
         vertex: its number there.
+        generation: that the number belongs to; the present one by default.
     """
 
     __slots__ = ("_generation", "_vertex", "graph")
 
-    def __init__(self, graph: ResourceGraph, vertex: int) -> None:
+    def __init__(self, graph: ResourceGraph, vertex: int, generation: int | None = None) -> None:
         self.graph = graph
         self._vertex = vertex
-        self._generation = graph.generation
+        self._generation = graph.generation if generation is None else generation
 
     @property
     def vertex(self) -> int:

@@ -42,22 +42,22 @@ class Allocation:
 
     Args:
         job: id of the job.
-        pools: the pools that carry a record, in vertex order.
+        pools: the pools that carry a record, in vertex order, or what makes them.
         spans: the records, by pool and start, or what makes them: most callers never look.
         r: makes the resource set, with the graph in this form where one is named.
     """
 
-    __slots__ = ("_r", "_spans", "job", "pools")
+    __slots__ = ("_pools", "_r", "_spans", "job")
 
     def __init__(
         self,
         job: str,
-        pools: tuple[Pool, ...],
+        pools: tuple[Pool, ...] | Callable[[], tuple[Pool, ...]],
         spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
         r: Callable[[str | None], dict[str, Any]],
     ) -> None:
         self.job = job
-        self.pools = pools
+        self._pools = pools
         self._spans = spans
         self._r = r
 
@@ -73,6 +73,13 @@ class Allocation:
         Errors: UsageError for another form of the graph.
         """
         return self._r("jgf" if scheduling is True else scheduling or None)
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools that carry a record, in vertex order."""
+        if callable(self._pools):
+            self._pools = self._pools()
+        return self._pools
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -1,0 +1,229 @@
+"""What every target of a machine has: its rank, its cores and gpus, its properties and its name, ready for R.
+
+R is written for every allocation, and nearly every allocation is whole nodes or parts of one node.  Whole targets that have
+equally many children are told alike by one number, so R of a thousand of them is a look-up and a few comparisons; parts of a
+target are numbered by where they stand among its children.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.allocation.hosts import Hosts
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+from fluxres.syntax import idset
+
+CHILDREN: Final = ("core", "gpu")
+_BARRED: Final = frozenset("!&'\"^\\`|()")
+"""Characters that RFC 20 has in no name of a property."""
+FEW_POOLS_MAX: Final = 16
+"""Up to so many pools are looked at one by one."""
+
+Texts = tuple[str, ...]
+"""Ids of the children that are held, as idsets, in the order of `CHILDREN`."""
+Positions = NDArray[np.int64]
+
+
+class ExecutionTargets:
+    """The targets of one machine, ascending by rank; see :func:`of`."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.ranks, self.tops = structure.execution_targets
+        self._end = structure.end[self.tops]
+        self._pools = [structure.of_type(child) for child in CHILDREN]
+        self._first = [pools.searchsorted(self.tops) for pools in self._pools]
+        self._counts = np.stack([p.searchsorted(self._end) - a for p, a in zip(self._pools, self._first, strict=True)])
+        self._by_vertex = np.argsort(self.tops, kind="stable")
+        self._sorted = self.tops[self._by_vertex]
+        self._is_plain = self._find_plain(structure)
+        self._is_numbered = bool((self.ranks == np.arange(len(self.ranks))).all())
+        self.hosts = Hosts(self.tops)
+        self._kinds = structure.kind[self.tops]
+        self._table = structure.kinds
+
+    def _find_plain(self, structure: Structure) -> bool:
+        """Whether what has a rank is the subtrees of the targets, none below another."""
+        order = self._by_vertex
+        edges = np.zeros(2 * len(order) + 2, np.int64)
+        edges[1:-1:2], edges[2:-1:2], edges[-1] = self._sorted, self._end[order], structure.n
+        values = np.full(2 * len(order) + 1, -1, np.int32)
+        values[1::2] = self.ranks[order]
+        lengths = np.diff(edges)
+        return bool((lengths >= 0).all()) and bool((np.repeat(values, lengths) == structure.rank).all())
+
+    # -- what is held ------------------------------------------------------------------------------------------------
+
+    def held(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
+        """Targets on which something of these pools stands, ascending.
+
+        Args:
+            structure: of this machine.
+            pools: ascending, each with everything below it.
+
+        Returns: positions of the targets, and what is held of those that are not held whole.
+        """
+        if len(pools) <= FEW_POOLS_MAX and self._is_plain:
+            few = self._held_of_few(structure, pools)
+            if few is not None:
+                return few
+        if self._is_plain and len(self.tops):
+            at = np.minimum(self._sorted.searchsorted(pools), len(self.tops) - 1)
+            if (self._sorted[at] == pools).all():
+                return np.sort(self._by_vertex[at]), {}
+        return self._held_of_any(structure, pools)
+
+    def _held_of_few(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]] | None:
+        """The same pool by pool; None where one has several targets below it."""
+        rank_of, stop_of, tables = structure.rank, structure.end, self._views
+        parts: dict[int, list[list[int]] | None] = {}
+        for v in pools.tolist():
+            rank, stop = rank_of.item(v), stop_of.item(v)
+            if rank < 0:
+                if stop > v + 1:
+                    return None
+                continue
+            at = rank if self._is_numbered else bisect_left(self._rank_view, rank)
+            if self._top_view[at] == v:
+                parts[at] = None
+                continue
+            numbers = parts.setdefault(at, [[] for _ in CHILDREN])
+            if numbers is None:
+                continue
+            for mine, (table, first) in zip(numbers, tables, strict=True):
+                lo = bisect_left(table, v)
+                hi = bisect_left(table, stop, lo) if stop > v + 1 else lo + (lo < len(table) and table[lo] == v)
+                if lo < hi:
+                    mine.extend(range(lo - first[at], hi - first[at]))
+        positions = sorted(parts)
+        texts = {at: tuple(map(folded, numbers)) for at in positions if (numbers := parts[at]) is not None}
+        return np.array(positions, np.int64), texts
+
+    def _held_of_any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
+        within = [_within(structure, table, pools) for table in self._pools]
+        ranks = np.unique(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in within)]))
+        positions = self.ranks.searchsorted(ranks[ranks >= 0])
+        lo = np.stack([held.searchsorted(self.tops[positions]) for held in within])
+        hi = np.stack([held.searchsorted(self._end[positions]) for held in within])
+        partly = np.flatnonzero((hi - lo != self._counts[:, positions]).any(axis=0))
+        texts = {}
+        for k in partly.tolist():
+            at = int(positions[k])
+            texts[at] = tuple(
+                folded((table.searchsorted(held[a[k] : b[k]]) - first[at]).tolist())
+                for table, first, held, a, b in zip(self._pools, self._first, within, lo, hi, strict=True)
+            )
+        return positions, texts
+
+    @cached_property
+    def _views(self) -> list[tuple[memoryview, memoryview]]:
+        return [(table.data, first.data) for table, first in zip(self._pools, self._first, strict=True)]
+
+    @cached_property
+    def _top_view(self) -> memoryview:
+        return self.tops.data
+
+    @cached_property
+    def _rank_view(self) -> memoryview:
+        return self.ranks.data
+
+    # -- what R says of them -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _alike(self) -> tuple[NDArray[np.int64], list[Texts]]:
+        """By target, a number that those with equally many children share; and what such a target has, held whole."""
+        counts, inverse = np.unique(self._counts, axis=1, return_inverse=True)
+        return inverse.reshape(-1), [tuple(folded(range(n)) for n in row) for row in counts.T.tolist()]
+
+    def entries(self, positions: Positions, parts: dict[int, Texts]) -> list[dict[str, Any]]:
+        """`R_lite` of what :meth:`held` found: targets of which the same is held share an entry."""
+        alike, whole = self._alike
+        of = alike[positions]
+        if not parts and (not len(of) or (of == of[0]).all()):
+            return [_entry(self.ranks[positions], whole[of.item(0)])] if len(of) else []
+        groups: dict[Texts, list[int]] = {}
+        ranks = self.ranks[positions].tolist()
+        for at, rank, number in zip(positions.tolist(), ranks, of.tolist(), strict=True):
+            groups.setdefault(parts.get(at) or whole[number], []).append(rank)
+        return [_entry(np.array(members), texts) for texts, members in groups.items()]
+
+    @cached_property
+    def _properties(self) -> dict[int, list[str]]:
+        """By kind of target, its properties as R names them; kinds with none are left out.
+
+        What RFC 20 keeps from jobs is not in it: names with a leading plus, which mean something to this instance only, and
+        names that no reader takes.
+        """
+        found = {}
+        for number in np.unique(self._kinds).tolist():
+            said = [key if value is None else f"{key}={value}" for key, value in self._table[number].properties]
+            public = [name for name in said if name[0] != "+" and not _BARRED & set(name)]
+            if public:
+                found[number] = public
+        return found
+
+    def properties(self, positions: Positions) -> dict[str, str]:
+        """Properties of the targets by name, with the ranks that have them; a value stands behind an equals sign."""
+        if not self._properties:
+            return {}
+        numbers = self._kinds[positions]
+        kinds, first = np.unique(numbers, return_index=True)
+        found: dict[str, list[Int32]] = {}
+        for number in kinds[np.argsort(first)].tolist():
+            for name in self._properties.get(number, ()):
+                found.setdefault(name, []).append(self.ranks[positions[numbers == number]])
+        return {name: idset.format(np.concatenate(ranks).tolist()) for name, ranks in found.items()}
+
+
+def _entry(ranks: NDArray[Any], texts: Texts) -> dict[str, Any]:
+    # Every entry has cores (RFC 20), be it none.
+    children = {child: text for child, text in zip(CHILDREN, texts, strict=True) if text or child == CHILDREN[0]}
+    return {"rank": _ranks(ranks), "children": children}
+
+
+def _ranks(ranks: NDArray[Any]) -> str:
+    """Ascending ranks as an idset."""
+    cuts = np.flatnonzero(ranks[1:] != ranks[:-1] + 1) + 1
+    first = ranks[np.concatenate([[0], cuts])].tolist()
+    last = ranks[np.concatenate([cuts - 1, [-1]])].tolist()
+    return ",".join(map(_run, first, last))
+
+
+def _run(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def folded(ids: Sequence[int]) -> str:
+    """Ascending ids as an idset; mostly they are one range.
+
+    >>> folded([4, 5, 6]), folded([1, 7]), folded([])
+    ('4-6', '1,7', '')
+    """
+    if ids and ids[-1] - ids[0] == len(ids) - 1:
+        return _run(ids[0], ids[-1])
+    return idset.format(ids)
+
+
+def _within(structure: Structure, table: Int32, tops: Int32) -> Int32:
+    """Pools of a table at or below these, ascending."""
+    lo, hi = np.searchsorted(table, tops), np.searchsorted(table, structure.end[tops])
+    lengths = hi - lo
+    return np.asarray(table[np.repeat(hi - np.cumsum(lengths), lengths) + np.arange(int(lengths.sum()))], np.int32)
+
+
+_KNOWN: WeakKeyDictionary[Structure, ExecutionTargets] = WeakKeyDictionary()
+
+
+def of(structure: Structure) -> ExecutionTargets:
+    """The targets of a machine; found once, and kept as long as the machine."""
+    found = _KNOWN.get(structure)
+    if found is None:
+        found = _KNOWN[structure] = ExecutionTargets(structure)
+    return found

@@ -1,0 +1,233 @@
+"""What is held: a record for each pool and holder, the holders' pools, and how many records stand below each pool.
+
+A job that is matched gets all its pools at once, and mostly gives them back at once; nobody looks at a single record between.
+So what it got stays together as it came, a batch of a few bytes a pool, until somebody asks for records; then they are written,
+once.  Batches are newer than what is written, so the order in which jobs first held something is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.allocation import steps
+from fluxres.allocation.steps import Steps
+from fluxres.errors import UnknownJob, UsageError
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+
+Target = tuple[int, int]
+"""A vertex and an amount of its units."""
+Piece = tuple[int, int, int, int]
+"""A vertex, an amount of its units, and the window (start, end) they are taken back over."""
+STAGE_OWNER = "\x00stage:"
+"""What the owner of a stage's records is called, before the id of the stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All that one job holds, over one window.
+
+    Args:
+        vertices: int32, ascending, each once, none below another that is held whole.
+        amounts: int64, units of each.
+        covered: those of more than one unit that are held whole and have pools below.
+        start, end: window in ticks.
+    """
+
+    vertices: Int32
+    amounts: NDArray[np.int64]
+    covered: list[int]
+    start: int
+    end: int
+
+    def pieces(self) -> list[Piece]:
+        """What frees all of it."""
+        window = (self.start, self.end)
+        return [(v, amount, *window) for v, amount in zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A temporary lock on pools while a job is considered (RFC 4, "Staged")."""
+
+    stage: str
+    job: str
+    targets: tuple[Target, ...]
+    start: int
+    end: int
+    expires: int
+
+
+class Holdings:
+    """Who holds what on one structure: the records, asked and kept, and checked nowhere here.
+
+    Args:
+        structure: the generation the vertex numbers belong to.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self._held: dict[int, dict[str, Steps]] = {}
+        self._pools_of: dict[str, set[int]] = {}
+        self._shared: dict[int, dict[str, int]] = {}
+        self._batches: dict[str, Batch] = {}
+        self.stages: dict[str, Staged] = {}
+
+    @property
+    def held(self) -> dict[int, dict[str, Steps]]:
+        """By vertex and owner, what is held over time."""
+        if self._batches:
+            self._write()
+        return self._held
+
+    @property
+    def pools_of(self) -> dict[str, set[int]]:
+        """By owner, the pools with records, in the order in which owners first held something."""
+        if self._batches:
+            self._write()
+        return self._pools_of
+
+    @pools_of.setter
+    def pools_of(self, given: dict[str, set[int]]) -> None:
+        self._pools_of = given
+
+    @property
+    def shared(self) -> dict[int, dict[str, int]]:
+        """By vertex and owner, the number of records below (rule A4)."""
+        if self._batches:
+            self._write()
+        return self._shared
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def jobs(self) -> list[str]:
+        """Jobs that hold anything, in the order they first did."""
+        return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(STAGE_OWNER)]
+
+    def is_holder(self, owner: str) -> bool:
+        """Whether a job, or a stage, holds anything."""
+        return owner in self._batches or owner in self._pools_of
+
+    def require_job(self, job: str) -> set[int]:
+        """The pools a job has records on.
+
+        Errors: UnknownJob; UsageError for what is no id.
+        """
+        if not isinstance(job, str):
+            raise UsageError(f"job: expected an id, got {job!r}")
+        pools = self.pools_of.get(job)
+        if pools is None:
+            raise UnknownJob(f"no job '{job}' holds anything", hint="`allocated` lists the jobs")
+        return pools
+
+    def steps_of(self, v: int, job: str) -> Steps:
+        """What `job` holds of `v` over time; empty when nothing."""
+        return self.held.get(v, {}).get(job, ())
+
+    def spans(self, v: int, start: int, end: int) -> list[tuple[str, int, int, int]]:
+        """Records of `v` that touch the window, stages left out: (job, start, end, amount), by start."""
+        found = [
+            (job, s, e, amount)
+            for job, held in self.held.get(v, {}).items()
+            if not job.startswith(STAGE_OWNER)
+            for s, e, amount in held
+            if s < end and start < e
+        ]
+        return sorted(found, key=lambda span: (span[1], span[0]))
+
+    def whole_holder(self, v: int, moment: int) -> tuple[int, str] | None:
+        """The pool (`v` or the nearest above it) that one owner holds whole at this moment, and the job behind it."""
+        u = v
+        while u >= 0:
+            for owner, held in self.held.get(u, {}).items():
+                if steps.amount_at(held, moment) == self.structure.size.item(u):
+                    return u, self.job_behind(owner)
+            u = self.structure.parent.item(u)
+        return None
+
+    def shared_jobs(self, v: int, start: int, end: int) -> list[str]:
+        """Jobs that hold something below `v` at some moment of the window (RFC 4 `shared`).
+
+        Cost: the pools those jobs hold below `v`.
+        """
+        stop = self.structure.end.item(v)
+        found = []
+        for job in self.shared.get(v, ()):
+            if job.startswith(STAGE_OWNER):
+                continue
+            if any(v < u < stop and steps.touches(self.held[u][job], start, end) for u in self.pools_of[job]):
+                found.append(job)
+        return found
+
+    def is_staged(self, v: int) -> bool:
+        """Whether a stage locks units of `v`."""
+        return any(owner.startswith(STAGE_OWNER) for owner in self.held.get(v, ()))
+
+    def job_behind(self, owner: str) -> str:
+        """The job of an owner: itself, or the job a stage was made for."""
+        return self.stages[owner.removeprefix(STAGE_OWNER)].job if owner.startswith(STAGE_OWNER) else owner
+
+    # -- keeping -----------------------------------------------------------------------------------------------------
+
+    def _note(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Write the record of a holding."""
+        holders = self.held.setdefault(v, {})
+        before = holders.get(owner)
+        if before is not None:
+            holders[owner] = steps.add(before, start, end, amount)
+            return
+        holders[owner] = ((start, end, amount),)
+        self._pools_of.setdefault(owner, set()).add(v)
+        self._count_above({self.structure.parent.item(v): 1}, owner, 1)
+
+    def _erase(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Take a holding out of the record."""
+        holders = self.held[v]
+        after = steps.add(holders[owner], start, end, -amount)
+        if after:
+            holders[owner] = after
+            return
+        del holders[owner]
+        if not holders:
+            del self._held[v]
+        pools = self._pools_of[owner]
+        pools.discard(v)
+        if not pools:
+            del self._pools_of[owner]
+        self._count_above({self.structure.parent.item(v): 1}, owner, -1)
+
+    def _write(self) -> None:
+        """Make records of the batches."""
+        batches, self._batches = self._batches, {}
+        held = self._held
+        for owner, batch in batches.items():
+            vertices = batch.vertices.tolist()
+            record: dict[int, Steps] = {n: ((batch.start, batch.end, n),) for n in set(batch.amounts.tolist())}
+            for v, amount in zip(vertices, batch.amounts.tolist(), strict=True):
+                held.setdefault(v, {})[owner] = record[amount]
+            self._pools_of[owner] = set(vertices)
+            above, number = np.unique(self.structure.parent[batch.vertices], return_counts=True)
+            self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
+
+    def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
+        """Count records that came (1) or went (-1): so many each below these pools, and all above them."""
+        parent, shared = self.structure.parent, self._shared
+        while records:
+            higher: dict[int, int] = {}
+            for u, number in records.items():
+                if u < 0:
+                    continue
+                owners = shared.setdefault(u, {})
+                count = owners.get(owner, 0) + sign * number
+                if count:
+                    owners[owner] = count
+                else:
+                    del owners[owner]
+                    if not owners:
+                        del shared[u]
+                above = parent.item(u)
+                higher[above] = higher.get(above, 0) + number
+            records = higher

@@ -1,0 +1,97 @@
+"""The names of execution targets, folded into host lists by number and not by text.
+
+An allocation of a thousand nodes names a thousand hosts, and every allocation names some.  So a name is made and taken apart once
+a machine (its stem, its number, its digits), and which neighbours share a range is then a comparison of columns.  What is
+written is what :func:`fluxres.syntax.hostlist.format` writes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hostlist
+
+NUMBER_DIGITS_MAX = 18
+"""Longer numbers are parts of names: they fit no column."""
+
+
+class Hosts:
+    """Names of so many targets, each made when first asked for.
+
+    Args:
+        vertices: the pool of each target.
+    """
+
+    __slots__ = ("_digits", "_names", "_numbers", "_padded", "_stem_of", "_stems", "_vertices")
+
+    def __init__(self, vertices: Int32) -> None:
+        length = len(vertices)
+        self._vertices = vertices
+        self._names: list[str | None] = [None] * length
+        #: Number of the stem; -1 for a name that nobody asked for yet.
+        self._stem_of = np.full(length, -1, np.int32)
+        self._numbers: NDArray[np.int64] = np.zeros(length, np.int64)
+        #: Digits of the number; 0 for a name without one.
+        self._digits = np.zeros(length, np.int8)
+        self._padded = np.zeros(length, np.bool_)
+        self._stems: dict[str, int] = {}
+
+    def _learn(self, structure: Structure, at: int) -> str:
+        name = structure.name(self._vertices.item(at))
+        hostlist.format([name])  # refuses what no host list can say
+        stem = name.rstrip("0123456789")
+        digits = name[len(stem) :]
+        if 0 < len(digits) <= NUMBER_DIGITS_MAX:
+            self._numbers[at] = int(digits)
+            self._digits[at] = len(digits)
+            self._padded[at] = digits[0] == "0" and len(digits) > 1
+        else:
+            stem = name
+        self._stem_of[at] = self._stems.setdefault(stem, len(self._stems))
+        self._names[at] = name
+        return name
+
+    def folded(self, structure: Structure, targets: NDArray[np.int64]) -> str:
+        """The host list of these targets, in this order.
+
+        Args:
+            structure: that the vertices belong to.
+            targets: positions, at least one.
+
+        Cost: columns over the targets; a few microseconds for each that was never asked for.
+        Errors: InputError for a name that no host list can say.
+        """
+        if len(targets) == 1:
+            at = targets.item(0)
+            return self._names[at] or self._learn(structure, at)
+        stem = self._stem_of[targets]
+        if (new := targets[stem < 0]).size:
+            for at in new.tolist():
+                self._learn(structure, at)
+            stem = self._stem_of[targets]
+        number, digits = self._numbers[targets], self._digits[targets]
+        # One more in as many digits; or in more of them, when they are not there for padding only.
+        longer = (digits[1:] > digits[:-1]) & ~self._padded[targets[1:]]
+        joins = (stem[1:] == stem[:-1]) & (number[1:] == number[:-1] + 1) & ((digits[1:] == digits[:-1]) | longer)
+        joins &= digits[:-1] > 0
+        first = np.flatnonzero(np.concatenate([[True], ~joins]))
+        last = np.append(first[1:], len(targets)) - 1
+        stems = list(self._stems)
+        groups: list[tuple[int, list[str]]] = []
+        columns = (stem[first], number[first], digits[first], number[last])
+        for which, low, width, high in zip(*(column.tolist() for column in columns), strict=True):
+            text = f"{low:0{width}}" if low == high else f"{low:0{width}}-{high:0{width}}"
+            if width and groups and groups[-1][0] == which and groups[-1][1]:
+                groups[-1][1].append(text)
+            else:
+                groups.append((which, [text] if width else []))
+        return ",".join(_group(stems[which], runs) for which, runs in groups)
+
+
+def _group(stem: str, runs: list[str]) -> str:
+    if len(runs) == 1 and "-" not in runs[0]:
+        return stem + runs[0]
+    return f"{stem}[{','.join(runs)}]" if runs else stem
