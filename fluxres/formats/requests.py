@@ -7,13 +7,14 @@ documents) is here, a layer above.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from fluxres.errors import UsageError
-from fluxres.formats import yaml_document
-from fluxres.model.matching import as_request
+from fluxres.formats import source_text, yaml_document
+from fluxres.model import parsing
+from fluxres.model.parsing import as_request
 from fluxres.syntax import jobspec
 
 Source = str | bytes | Path | Mapping[str, Any] | jobspec.Request
@@ -41,25 +42,42 @@ class Request(jobspec.Request):
         3600.0
         """
         found = _read(source)
-        values = {field.name: getattr(found, field.name) for field in fields(jobspec.Request)}
-        if duration_s is not None:
-            if isinstance(duration_s, bool) or not isinstance(duration_s, int | float) or not duration_s > 0:
-                raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
-            values["duration_s"] = float(duration_s)
-        return cls(**values)
+        if duration_s is None:
+            return found
+        if isinstance(duration_s, bool) or not isinstance(duration_s, int | float) or not duration_s > 0:
+            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
+        return replace(found, duration_s=float(duration_s))
 
 
-def _read(source: object) -> jobspec.Request:
+def _read(source: object) -> Request:
+    if isinstance(source, Request):
+        return source
     if isinstance(source, Path | bytes) or source == "-":
         return _document(source)
     if isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
         return _document(source.encode())
-    return as_request(source)  # type: ignore[arg-type]  # it refuses by name what is none of its forms
+    return _of(as_request(source))  # type: ignore[arg-type]  # it refuses by name what is none of its forms
 
 
-def _document(source: str | bytes | Path) -> jobspec.Request:
-    document = yaml_document.load(source)
-    return jobspec.parse(document.values, position=lambda path: _spot(document, path))
+def _of(found: jobspec.Request) -> Request:
+    return Request(**{field.name: getattr(found, field.name) for field in fields(jobspec.Request)})
+
+
+_known: dict[bytes, Request] = {}
+"""What small documents say, by content: the same few jobspecs come again and again, and reading one takes a millisecond."""
+
+
+def _document(source: str | bytes | Path) -> Request:
+    data, file, path = source_text.opened(source)
+    found = _known.get(data)
+    if found is None:
+        document = yaml_document.parse(data, file=file, path=path)
+        found = _of(jobspec.parse(document.values, position=lambda path: _spot(document, path)))
+        if len(data) <= parsing.LENGTH_MAX:
+            if len(_known) >= parsing.KEPT:
+                del _known[next(iter(_known))]
+            _known[data] = found
+    return found
 
 
 def _spot(document: yaml_document.Document, path: tuple[str | int, ...]) -> str:

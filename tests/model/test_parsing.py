@@ -1,0 +1,82 @@
+"""Requests are read once by content, and contents that differ are told apart."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluxres
+from fluxres.errors import InputError
+from fluxres.model import parsing
+from fluxres.model.parsing import as_request
+
+
+def jobspec(cores: Any = 2, duration: Any = 60) -> dict[str, Any]:
+    slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": cores}]}
+    task = {"command": ["app"], "slot": "task", "count": {"per_slot": 1}}
+    return {"version": 999, "resources": [slot], "tasks": [task], "attributes": {"system": {"duration": duration}}}
+
+
+def test_equal_contents_are_one_request() -> None:
+    assert as_request(jobspec()) is as_request(copy.deepcopy(jobspec()))
+    assert as_request("slot=2/core") is as_request("".join(["slot=", "2/core"]))
+    text = "version: 999\n" + "\n".join(f"{key}: {value!r}" for key, value in jobspec().items() if key != "version")
+    assert fluxres.Request.parse(text) is fluxres.Request.parse(text.encode())
+
+
+def test_other_contents_are_other_requests() -> None:
+    assert as_request(jobspec(3)).resources != as_request(jobspec(4)).resources
+    assert as_request(jobspec(duration=1.5)).duration_s == 1.5
+    assert as_request(jobspec(duration=1)).duration_s == 1
+    as_request(jobspec(1))
+    with pytest.raises(InputError, match=r"with\[0\].count"):
+        as_request(jobspec(True))
+    with pytest.raises(InputError, match="duration"):
+        as_request(jobspec(duration=float("nan")))
+
+
+def test_what_was_read_is_not_what_the_caller_changes_later() -> None:
+    values = jobspec()
+    first = as_request(values)
+    values["resources"][0]["with"][0]["count"] = 5
+    values["attributes"]["system"]["duration"] = 7
+    assert (as_request(values).duration_s, first.duration_s) == (7, 60)
+    assert as_request(jobspec()) is first
+
+
+def test_values_that_are_not_plain_are_read_each_time() -> None:
+    for duration in (np.float64(60), np.float64(61)):
+        assert as_request(jobspec(duration=duration)).duration_s == float(duration)
+    ordered = OrderedDict(jobspec())
+    assert as_request(ordered).duration_s == 60
+    with pytest.raises(InputError, match="duration"):
+        as_request(jobspec(duration=np.float64(62).tobytes()))
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "KEPT", 3)
+    kept: dict[bytes, Any] = {}
+    monkeypatch.setattr(parsing, "_known_values", kept)
+    for cores in range(1, 9):
+        assert as_request(jobspec(cores)).resources[0].children[0].count.min == cores
+    assert len(kept) == 3
+    monkeypatch.setattr(parsing, "LENGTH_MAX", 10)
+    kept.clear()
+    assert as_request(jobspec()) is not as_request(jobspec())
+    assert as_request("slot=2/[core=1]") is not as_request("slot=2/[core=1]")
+    assert not kept
+
+
+def test_a_file_that_changed_is_another_request(tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    for cores in (1, 2, 1):
+        file.write_text(str(jobspec(cores)).replace("'", '"'))
+        assert fluxres.Request.parse(file).resources[0].children[0].count.min == cores
+    file.write_text("{")
+    with pytest.raises(InputError, match=r"job\.json"):
+        fluxres.Request.parse(file)
