@@ -73,11 +73,17 @@ def _values(structure: Structure, allocations: Iterable[Hold], name: str | None)
     document: Values = {"fluxres": 1}
     root, *outside = writing.runs.groups()
     entry = writing.entries([root], is_root=True)[0]
+    root_name = _plain_name(structure, entry)
+    shown = name if name is not None else root_name
+    if shown is not None and "name" not in entry and "names" not in entry:
+        # A file's own name becomes that of a root without one, which therefore needs its own where it is another.
+        root_name = structure.name(0)
+        if root_name != shown:
+            named = {**entry, "name": root_name.replace("$", "$$")}
+            entry = {key: named[key] for key in _ORDER if key in named}
     homes = outside_homes(structure)
     by_home = writing.by_home(outside, homes)
     parts = _Parts([entry, *(e for entries in by_home.values() for e in entries)])
-    root_name = _plain_name(structure, entry)
-    shown = name if name is not None else root_name
     if shown is not None:
         document["name"] = shown
     body = parts.apply(entry)

@@ -28,6 +28,10 @@ _BLOCK_KEY = re.compile(
     """,
     re.VERBOSE,
 )
+#: an item of a list in flow style
+_FLOW_ITEM = re.compile(r"([ ]*+)((?:-[ ]++)++)([{\[].*+)$")
+#: what may stand before a document: empty lines, comments, directives, the mark of its beginning
+_BEFORE = re.compile(r"(?:\s++|\#[^\n]*+|%[^\n]*+|---(?=\s))*+")
 _XML_ROOT = re.compile(rb"(?:\s++|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+(?:\[.*?\])?\s*+>)*+<([\w.:-]+)", re.DOTALL)
 
 
@@ -46,7 +50,7 @@ def keys(head: bytes) -> frozenset[str]:
     ['fluxres', 'resources', 'resources[].type']
     """
     text = head.decode("utf-8-sig", "replace")
-    start = text.lstrip()
+    start = text[_BEFORE.match(text).end() :]  # type: ignore[union-attr]  # it matches nothing as well
     if start.startswith(("{", "[")):
         return frozenset(_flow(start, ""))
     return frozenset(_block(text)) if not start.startswith("<") else frozenset()
@@ -85,7 +89,8 @@ def _block(text: str) -> Iterator[str]:
     """Keys of YAML's block style; what a line holds in flow style as well."""
     above: list[tuple[int, str]] = []
     for line in text.split("\n"):
-        match = _BLOCK_KEY.match(line.rstrip("\r"))
+        key_line = _BLOCK_KEY.match(line.rstrip("\r"))
+        match = key_line or _FLOW_ITEM.match(line)
         if match is None:
             continue
         indent, dashes = len(match[1]), match[2].count("-")
@@ -95,6 +100,9 @@ def _block(text: str) -> Iterator[str]:
             above.pop()
         if dashes:
             above.append((indent + 1, (above[-1][1] if above else "") + "[]" * dashes))
+        if key_line is None:
+            yield from _flow(match[3], above[-1][1])
+            continue
         key = next(part for part in match.group(3, 4, 5) if part is not None).rstrip()
         path = f"{above[-1][1]}.{key}" if above else key
         if len(above) > _DEPTH:

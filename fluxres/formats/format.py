@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 Fact = Literal[
+    "pools",
     "names",
     "basenames",
     "ids",
@@ -22,7 +23,8 @@ Fact = Literal[
     "graphs",
     "allocations",
 ]
-"""What a file may say of pools beside their types and what is in what."""
+"""What a file may say.  ``pools``: any type of pool at any depth; ``capacities``: what a copy cut down; ``allocations``: who
+holds what when; the others are data of a pool, or what a whole machine has."""
 FACTS: Final[tuple[Fact, ...]] = get_args(Fact)
 ALL: Final[frozenset[Fact]] = frozenset(FACTS)
 
@@ -41,7 +43,7 @@ class Format:
             none writes it.
         many: ``module:function`` from a sequence of sources to one machine, where each file is a part of it.
         live: ``module:function`` from the text behind ``NAME:`` to what was loaded, for what is no file.
-        carries: what it can say beside types and what is in what.
+        carries: what it can say.
         loses: what is lost when it is written, in words; empty when nothing is.
         options: of its readers and writer, by keyword.
     """

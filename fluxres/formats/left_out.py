@@ -1,0 +1,137 @@
+"""What a format does not say of a machine, told from the columns and in one line for each sort of thing.
+
+Every writer owes this list (rule S1), and nearly all of it follows from which facts the format carries at all.  A line
+begins with the fact, then how many pools it concerns, then the first of them.  Nothing is told that the machine does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.formats.format import Fact
+from fluxres.formats.loaded import Hold
+from fluxres.graph.kinds import EXCLUSIVE, WAY, Kind
+from fluxres.graph.recipe import hand_down
+from fluxres.graph.structure import Structure
+
+Mask = NDArray[np.bool_]
+
+
+def lines(
+    structure: Structure, allocations: Sequence[Hold], carries: frozenset[Fact], *, within: Mask | None = None
+) -> list[str]:
+    """What is lost in a format that carries these facts.
+
+    Args:
+        within: pools that it writes at all; everything by default.
+
+    Cost: O(pools) array operations for each fact that is not carried.
+
+    >>> from fluxres.graph.recipe import Recipe, expand
+    >>> s = expand(Recipe("cluster", children=(Recipe("memory", 2, size=64, unit="GiB"),)), origin=0)
+    >>> lines(s, [], frozenset({"sizes"}))[0]
+    'units: of 2 pools, first of /cluster/memory0'
+    """
+    found = []
+    for fact, ask in _MASKS.items():
+        if fact not in carries:
+            concerned = ask(structure)
+            found += concern(structure, fact, concerned if within is None else concerned & within)
+    if "graphs" not in carries:
+        found += _graphs(structure)
+    if "uuids" not in carries:
+        found.append(f"uuids: of {_count(structure.n, 'pool')}; new ones are made when it is read")
+    if "allocations" not in carries and allocations:
+        jobs = list(dict.fromkeys(hold.job for hold in allocations))
+        found.append(f"allocations: of {_count(len(jobs), 'job')}, first of {jobs[0]}")
+    return found
+
+
+def concern(structure: Structure, fact: str, concerned: Mask, what: str = "") -> list[str]:
+    """The line for the pools that are marked; no line when none is.
+
+    Args:
+        concerned: bool by vertex.
+        what: which of it, where not all is lost.
+    """
+    count = int(np.count_nonzero(concerned))
+    if not count:
+        return []
+    first = structure.where(int(concerned.argmax()))
+    return [f"{fact}: {what + ' ' if what else ''}of {_count(count, 'pool')}, first of {first}"]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _graphs(structure: Structure) -> Iterator[str]:
+    if structure.subsystems:
+        edges = sum(len(graph) for graph in structure.subsystems.values())
+        yield f"graphs: {', '.join(structure.subsystems)}, with {_count(edges, 'edge')}"
+    if structure.tree_end < structure.n:
+        outside = _count(structure.n - structure.tree_end, "pool")
+        yield f"graphs: {outside} outside the tree, first of {structure.where(structure.tree_end)}"
+
+
+def _of_kinds(test: Callable[[Kind], object]) -> Callable[[Structure], Mask]:
+    return lambda s: np.array([bool(test(kind)) for kind in s.kinds])[s.kind]
+
+
+def _rows(s: Structure, vertices: Mapping[int, object]) -> Mask:
+    marked = np.zeros(s.n, np.bool_)
+    marked[np.fromiter(vertices, np.int64, len(vertices))] = True
+    return marked
+
+
+def _named(s: Structure) -> Mask:
+    """Pools with a name that is not the basename and the id."""
+    found = _of_kinds(lambda kind: kind.name is not None and kind.name not in (f"{kind.basename}${{id}}", "${basename}${id}"))(s)
+    for v, name in s.names.items():
+        kind, number = s.kind_of(v), s.id.item(v)
+        found[v] = name != (kind.basename if number < 0 else f"{kind.basename}{number}")
+    return found
+
+
+def _numbered(s: Structure) -> Mask:
+    """Pools whose id is not their number among the brothers of their basename (a root has none)."""
+    number = {base: i for i, base in enumerate(dict.fromkeys(kind.basename for kind in s.kinds))}
+    base = np.array([number[kind.basename] for kind in s.kinds])[s.kind]
+    order = np.lexsort((base, s.parent))
+    parent, base = s.parent[order], base[order]
+    begins = np.ones(s.n, np.bool_)
+    begins[1:] = (parent[1:] != parent[:-1]) | (base[1:] != base[:-1])
+    at = np.arange(s.n)
+    usual = np.empty(s.n, np.int64)
+    usual[order] = at - np.maximum.accumulate(np.where(begins, at, 0))
+    usual[0] = -1
+    return np.asarray(s.id != usual)
+
+
+def _ranked(s: Structure) -> Mask:
+    """Pools whose rank is not that of their node's number among the nodes."""
+    nodes = s.of_type("node")
+    nodes = nodes[nodes < s.tree_end]
+    usual = np.empty(s.n, np.int32)
+    usual[nodes] = np.arange(len(nodes))
+    hand_down(usual, nodes.astype(np.int64), s.end)
+    return np.asarray(s.rank != usual)
+
+
+_MASKS: Final[dict[Fact, Callable[[Structure], Mask]]] = {
+    "names": _named,
+    "basenames": _of_kinds(lambda kind: kind.basename != kind.type),
+    "ids": _numbered,
+    "sizes": lambda s: s.size != 1,
+    "units": _of_kinds(lambda kind: kind.unit),
+    "properties": _of_kinds(lambda kind: kind.properties),
+    "tags": lambda s: _rows(s, s.tags),
+    "states": lambda s: s.state != 0,
+    "exclusive": lambda s: (s.flags & EXCLUSIVE) != 0,
+    "ranks": _ranked,
+    "capacities": lambda s: ((s.flags & WAY) != 0) | _rows(s, s.capacity),
+}

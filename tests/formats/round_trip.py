@@ -1,0 +1,126 @@
+"""Rule S1 for any format: what is written and read again is the same machine, but for what the writer says it left out.
+
+    round_trip(structure, "jgf")
+
+Whatever `left_out` names is taken out of both machines before they are compared, so a difference that nobody named is found; a
+fact that is named although it came back is found too.  Written a second time, the file is the same to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluxres.formats import registry
+from fluxres.formats.format import FACTS, Fact
+from fluxres.formats.loaded import Hold, Loaded
+from fluxres.graph.audit import check_structure
+from fluxres.graph.compare import equal
+from fluxres.graph.kinds import Kind, KindTable
+from fluxres.graph.structure import Problem, Structure
+from fluxres.graph.surgery import duplicate, extract_many
+
+ORIGIN = 8 << 76 | 2 << 62
+
+
+def facts_of(left_out: Sequence[str]) -> set[Fact]:
+    """The facts that lines of `left_out` begin with; each line must begin with one."""
+    words = [line.partition(":")[0] for line in left_out]
+    assert set(words) <= set(FACTS), left_out
+    return {fact for fact in FACTS if fact in words}
+
+
+def forget(structure: Structure, facts: set[Fact]) -> Structure:
+    """The structure without these facts.  Names that follow from ids or ranks go with them."""
+    made = duplicate(structure)
+    if "graphs" in facts:
+        made.subsystems.clear()
+        if made.tree_end < made.n:
+            made = extract_many(made, np.arange(made.n) < made.tree_end)[0]
+            made.flags[:] = structure.flags[: made.n]
+    names = bool(facts & {"names", "ids", "basenames", "ranks", "units", "properties"})
+    if names:
+        made.names.clear()
+    for fact, column, value in (("ids", "id", -1), ("sizes", "size", 1), ("states", "state", 0), ("ranks", "rank", -1)):
+        if fact in facts:
+            getattr(made, column)[:] = value
+    if "exclusive" in facts:
+        made.flags &= ~np.uint8(1)
+    if "capacities" in facts:
+        made.flags &= ~np.uint8(2)
+        made.capacity.clear()
+    if "tags" in facts:
+        made.tags.clear()
+    table = KindTable()
+    kept = [
+        table.intern(
+            Kind(
+                kind.type,
+                kind.type if "basenames" in facts else kind.basename,
+                None if "units" in facts else kind.unit,
+                None if names else kind.name,
+                () if "properties" in facts else kind.properties,
+            )
+        )
+        for kind in made.kinds
+    ]
+    return Structure(
+        {**made.columns(), "kind": np.array(kept, np.int32)[made.kind]},
+        table,
+        origins=made.origins,
+        names=made.names,
+        uuid_texts=made.uuid_texts,
+        tags=made.tags,
+        capacity=made.capacity,
+        subsystems=made.subsystems,
+        tree_end=made.tree_end,
+    )
+
+
+def differences(a: Structure, b: Structure, left_out: set[Fact]) -> list[str]:
+    """What differs beside what was left out."""
+    return equal(forget(a, left_out), forget(b, left_out), uuids="uuids" not in left_out)
+
+
+def errors(structure: Structure) -> list[Problem]:
+    """What breaks a rule."""
+    return [problem for problem in check_structure(structure) if problem.severity == "error"]
+
+
+def round_trip(
+    structure: Structure,
+    format: str,
+    allocations: Sequence[Hold] = (),
+    *,
+    name: str | None = None,
+    project: Callable[[Structure], Structure] | None = None,
+    **options: Any,
+) -> Loaded:
+    """Write, read, compare, write again.
+
+    Args:
+        name: of the machine; that of its root by default.
+        project: for a format that does not carry all pools, what it makes of a machine by its own description.
+    """
+    name = structure.name(0) if name is None else name
+    written = registry.write(structure, allocations, name=name, format=format, **options)
+    detected = registry.detect(written.data)
+    assert detected is not None
+    assert detected.name == format, f"{format} is taken for {detected.name}"
+    loaded = registry.read(written.data, origin=ORIGIN)
+    if not errors(structure):
+        assert errors(loaded.structure) == []
+    facts = facts_of(written.left_out)
+    expected = structure if project is None else project(structure)
+    if "pools" not in facts or project is not None:
+        assert differences(expected, loaded.structure, facts) == [], written.left_out
+        for fact in facts - {"uuids", "allocations", "pools"}:
+            assert differences(expected, loaded.structure, facts - {fact}), f"{fact} came back"
+        if "allocations" not in facts and project is None:
+            assert loaded.allocations == list(allocations)
+    again = registry.write(loaded.structure, loaded.allocations, name=loaded.name, format=format, **options)
+    assert again.data == written.data
+    assert facts_of(again.left_out) <= facts
+    return loaded

@@ -1,0 +1,165 @@
+"""Compressed files are opened by what they are, within bounds; cut, damaged and exploding ones are refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fluxres
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.formats import compression, registry
+from fluxres.formats.source import Source
+
+TEXT = b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2}]}"
+
+
+def zst(data: bytes) -> bytes:
+    pytest.importorskip("zstandard")
+    return compression.pack(data, ".zst")
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zst}
+
+
+@pytest.mark.parametrize("ending", PACK)
+@given(data=st.binary(max_size=3000))
+def test_what_was_packed_is_opened(ending: str, data: bytes) -> None:
+    assert compression.opened(PACK[ending](data), "x") == data
+    assert compression.opened(compression.pack(data, ending), "x") == data
+    assert compression.pack(data, ending) == compression.pack(data, ending)
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_files_put_behind_each_other_are_one(ending: str) -> None:
+    pack = PACK[ending]
+    big = bytes(range(256)) * 20_000
+    assert compression.opened(pack(big) + pack(b"a") + pack(big), "x") == big + b"a" + big
+
+
+def test_zeros_behind_a_file_fill_a_block() -> None:
+    assert compression.opened(gzip.compress(TEXT) + bytes(500), "x") == TEXT
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_a_file_that_is_cut_short_is_refused(ending: str) -> None:
+    whole = PACK[ending](bytes(range(256)) * 100)
+    for end in range(7, len(whole) - 1, 13):
+        with pytest.raises(InputError, match=f"is {ending[1:]} that ends too early|is damaged") as caught:
+            compression.opened(whole[:end], "m.yaml")
+        assert caught.value.where == "m.yaml"
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_a_damaged_file_is_refused_or_what_it_was(ending: str) -> None:
+    whole = PACK[ending](bytes(range(256)) * 10)
+    for at in range(7, len(whole)):
+        bad = whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
+        try:
+            compression.opened(bad, "x")
+        except InputError as error:
+            assert "damaged" in error.message or "too early" in error.message  # noqa: PT017 - some bytes say nothing
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_a_bomb_ends_at_the_bound(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UNCOMPRESSED_BYTES_FREE", 5 << 20)
+    bomb = PACK[ending](bytes(8 << 20))
+    assert len(bomb) < 10_000
+    with pytest.raises(LimitExceeded, match="become more than 5242880"):
+        compression.opened(bomb, "x")
+    monkeypatch.setattr(limits, "UNCOMPRESSED_RATIO_MAX", 10_000)
+    if ending != ".zst":  # which packs zeros better still
+        assert compression.opened(bomb, "x") == bytes(8 << 20)
+
+
+def test_a_bomb_of_a_megabyte_takes_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.yaml.gz"
+    packer = zlib.compressobj(9, wbits=31)
+    with path.open("wb") as file:
+        for _ in range(1100):
+            file.write(packer.compress(bytes(1 << 20)))
+        file.write(packer.flush())
+    assert path.stat().st_size > 1 << 20
+    code = (
+        "import resource, fluxres\n"
+        "try: fluxres.load(%r)\n"
+        "except fluxres.LimitExceeded as error: print(error.message)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code % str(path)], capture_output=True, text=True, check=True)
+    message, megabytes = done.stdout.splitlines()
+    assert "bytes of gz become more than" in message
+    assert int(megabytes) < 700
+
+
+def test_xz_that_asks_for_gigabytes_is_refused() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 29}]
+    try:
+        data = lzma.compress(TEXT, filters=filters)
+    except (MemoryError, lzma.LZMAError):
+        pytest.skip("no memory to write such a file")
+    with pytest.raises(InputError, match="damaged xz: Memory usage limit"):
+        compression.opened(data, "x")
+
+
+def test_zst_without_a_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = zst(TEXT)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    for use in (lambda: compression.opened(data, "x"), lambda: compression.pack(TEXT, ".zst")):
+        with pytest.raises(UsageError, match=r"not installed.*fluxres\[zst\]"):
+            use()
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_files_are_saved_and_loaded_compressed(ending: str, tmp_path: Path) -> None:
+    graph = fluxres.load(_file(tmp_path / "plain.yaml", TEXT))
+    path = tmp_path / f"m.yaml{ending}"
+    report = fluxres.save(graph, path)
+    assert report.format == "cluster"
+    assert compression.found(path.read_bytes()) == ending[1:]
+    assert fluxres.load(path).name == "tiny"
+    other = tmp_path / "without an ending"
+    other.write_bytes(path.read_bytes())
+    assert fluxres.load(other).name == "tiny"
+
+
+def _file(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def test_bytes_and_streams_are_opened_as_files_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin:
+        buffer = io.BytesIO(gzip.compress(TEXT))
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    assert fluxres.load("-").name == "tiny"
+    assert registry.read(lzma.compress(TEXT)).name == "tiny"
+    assert Source.open(gzip.compress(TEXT)).data == TEXT
+
+
+def test_places_are_those_of_what_was_compressed() -> None:
+    with pytest.raises(InputError) as caught:
+        registry.read(gzip.compress(b"fluxres: 1\nname: a\nresources: 7\n"), file="a.yaml.gz")
+    assert caught.value.where.startswith("a.yaml.gz:3:")
+
+
+def test_a_compressed_document_of_changes_is_applied(tmp_path: Path) -> None:
+    graph = fluxres.load(_file(tmp_path / "m.yaml", TEXT))
+    graph.tag("/tiny/node0", "k", "v")
+    fluxres.save(graph, tmp_path / "c", changed_only=True)
+    (tmp_path / "c.gz").write_bytes(gzip.compress((tmp_path / "c").read_bytes()))
+    again = fluxres.load(tmp_path / "m.yaml", changes=tmp_path / "c.gz")
+    assert again.structure.tags == {1: {"k": "v"}}

@@ -1,0 +1,119 @@
+"""Formats are told by content: every sample of every format is taken for what it is, and nothing else is taken for one.
+
+The samples are those that fuzzing starts from, ``data/fuzz/FORMAT/*``, so a format that adds its own is tested against
+all others.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from fluxres import limits
+from fluxres.errors import InputError
+from fluxres.formats import registry
+from fluxres.formats.detection import keys, xml_root
+from tests.traceability import ROOT
+
+CORPUS = ROOT / "data" / "fuzz"
+SAMPLES = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+
+#: texts that are close to some format, and none; and such that look like two
+TRICKY: list[tuple[bytes, str | None]] = [
+    (b"fluxres: 1", "cluster"),
+    (b"# x\n\nname: a\nfluxres: 1", "cluster"),
+    (b'{"name": "a", "fluxres": 1}', "cluster"),
+    (b'\xef\xbb\xbf{\n "fluxres": 1}', "cluster"),
+    (b"---\n  fluxres: 1\n", "cluster"),
+    (b"{'fluxres': 1", "cluster"),
+    (b"notfluxres: 1", None),
+    (b"a:\n  fluxres: 1", None),
+    (b'{"a": {"fluxres": 1}}', None),
+    (b'{"a": "fluxres: 1"}', None),
+    (b"# fluxres: 1\n", None),
+    (b"", None),
+    (b"\0" * 100, None),
+    (b"{" * 1000, None),
+    (b"<", None),
+]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_samples_are_taken_for_what_they_are(path: Path) -> None:
+    data = path.read_bytes()
+    for start in (data, b"\xef\xbb\xbf" + data):
+        found = registry.detect(start)
+        assert found is not None
+        assert found.name == path.parent.name
+
+
+@pytest.mark.parametrize("name", [known.name for known in registry.formats() if known.reader is not None])
+def test_every_format_that_is_read_has_samples_that_are_read(name: str) -> None:
+    samples = [path for path in SAMPLES if path.parent.name == name]
+    assert samples
+    assert all(registry.read(path).structure.n >= 1 for path in samples)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_only_one_format_claims_a_sample(path: Path) -> None:
+    head = path.read_bytes()[: registry.HEAD_BYTES]
+    assert [known.name for known in registry.formats() if known.matches(head)] == [path.parent.name]
+
+
+@pytest.mark.parametrize(("data", "name"), TRICKY)
+def test_tricky_texts(data: bytes, name: str | None) -> None:
+    found = registry.detect(data)
+    assert (None if found is None else found.name) == name
+
+
+def test_what_is_in_no_format_says_so_or_what_else_is_wrong() -> None:
+    for text, message in [
+        (b"a: 1\n", "no format that is known"),
+        (b"", "is empty"),
+        (b"\xff\xfea", "is UTF-16"),
+        (b"a\0", "contains a NUL"),
+        (b"\xe4: 1", "0xe4 is not UTF-8"),
+        (b'{"a": ', "expected"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            registry.read(text)
+
+
+def test_a_head_may_be_cut_anywhere() -> None:
+    text = (CORPUS / "cluster" / "everything.yaml").read_bytes() + b'x: {"a": [{"b": 1}], c: \'d\'}\n'
+    seen = keys(text)
+    assert {"fluxres", "parts.cpu", "resources[].with[].hosts", "graphs.power.edges[].from", "x.a[].b", "x.c"} <= seen
+    for end in range(0, len(text), 7):
+        assert {key for key in keys(text[:end]) if key not in seen} <= {"x.a[].b"}
+
+
+def test_keys_of_lists_stand_where_yaml_puts_them() -> None:
+    wide = keys(b"a:\n  - b: 1\n    c:\n      d: 2\n  - - e: 3\nf: 4")
+    assert keys(b"a:\n- b: 1\n  c:\n    d: 2\n- - e: 3\nf: 4") == wide
+    assert wide == {"a", "a[].b", "a[].c", "a[].c.d", "a[][].e", "f"}
+
+
+def test_the_first_element_of_xml() -> None:
+    assert xml_root(b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- <a> --><!DOCTYPE b [<!ENTITY c 'd'>]>\n<ns:e f='1'>") == "e"
+    assert [xml_root(text) for text in (b"", b"x<a>", b"<!-- <a>", b"<?x")] == ["", "", "", ""]
+
+
+JUNK = [b"{[", b'{"', b"- ", b": ", b"<!--", b"<!DOCTYPE [", b"'", b'\\"', b"a\t", b"a: \n", b" ", b"{a:b"]
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_no_head_takes_long(junk: bytes) -> None:
+    # Patterns that look again and again at the same run would take minutes for these.
+    head = (junk * registry.HEAD_BYTES)[: registry.HEAD_BYTES]
+    for text in (head, b"{a: " + head, b"a" + head):
+        assert isinstance(keys(text), frozenset)
+        xml_root(text)
+
+
+def test_a_compressed_sample_is_told_by_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "anything"
+    path.write_bytes(gzip.compress((CORPUS / "cluster" / "plain.json").read_bytes()))
+    assert registry.read(path).name == "tiny"
+    assert limits.UNCOMPRESSED_RATIO_MAX > 1

@@ -1,0 +1,129 @@
+"""Rule S1 for every format that is read and written: what differs is what the writer said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from fluxres.formats import left_out, registry
+from fluxres.formats.format import ALL, FACTS, Fact
+from fluxres.formats.loaded import Hold
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.structure import Structure
+from tests.formats.round_trip import differences, facts_of, forget, round_trip
+from tests.formats.structures import structures
+from tests.strategies import Machine, machines
+
+#: a machine of twenty pools says enough, and shrinking it takes minutes
+PHASES = [phase for phase in Phase if phase is not Phase.shrink]
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+#: formats whose round trip has other rules, and is tested beside them
+OWN: set[str] = set()
+BOTH_WAYS = [f.name for f in registry.formats() if f.reader and f.writer and "pools" in f.carries and f.name not in OWN]
+
+
+@pytest.mark.parametrize("name", BOTH_WAYS)
+@settings(max_examples=40, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(machine=machines())
+def test_rule_s1_plain_machines(name: str, machine: Machine) -> None:
+    structure = machine.structure()
+    round_trip(structure, name, [Hold("j", 1.5, None, {structure.n - 1: 1})])
+
+
+@pytest.mark.parametrize("name", BOTH_WAYS)
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(structure=structures())
+def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
+    round_trip(structure, name)
+
+
+# -- the list of what is left out ----------------------------------------------------------------------------------------
+
+
+def usual() -> Structure:
+    """A machine of which every format could say all."""
+    return expand(Recipe("cluster", children=(Recipe("node", 2, children=(Recipe("core", 3),)),)), origin=8 << 76 | 2 << 62)
+
+
+def test_nothing_is_left_out_of_a_plain_machine_but_its_uuids() -> None:
+    assert left_out.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; new ones are made when it is read"]
+
+
+@settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(structure=structures())
+def test_a_fact_is_named_if_and_only_if_the_machine_has_it(structure: Structure) -> None:
+    told = facts_of(left_out.lines(structure, [], frozenset()))
+    lost = {*FACTS} - {"allocations", "uuids", "pools"}
+    if "graphs" in told:
+        structure = forget(structure, {"graphs"})
+        told = facts_of(left_out.lines(structure, [], frozenset())) | {"graphs"}
+    columns: dict[Fact, bool] = {
+        "sizes": bool((structure.size != 1).any()),
+        "states": bool(structure.state.any()),
+        "tags": any(structure.tags.values()),
+        "exclusive": bool((structure.flags & 1).any()),
+        "capacities": bool(structure.capacity) or bool((structure.flags & 2).any()),
+        "units": any(structure.kinds[k].unit for k in structure.kind),
+        "properties": any(structure.kinds[k].properties for k in structure.kind),
+        "basenames": any(structure.kinds[k].basename != structure.kinds[k].type for k in structure.kind),
+        "names": [structure.name(v) for v in range(structure.n)] != [default(structure, v) for v in range(structure.n)],
+        "ids": structure.id.tolist() != plain_ids(structure),
+        "ranks": structure.rank.tolist() != plain_ranks(structure),
+    }
+    assert {fact for fact, has in columns.items() if has} == told & lost - {"graphs"}
+
+
+def default(s: Structure, v: int) -> str:
+    return s.kind_of(v).basename + (str(s.id[v]) if s.id[v] >= 0 else "")
+
+
+def plain_ids(s: Structure) -> list[int]:
+    """The numbers that brothers of one basename would have."""
+    met: dict[tuple[int, str], int] = {}
+    found = [-1]
+    for v in range(1, s.n):
+        key = (int(s.parent[v]), s.kind_of(v).basename)
+        met[key] = met.get(key, -1) + 1
+        found.append(met[key])
+    return found
+
+
+def plain_ranks(s: Structure) -> list[int]:
+    """Nodes numbered in pre-order, and what is below them alike."""
+    found: list[int] = []
+    nodes = 0
+    for v in range(s.n):
+        if s.kind_of(v).type == "node":
+            found.append(nodes)
+            nodes += 1
+        else:
+            found.append(found[s.parent[v]] if s.parent[v] >= 0 else -1)
+    return found
+
+
+def test_a_line_says_what_how_many_and_where() -> None:
+    structure = usual()
+    structure.set_state(np.array([4, 5]), "down")
+    structure.set_tag([3], "k", "v")
+    lines = left_out.lines(structure, [Hold("j", 0, None, {1: 1})], ALL - {"tags", "states", "allocations"})
+    assert lines == [
+        "tags: of 1 pool, first of /cluster/node0/core1",
+        "states: of 2 pools, first of /cluster/node0/core2",
+        "allocations: of 1 job, first of j",
+    ]
+    assert left_out.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
+
+
+def test_the_comparison_finds_what_nobody_named() -> None:
+    a, b = usual(), usual()
+    b.size[1] = 5
+    b.set_tag([1], "k", None)
+    assert differences(a, b, {"tags"}) == ["/cluster/node0: size 1, not 5"]
+    assert differences(a, b, {"tags", "sizes"}) == []
+
+
+@pytest.mark.parametrize(("root", "name"), [("cluster", "cluster"), ("cluster", "site"), ("c$", "site"), ("cluster", "c$")])
+def test_a_machine_may_be_called_otherwise_than_its_root(root: str, name: str) -> None:
+    loaded = round_trip(expand(Recipe("cluster", basename=root, children=(Recipe("node", 2),)), origin=0), "cluster", name=name)
+    assert (loaded.name, loaded.structure.name(0)) == (name, root)
