@@ -45,7 +45,13 @@ class ExecutionTargets:
         self._sorted = self.tops[self._by_vertex]
         self._is_plain = self._find_plain(structure)
         self._is_numbered = bool((self.ranks == np.arange(len(self.ranks))).all())
-        self.hosts = Hosts(self.tops)
+        self._hosts = Hosts(self.tops)
+        numbers = [structure.types.index(child) if child in structure.types else -1 for child in CHILDREN]
+        firsts = [first.data for first in self._first]
+        views = list(zip(numbers, [table.data for table in self._pools], firsts, strict=True))
+        #: For reading one pool at a time: ranks, ends and types of all; tops of targets; and of each sort of children its
+        #: type number, its pools, and the first one of each target.
+        self._views = structure.rank.data, structure.end.data, structure.type.data, self.tops.data, views
         self._kinds = structure.kind[self.tops]
         self._table = structure.kinds
 
@@ -59,54 +65,62 @@ class ExecutionTargets:
         lengths = np.diff(edges)
         return bool((lengths >= 0).all()) and bool((np.repeat(values, lengths) == structure.rank).all())
 
-    # -- what is held ------------------------------------------------------------------------------------------------
-
-    def held(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
-        """Targets on which something of these pools stands, ascending.
+    def describe(self, structure: Structure, pools: Int32) -> tuple[list[dict[str, Any]], str, dict[str, str], int]:
+        """What R says of these pools: `R_lite`, the host list, the properties, and how many targets that is.
 
         Args:
             structure: of this machine.
             pools: ascending, each with everything below it.
-
-        Returns: positions of the targets, and what is held of those that are not held whole.
         """
-        if len(pools) <= FEW_POOLS_MAX and self._is_plain:
-            few = self._held_of_few(structure, pools)
-            if few is not None:
-                return few
-        if self._is_plain and len(self.tops):
-            at = np.minimum(self._sorted.searchsorted(pools), len(self.tops) - 1)
-            if (self._sorted[at] == pools).all():
-                return np.sort(self._by_vertex[at]), {}
-        return self._held_of_any(structure, pools)
+        few = self._few(structure, pools.tolist()) if len(pools) <= FEW_POOLS_MAX and self._is_plain else None
+        if few is not None and len(few) == 1:
+            ((at, parts),) = few.items()
+            return self._describe_one(structure, at, parts)
+        if few is None:
+            positions, texts = self._whole(pools) or self._any(structure, pools)
+        else:
+            positions, texts = np.array(sorted(few), np.int64), {at: parts for at, parts in few.items() if parts is not None}
+        hosts = self._hosts.folded(structure, positions) if len(positions) else ""
+        return self._entries(positions, texts), hosts, self._properties_of(positions), len(positions)
 
-    def _held_of_few(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]] | None:
-        """The same pool by pool; None where one has several targets below it."""
-        rank_of, stop_of, tables = structure.rank, structure.end, self._views
+    # -- what is held ------------------------------------------------------------------------------------------------
+
+    def _whole(self, pools: Int32) -> tuple[Positions, dict[int, Texts]] | None:
+        """The targets that the pools are, ascending; None where one is no target."""
+        if not self._is_plain or not len(self.tops):
+            return None
+        at = np.minimum(self._sorted.searchsorted(pools), len(self.tops) - 1)
+        return (np.sort(self._by_vertex[at]), {}) if (self._sorted[at] == pools).all() else None
+
+    def _few(self, structure: Structure, pools: list[int]) -> dict[int, Texts | None] | None:
+        """Positions of targets, with what is held of those that are not held whole; None where a pool has several below it."""
+        rank_of, stop_of, type_of, tops, tables = self._views
         parts: dict[int, list[list[int]] | None] = {}
-        for v in pools.tolist():
-            rank, stop = rank_of.item(v), stop_of.item(v)
+        for v in pools:
+            rank = rank_of[v]
+            is_leaf = stop_of[v] == v + 1
             if rank < 0:
-                if stop > v + 1:
+                if not is_leaf:
                     return None
                 continue
             at = rank if self._is_numbered else bisect_left(self._rank_view, rank)
-            if self._top_view[at] == v:
+            if tops[at] == v:
                 parts[at] = None
                 continue
-            numbers = parts.setdefault(at, [[] for _ in CHILDREN])
+            numbers = parts.get(at)
             if numbers is None:
-                continue
-            for mine, (table, first) in zip(numbers, tables, strict=True):
-                lo = bisect_left(table, v)
-                hi = bisect_left(table, stop, lo) if stop > v + 1 else lo + (lo < len(table) and table[lo] == v)
-                if lo < hi:
-                    mine.extend(range(lo - first[at], hi - first[at]))
-        positions = sorted(parts)
-        texts = {at: tuple(map(folded, numbers)) for at in positions if (numbers := parts[at]) is not None}
-        return np.array(positions, np.int64), texts
+                if at in parts:
+                    continue
+                numbers = parts[at] = [[] for _ in CHILDREN]
+            for mine, (kind, table, first) in zip(numbers, tables, strict=True):
+                if not is_leaf:
+                    mine.extend(range(bisect_left(table, v) - first[at], bisect_left(table, stop_of[v]) - first[at]))
+                elif type_of[v] == kind:
+                    mine.append(bisect_left(table, v, first[at]) - first[at])
+        return {at: None if numbers is None else tuple(map(folded, numbers)) for at, numbers in parts.items()}
 
-    def _held_of_any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
+    def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
+        """Targets on which something of these pools stands, ascending, and what is held of those not held whole."""
         within = [_within(structure, table, pools) for table in self._pools]
         ranks = np.unique(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in within)]))
         positions = self.ranks.searchsorted(ranks[ranks >= 0])
@@ -123,14 +137,6 @@ class ExecutionTargets:
         return positions, texts
 
     @cached_property
-    def _views(self) -> list[tuple[memoryview, memoryview]]:
-        return [(table.data, first.data) for table, first in zip(self._pools, self._first, strict=True)]
-
-    @cached_property
-    def _top_view(self) -> memoryview:
-        return self.tops.data
-
-    @cached_property
     def _rank_view(self) -> memoryview:
         return self.ranks.data
 
@@ -142,17 +148,26 @@ class ExecutionTargets:
         counts, inverse = np.unique(self._counts, axis=1, return_inverse=True)
         return inverse.reshape(-1), [tuple(folded(range(n)) for n in row) for row in counts.T.tolist()]
 
-    def entries(self, positions: Positions, parts: dict[int, Texts]) -> list[dict[str, Any]]:
-        """`R_lite` of what :meth:`held` found: targets of which the same is held share an entry."""
+    def _describe_one(
+        self, structure: Structure, at: int, parts: Texts | None
+    ) -> tuple[list[dict[str, Any]], str, dict[str, str], int]:
+        alike, whole = self._alike
+        rank = str(self.ranks.item(at))
+        texts = whole[alike.item(at)] if parts is None else parts
+        properties = dict.fromkeys(self._properties.get(self._kinds.item(at), ()), rank) if self._properties else {}
+        return [_entry(rank, texts)], self._hosts.name(structure, at), properties, 1
+
+    def _entries(self, positions: Positions, parts: dict[int, Texts]) -> list[dict[str, Any]]:
+        """`R_lite`: targets of which the same is held share an entry."""
         alike, whole = self._alike
         of = alike[positions]
         if not parts and (not len(of) or (of == of[0]).all()):
-            return [_entry(self.ranks[positions], whole[of.item(0)])] if len(of) else []
+            return [_entry(_ranks(self.ranks[positions]), whole[of.item(0)])] if len(of) else []
         groups: dict[Texts, list[int]] = {}
         ranks = self.ranks[positions].tolist()
         for at, rank, number in zip(positions.tolist(), ranks, of.tolist(), strict=True):
             groups.setdefault(parts.get(at) or whole[number], []).append(rank)
-        return [_entry(np.array(members), texts) for texts, members in groups.items()]
+        return [_entry(_ranks(np.array(members)), texts) for texts, members in groups.items()]
 
     @cached_property
     def _properties(self) -> dict[int, list[str]]:
@@ -169,7 +184,7 @@ class ExecutionTargets:
                 found[number] = public
         return found
 
-    def properties(self, positions: Positions) -> dict[str, str]:
+    def _properties_of(self, positions: Positions) -> dict[str, str]:
         """Properties of the targets by name, with the ranks that have them; a value stands behind an equals sign."""
         if not self._properties:
             return {}
@@ -182,10 +197,10 @@ class ExecutionTargets:
         return {name: idset.format(np.concatenate(ranks).tolist()) for name, ranks in found.items()}
 
 
-def _entry(ranks: NDArray[Any], texts: Texts) -> dict[str, Any]:
+def _entry(ranks: str, texts: Texts) -> dict[str, Any]:
     # Every entry has cores (RFC 20), be it none.
-    children = {child: text for child, text in zip(CHILDREN, texts, strict=True) if text or child == CHILDREN[0]}
-    return {"rank": _ranks(ranks), "children": children}
+    core, gpu = texts
+    return {"rank": ranks, "children": {"core": core, "gpu": gpu} if gpu else {"core": core}}
 
 
 def _ranks(ranks: NDArray[Any]) -> str:

@@ -54,6 +54,10 @@ class Hosts:
         self._names[at] = name
         return name
 
+    def name(self, structure: Structure, at: int) -> str:
+        """The name of one target; cost and errors as for :meth:`folded`."""
+        return self._names[at] or self._learn(structure, at)
+
     def folded(self, structure: Structure, targets: NDArray[np.int64]) -> str:
         """The host list of these targets, in this order.
 
@@ -65,8 +69,7 @@ class Hosts:
         Errors: InputError for a name that no host list can say.
         """
         if len(targets) == 1:
-            at = targets.item(0)
-            return self._names[at] or self._learn(structure, at)
+            return self.name(structure, targets.item(0))
         stem = self._stem_of[targets]
         if (new := targets[stem < 0]).size:
             for at in new.tolist():

@@ -45,17 +45,16 @@ def resource_set(
     else:
         counts = (amounts == structure.size[vertices]) | (structure.end[vertices] == vertices + 1)
         tops = vertices if counts.all() else vertices[counts]
-    targets = execution_targets.of(structure)
-    positions, parts = targets.held(structure, tops)
+    entries, hosts, properties, number = execution_targets.of(structure).describe(structure, tops)
     execution: dict[str, Any] = {
-        "R_lite": targets.entries(positions, parts),
+        "R_lite": entries,
         "starttime": seconds(start),
         "expiration": 0.0 if end >= FOREVER else seconds(end),
-        "nodelist": [targets.hosts.folded(structure, positions)] if len(positions) else [],
+        "nodelist": [hosts] if number else [],
     }
-    if properties := targets.properties(positions):
+    if properties:
         execution["properties"] = properties
-    if slots := nslots or len(positions):
+    if slots := nslots or number:
         execution["nslots"] = slots
     return {"version": 1, "execution": execution}
 
