@@ -6,7 +6,7 @@ pays only for the format it reads.  How to add one stands in ``specs/formats.md`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from fluxres.formats.detection import keys
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.loaded import Hold, Loaded, Output
 from fluxres.formats.source import Source
+from fluxres.formats.typed import nearest
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -78,7 +79,7 @@ def named(name: str) -> Format:
     for known in _FORMATS:
         if known.name == name:
             return known
-    raise UsageError(f"no format {name!r}", hint=f"there is {_names(_FORMATS)}")
+    raise UsageError(f"no format {name!r}", hint=nearest(name, [known.name for known in _FORMATS]))
 
 
 def detect(data: bytes) -> Format | None:
@@ -140,8 +141,8 @@ def read_many(sources: Sequence[Source], *, format: str | None = None, origin: i
     first = sources[0]
     found = _format_of(first, format)
     if found.many is None:
-        can = [known for known in _FORMATS if known.many is not None]
-        hint = f"of {_names(can)}, several files make one machine" if can else "load each by itself, and merge them"
+        can = [known.name for known in _FORMATS if known.many is not None]
+        hint = f"several files of {' or '.join(can)} make one machine; other machines are merged"
         raise UsageError(f"a file of format '{found.name}' is a machine by itself", where=first.file, hint=hint)
     loaded: Loaded = _function(found.many)(sources, origin=origin, **_known(found, options))
     return loaded
@@ -167,15 +168,14 @@ def _format_of(source: Source, format: str | None) -> Format:
     # What cannot be read at all says so: another encoding, nothing, half of a document.
     if not source.text.strip() or source.text.lstrip()[0] in "{[":
         _ = source.document
-    readable = _names(known for known in _FORMATS if known.reader is not None)
-    hint = f"a cluster file begins with 'fluxres: 1'; formats are {readable}"
+    hint = "a cluster file begins with 'fluxres: 1'; 'fluxres formats' lists what else is read"
     raise InputError("is in no format that is known", where=source.file, hint=hint)
 
 
 def _reader(found: Format, source: Source) -> str:
     if found.reader is None:
-        readable = _names(known for known in _FORMATS if known.reader is not None)
-        raise UsageError(f"format '{found.name}' is written and not read", where=source.file, hint=f"what is read: {readable}")
+        hint = "'fluxres formats' lists what is read"
+        raise UsageError(f"format '{found.name}' is written and not read", where=source.file, hint=hint)
     return found.reader
 
 
@@ -206,8 +206,7 @@ def write(
     """
     chosen = named(format)
     if chosen.writer is None:
-        writable = _names(known for known in _FORMATS if known.writer is not None)
-        raise UsageError(f"format '{chosen.name}' is read and not written", hint=f"what is written: {writable}")
+        raise UsageError(f"format '{chosen.name}' is read and not written", hint="'fluxres formats' lists what is written")
     try:
         output: Output = _function(chosen.writer)(structure, allocations, name=name, **_known(chosen, options))
     except FluxresError as error:
@@ -248,15 +247,10 @@ def by_ending(path: Path) -> Format:
     name = plain.name.lower()
     fitting = [(len(ending), known) for known in writable for ending in known.extensions if name.endswith(ending)]
     if not fitting:
-        endings = ", ".join(f"{ending} ({known.name})" for known in writable for ending in known.extensions)
-        hint = f"give a format, or one of {endings}"
+        hint = "give a format; 'fluxres formats' lists them and their endings"
         raise UsageError(f"no format is known by the ending '{plain.suffix}'", where=str(path), hint=hint)
     longest = max(length for length, _ in fitting)
     return next(known for length, known in fitting if length == longest)
-
-
-def _names(known: Iterable[Format]) -> str:
-    return ", ".join(each.name for each in known)
 
 
 def _function(place: str) -> Callable[..., Any]:

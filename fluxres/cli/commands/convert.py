@@ -12,19 +12,25 @@ from fluxres.cli.settings import Settings
 @click.command("convert", cls=Command)
 @click.argument("source", metavar="IN")
 @click.argument("dest", metavar="OUT")
-@click.option("--format", "format_name", metavar="FORMAT", help="Format of OUT. Default: by its ending.")
+@click.option("--from", "source_format", metavar="FORMAT", help="Format of IN. Default: by its content.")
+@click.option("--to", "dest_format", metavar="FORMAT", help="Format of OUT. Default: by its ending; cluster for -.")
+@click.option("--name", metavar="NAME", help="Name of the machine. Default: what IN calls it.")
+@click.option("--strict", is_flag=True, help="Refuse what the format of OUT cannot say; nothing is written then.")
 @click.pass_obj
-def command(settings: Settings, source: str, dest: str, format_name: str | None) -> None:
+def command(
+    settings: Settings, source: str, dest: str, source_format: str | None, dest_format: str | None, name: str | None, strict: bool
+) -> None:
     """Translate a file from one format to another; the store is not touched.
 
-    What the format of OUT cannot say is told on standard error.
+    IN and OUT may be - for standard input and output, and compressed (.gz, .zst, .xz). What the format of OUT cannot say
+    is told on standard error.
     """
     from fluxres.cli.saving import answer_report, save_file
     from fluxres.store.files import load
 
     with progress(2) as shown:
         shown.step(f"reading {source}")
-        graph = load(source)
+        graph = load(source, format=source_format, name=name)
         shown.step(f"writing {dest}")
-        report = save_file(graph, dest, format_name)
+        report = save_file(graph, dest, dest_format, strict=strict)
     answer_report(settings, report)

@@ -1,6 +1,8 @@
-"""`fluxres formats`: what can be read and written."""
+"""`fluxres formats`: what can be read and written, and what each format can say."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,20 +10,67 @@ from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 
+if TYPE_CHECKING:
+    from fluxres.formats.format import Format
+
 
 @click.command("formats", cls=Command)
+@click.argument("names", nargs=-1, metavar="[FORMAT]...")
 @click.pass_obj
-def command(settings: Settings) -> None:
-    """List the formats of files. When reading, the content decides; when writing, the ending or --format."""
+def command(settings: Settings, names: tuple[str, ...]) -> None:
+    """List the formats of files, or these, and what each can say.
+
+    When reading, the content decides; when writing, the ending or --format.
+    """
     from fluxres.formats import registry
     from fluxres.render.table import Column, table
 
-    known = registry.formats()
-    columns = [Column("FORMAT"), Column("ENDINGS"), Column("WHAT")]
+    known = [registry.named(name) for name in names] if names else registry.formats()
+    columns = [Column(title) for title in ("FORMAT", "READ", "WRITE", "ENDINGS", "CARRIES", "WHAT")]
     answer(
         settings,
-        document=lambda: {"formats": [{"format": f.name, "endings": list(f.extensions), "title": f.title} for f in known]},
-        lines=lambda style: table(
-            columns, [[f.name, " ".join(f.extensions), f.title] for f in known], header=settings.header, style=style
-        ),
+        document=lambda: {"formats": [_document(each) for each in known]},
+        lines=lambda style: table(columns, [_row(each) for each in known], header=settings.header, style=style),
     )
+
+
+def _document(known: Format) -> dict[str, Any]:
+    from fluxres.formats.format import FACTS
+
+    return {
+        "format": known.name,
+        "title": known.title,
+        "endings": list(known.extensions),
+        "read": known.reader is not None,
+        "write": known.writer is not None,
+        "several": known.many is not None,
+        "carries": [fact for fact in FACTS if fact in known.carries],
+        "loses": known.loses,
+        "options": sorted(known.options),
+    }
+
+
+def _row(known: Format) -> list[str]:
+    reads = "several" if known.many is not None else "yes" if known.reader is not None else ""
+    return [
+        known.name,
+        reads,
+        "yes" if known.writer is not None else "",
+        " ".join(known.extensions),
+        carried(known.carries),
+        known.title,
+    ]
+
+
+def carried(facts: frozenset[str]) -> str:
+    """Facts in the shorter of two ways: those that are there, or all but those that are not.
+
+    >>> carried(frozenset({"pools", "ids"})), carried(frozenset())
+    ('pools ids', 'nothing')
+    """
+    from fluxres.formats.format import FACTS
+
+    has, lacks = [fact for fact in FACTS if fact in facts], [fact for fact in FACTS if fact not in facts]
+    if not lacks or not has:
+        return "nothing" if lacks else "everything"
+    return " ".join(has) if len(has) <= len(lacks) + 1 else f"all but {' '.join(lacks)}"

@@ -11,26 +11,49 @@ from fluxres.cli.settings import Settings
 
 
 @click.command("load", cls=Command)
-@click.argument("source")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--name", metavar="NAME", help="Name of the graph in the store. Default: what the source is called.")
+@click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: by its content.")
+@click.option("--cluster", metavar="NAME", help="Put files that are one node each together to a cluster of this name.")
+@click.option("--keep", metavar="TYPES", help="Types of pools to take (core,gpu), from formats that have more of them.")
 @click.option("--replace", is_flag=True, help="Over the graph that has this name now; what it holds is lost.")
 @click.option("--changes", multiple=True, metavar="FILE", help="Then apply what save --changed-only wrote, in order.")
 @click.pass_obj
-def command(settings: Settings, source: str, name: str | None, replace: bool, changes: tuple[str, ...]) -> None:
+def command(
+    settings: Settings,
+    sources: tuple[str, ...],
+    name: str | None,
+    format_name: str | None,
+    cluster: str | None,
+    keep: str | None,
+    replace: bool,
+    changes: tuple[str, ...],
+) -> None:
     """Read a machine into the store, and say what it is.
 
-    SOURCE is a file of any format (fluxres formats lists them) or the URL of another store. The graph becomes the one
-    in use.
+    SOURCE is a file of any format (fluxres formats lists them), compressed or not, - for standard input, or the URL of another
+    store; or several files that are a part of the machine each. The graph becomes the one in use.
     """
     from fluxres import clock
     from fluxres.cli.stores import store
+    from fluxres.formats.source import Sources
     from fluxres.render import summary
     from fluxres.store.files import load
 
-    with progress(2) as shown:
-        shown.step(f"reading {source}")
-        graph = load(source, name=name if name is not None else settings.graph, clock=clock.system, changes=changes)
+    options = {key: value for key, value in (("cluster", cluster), ("keep", _words(keep))) if value is not None}
+    with progress(1 + len(sources)) as shown:
+        if len(sources) > 1 or cluster is not None:
+            source: str | Sources = Sources(sources, lambda file: shown.step(f"reading {file}"))
+        else:
+            source = sources[0]
+            shown.step(f"reading {source}")
+        called = name if name is not None else settings.graph
+        graph = load(source, name=called, format=format_name, clock=clock.system, changes=changes, **options)
         shown.step(f"writing {graph.name}")
         store(settings).put(graph.name, graph, replace=replace, use=True, command=settings.command, wait_s=settings.wait_s)
     facts = summary.document(graph)
     answer(settings, document=lambda: facts, lines=lambda style: summary.lines(facts, header=settings.header, style=style))
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(word.strip() for word in text.split(","))

@@ -13,10 +13,14 @@ from fluxres.errors import UsageError
 @click.argument("dest")
 @click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: by its ending.")
 @click.option("--changed-only", is_flag=True, help="Only what changed since it was last saved there.")
+@click.option("--strict", is_flag=True, help="Refuse what the format cannot say; nothing is written then.")
 @click.option("--replace", is_flag=True, help="Over a graph of this name in another store; what it holds is lost.")
 @click.pass_obj
-def command(settings: Settings, dest: str, format_name: str | None, changed_only: bool, replace: bool) -> None:
-    """Write the graph to DEST: a file, or the URL of another store (sqlite:///path.db?graph=NAME)."""
+def command(settings: Settings, dest: str, format_name: str | None, changed_only: bool, strict: bool, replace: bool) -> None:
+    """Write the graph to DEST: a file, or the URL of another store (sqlite:///path.db?graph=NAME).
+
+    What the format of a file cannot say is told on standard error. A file whose name ends in .gz, .zst or .xz is compressed.
+    """
     from fluxres.cli.saving import answer_report, save_file
     from fluxres.cli.stores import reading, store
     from fluxres.store.files import save_stored
@@ -24,7 +28,9 @@ def command(settings: Settings, dest: str, format_name: str | None, changed_only
     if dest == "-":
         if changed_only:
             raise UsageError("changes go to a file or a store", where=dest, hint="name one")
-        save_file(reading(settings), dest, format_name)
+        save_file(reading(settings), dest, format_name, strict=strict)
         return
-    report = save_stored(store(settings), settings.graph, dest, format=format_name, changed_only=changed_only, replace=replace)
+    report = save_stored(
+        store(settings), settings.graph, dest, format=format_name, changed_only=changed_only, replace=replace, strict=strict
+    )
     answer_report(settings, report)
