@@ -8,6 +8,7 @@ lowest (or highest) units in each.  It chooses what the traverser chooses; `test
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -119,7 +120,7 @@ class Search:
         policy = self.policy
         if policy.score is None:
             return nodes[::-1] if policy.descending else nodes
-        every = self._scores()
+        every = self._scores
         if every is None:
             return nodes
         scores = every[nodes]
@@ -127,6 +128,7 @@ class Search:
             return nodes
         return nodes[np.argsort(scores, kind="stable")]
 
+    @cached_property
     def _scores(self) -> NDArray[Any] | None:
         """Scores of all nodes; None where all are the same."""
         policy, kind = self.policy, self.plan.measured
@@ -216,16 +218,35 @@ class Search:
         words = self.candidates(needs)
         if not words.any():
             return None
+        near = self.policy.near and self.form.sort != "units"
+        if number == 1 and (near or self.policy.score is None or self._scores is None):
+            return self._one(words, needs)
         nodes = self._ordered(words)
         if one_each and len(nodes) < number:
             return None
         doubtful = self._doubtful(nodes, list(needs))
-        if self.policy.near and self.form.sort != "units":
+        if near:
             return self._in_one_node(needs, number) or self._choose_near(nodes, needs, doubtful, number)
         if one_each:
             chosen = self._first(nodes, needs, doubtful, number)
             return None if chosen is None else (chosen, np.ones(number, np.int64))
         return self._fill(nodes, needs, doubtful, number)
+
+    def _one(self, words: Words, needs: dict[int, int]) -> tuple[Int64, Int64] | None:
+        """The first node that has what is needed, where it is enough; no other is looked at."""
+        descending = self.policy.descending and not self.policy.near
+        for at in np.flatnonzero(words)[:: -1 if descending else 1].tolist():
+            word = words.item(at)
+            while word:
+                bit = (word if descending else word & -word).bit_length() - 1
+                node = at << 6 | bit
+                if not self._is_doubtful(node, needs) or self._fits_into(node, needs):
+                    return np.array([node]), np.ones(1, np.int64)
+                word ^= 1 << bit
+        return None
+
+    def _is_doubtful(self, node: int, kinds: Iterable[int]) -> bool:
+        return self._covered or any((peaks := self.peaks(kind)) is not None and bool(peaks[node]) for kind in kinds)
 
     def _first(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64 | None:
         """The first so many nodes that have what is needed."""
@@ -297,7 +318,8 @@ class Search:
 
     def match(self, counts: tuple[int, ...]) -> Match | None:
         """The match for fixed counts."""
-        if self.form.sort == "nodes" and int(np.bitwise_count(self._open).sum()) < self.form.number(counts):
+        number = self.form.number(counts) if self.form.sort == "nodes" else 1
+        if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
             return None
         chosen = self.choose(counts)
         if chosen is None:
