@@ -144,6 +144,9 @@ CONSTRAINT_DEPTH_MAX: Final = 64
 MATCH_STEPS_MAX: Final = 100_000
 """Choices a match may take back (seconds): parts of a request that compete for the same pools are a hard problem in general."""
 
+TOGETHER_MAX: Final = 10_000
+"""Requests at once: each is matched with what the others got out of reach, and again for every start that is tried."""
+
 TYPED_LINE_MAX: Final = 1 << 20
 """Characters of one line typed into `fluxres query`: `multi-match` takes thousands of files, and no more is kept."""
 
@@ -161,3 +164,15 @@ WHY_POOLS_MAX: Final = 256
 
 WHY_NAMES_MAX: Final = 4
 """Jobs and pools that a sentence about a refusal names; the values have all that were found."""
+
+OUTCOMES_KEPT: Final = 100_000
+"""Jobs that are over whose success an instance remembers, for dependencies on them."""
+
+FINISHED_KEPT: Final = 10_000
+"""Finished jobs that an instance without a sink keeps to be looked at; older ones are forgotten."""
+
+PASS_ACTIONS_MAX: Final = 64
+"""Starts and reservations per waiting job in one pass of a queue policy: one that needs more does not come to an end."""
+
+INSTANCE_DEPTH_MAX: Final = 32
+"""Instances within instances: no machine has as many levels, and a child costs a copy of its part."""

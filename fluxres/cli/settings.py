@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 POOL_OUTPUTS: Final = ("table", "json", "paths", "folded")
 """Forms of an answer that lists pools."""
-R_OUTPUTS: Final = {"R": False, "rv1": "jgf", "rv1_shorthand": "jgf_shorthand"}
+R_OUTPUTS: Final[dict[str, bool | str]] = {"R": False, "rv1": "jgf", "rv1_shorthand": "jgf_shorthand"}
 """Forms of an answer that are resource sets, and the graph in each of them."""
 OUTPUTS: Final = (*POOL_OUTPUTS, *R_OUTPUTS)
 

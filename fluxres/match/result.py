@@ -42,10 +42,9 @@ class Match:
         slots: one group for each slot of the request, in the order written.
         counts: how many the request was settled to, by its resource vertices in the order written.
         start, end: window in ticks.
-        generation, revision: of the graph this was found on.
+        graph, generation, revision: where this was found: number of the graph in this process, and its state.
         policy: its name.
         fallback: whether the reference traverser had to answer.
-        job: it was made for, if one was named.
     """
 
     vertices: Int32
@@ -56,11 +55,11 @@ class Match:
     counts: tuple[int, ...]
     start: int
     end: int
+    graph: int = 0
     generation: int = 0
     revision: int = 0
     policy: str = "first"
     fallback: bool = False
-    job: str | None = None
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -75,9 +74,9 @@ class Match:
         """Instances of all slots together."""
         return sum(map(len, self.slots))
 
-    def stamped(self, generation: int, revision: int, job: str | None) -> Match:
-        """The same match, made on this state of a graph for this job."""
-        return replace(self, generation=generation, revision=revision, job=job)
+    def stamped(self, graph: int, generation: int, revision: int) -> Match:
+        """The same match, made on this state of this graph."""
+        return replace(self, graph=graph, generation=generation, revision=revision)
 
     def is_equal(self, other: Match) -> bool:
         """Whether both take the same units of the same pools for the same slots over the same window."""

@@ -34,7 +34,13 @@ Held = tuple[Int32, NDArray[np.int64]]
 """Vertices, ascending, each once, and the units of each."""
 
 
-def _tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
+def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
+    """Tell the sink of a change that is about to be made.
+
+    Args:
+        event: makes it.
+        pools: how many it names.
+    """
     # An event names every pool by its path, which takes longer than the change: it is made only for somebody, and when
     # they want it. The vertices it names are those of a structure that it keeps.
     sink = graph.sink
@@ -44,7 +50,8 @@ def _tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 
         sink(event())
 
 
-def _given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Window, nslots: int = 0) -> Allocation:
+def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Window, nslots: int = 0) -> Allocation:
+    """What a job was given in a window, as the face answers."""
     # Most callers look at R or at nothing: pools and spans are made when they are asked for.
     structure, generation = graph.structure, graph.generation
 
@@ -83,20 +90,20 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
     named = targets.with_amounts(graph, wanted)
     planned = graph.records.plan_allocate(named, job, *window)
     structure = graph.structure
-    _tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
+    tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
     graph.records.allocate(planned, job, *window)
     graph.revision += 1
-    return _given(graph, job, lambda: columns(named), window)
+    return given(graph, job, lambda: columns(named), window)
 
 
 def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
     window, structure = (found.start, found.end), graph.structure
     planned = graph.records.plan_match(found.vertices, found.amounts, job, *window)
-    _tell(graph, lambda: events.allocate(structure, job, found.targets, *window), len(found))
+    tell(graph, lambda: events.allocate(structure, job, found.targets, *window), len(found))
     graph.records.allocate(planned, job, *window)
     graph.revision += 1
-    return _given(graph, job, lambda: (found.vertices, found.amounts), window, found.nslots)
+    return given(graph, job, lambda: (found.vertices, found.amounts), window, found.nslots)
 
 
 def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> None:
@@ -106,7 +113,7 @@ def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | 
     hi = None if end is None else ticks(end, "end")
     pieces = graph.records.plan_free(job, named, lo, hi)
     structure = graph.structure
-    _tell(graph, lambda: events.free(structure, job, named, lo, hi), len(named or ()))
+    tell(graph, lambda: events.free(structure, job, named, lo, hi), len(named or ()))
     graph.records.free(pieces, job)
     graph.revision += 1
 
@@ -115,7 +122,7 @@ def expire(graph: ResourceGraph, before: int) -> list[str]:
     """Drop the records that ended; see :meth:`ResourceGraph.expire`."""
     ended = graph.records.ended(before)
     if ended:
-        _tell(graph, lambda: events.expire(before))
+        tell(graph, lambda: events.expire(before))
         for job, pieces in ended:
             graph.records.free(pieces, job)
         graph.revision += 1
@@ -133,7 +140,7 @@ def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires)
     planned = graph.records.plan_stage(staged)
     structure = graph.structure
-    _tell(graph, lambda: events.stage(structure, staged), len(named))
+    tell(graph, lambda: events.stage(structure, staged), len(named))
     graph.records.stage(staged, planned)
     graph.revision += 1
     return Stage(graph, staged.stage, job)
@@ -143,16 +150,16 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
     """Make a stage an allocation; see :meth:`ResourceGraph.commit`."""
     staged = graph.records.require_stage(stage)
     planned = graph.records.plan_commit(stage)
-    _tell(graph, lambda: events.stage_end("commit", stage))
+    tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
     graph.revision += 1
-    return _given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end))
+    return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end))
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
     """Give back what a stage locks; see :meth:`ResourceGraph.release`."""
     graph.records.require_stage(stage)
-    _tell(graph, lambda: events.stage_end("release", stage))
+    tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)
     graph.revision += 1
 
@@ -167,7 +174,7 @@ def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], 
     """Give pools a state or a tag, or take a tag away."""
     vertices = np.array([v for v, _ in targets.resolve(graph, where)], np.int32)
     name_of = graph.structure.where
-    _tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
+    tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
     apply(vertices)
     graph.revision += 1
 

@@ -7,11 +7,13 @@ ticks, so that replaying gives the same numbers.  An event is made before its ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fluxres import limits
+from fluxres.allocation import together
 from fluxres.allocation.records import Staged
+from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.kinds import STATES
@@ -46,6 +48,13 @@ def _end(end: int | None) -> int | None:
 def allocate(structure: Structure, job: str, targets: list[tuple[int, int]], start: int, end: int) -> Event:
     """Units of pools are given to a job."""
     return {"event": "allocate", "job": job, "pools": _named(structure, targets), "start": start, "end": _end(end)}
+
+
+def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
+    """Units of pools are given to several jobs, all or none."""
+    fields = ("job", "pools", "start", "end")
+    parts = [allocate(structure, share.job, list(share.targets), share.start, share.end) for share in shares]
+    return {"event": "allocate_all", "parts": [{field: part[field] for field in fields} for part in parts]}
 
 
 def free(
@@ -117,6 +126,14 @@ def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
     graph.records.allocate(graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], start, end), e["job"], start, end)
 
 
+def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
+    parts = [
+        Share(f"part {i}", part["job"], _targets(graph, part["pools"]), part["start"], _until(part["end"]))
+        for i, part in enumerate(e["parts"], 1)
+    ]
+    together.grant(graph.records, parts)
+
+
 def _apply_free(graph: ResourceGraph, e: Event) -> None:
     pools = None if e["pools"] is None else _targets(graph, e["pools"])
     graph.records.free(graph.records.plan_free(e["job"], pools, e["start"], e["end"]), e["job"])
@@ -143,6 +160,7 @@ def _apply_release(graph: ResourceGraph, e: Event) -> None:
 
 _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "allocate": _apply_allocate,
+    "allocate_all": _apply_allocate_all,
     "free": _apply_free,
     "expire": _apply_expire,
     "stage": _apply_stage,

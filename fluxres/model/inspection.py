@@ -7,6 +7,7 @@ The face of fluxres is one class to its users and two to its readers: nothing he
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from fluxres.syntax.criteria import Criteria
 
 
+_NUMBERS = count(1)
+"""Of the graphs of this process: a match knows on which one it was found."""
+
+
 class Inspection:
     """A structure with records over it, to be asked.
 
@@ -39,6 +44,7 @@ class Inspection:
 
     def __init__(self, structure: Structure, *, name: str | None = None, clock: Clock | None = None) -> None:
         self._clock_given = clock
+        self.number = next(_NUMBERS)
         self.structure = structure
         self.name = name if name is not None else structure.hierarchy
         self.generation = 0

@@ -6,68 +6,47 @@ which refuses a match that something has overtaken.  Between the two lies nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.match import Match, Matcher, Policy, Refusal
-from fluxres.model import changes, targets
+from fluxres.model import changes, parsing, targets
 from fluxres.model.values import Allocation
-from fluxres.syntax import jobspec, options, shape
 from fluxres.syntax.jobspec import Request
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
-Wanted = Request | str | Mapping[str, Any]
-"""A request; a shape, short options or JSON as text; a jobspec as plain values."""
+Wanted = parsing.Wanted
+as_request = parsing.as_request
 
 
-@lru_cache(maxsize=1024)
-def _of_text(text: str) -> Request:
-    stripped = text.strip()
-    if stripped.startswith("{"):
-        return jobspec.parse_json(stripped)
-    if stripped.startswith("-"):
-        return Request(jobspec.parse_resources(options.of_words(stripped)))
-    return Request(shape.vertices(stripped))
-
-
-def as_request(wanted: Wanted) -> Request:
-    """The request that a text, plain values or a request mean.
-
-    Errors: InputError with the place.
-    """
-    if isinstance(wanted, Request):
-        return wanted
-    if isinstance(wanted, str):
-        return _of_text(wanted)
-    if isinstance(wanted, Mapping):
-        return jobspec.parse(wanted)
-    raise UsageError(f"a request is a shape, a jobspec or a Request, not {wanted!r:.80}")
-
-
-def _matcher(graph: ResourceGraph) -> Matcher:
+def matcher(graph: ResourceGraph) -> Matcher:
+    """The matcher of this generation, made when first asked for."""
     if graph.matcher is None:
         graph.matcher = Matcher(graph.structure, graph.planner)
     return graph.matcher
 
 
-def _length(request: Request, duration_s: float | None) -> int:
-    given = request.duration_s if duration_s is None else duration_s
-    length = FOREVER if given is None else ticks(given, "duration_s")
-    if length < 1:
+def length(own_s: float | None, duration_s: float | None) -> int:
+    """Ticks that a request is for: as long as said, else as long as it says itself, else without end.
+
+    Errors: UsageError for a duration that is not positive.
+    """
+    given = own_s if duration_s is None else duration_s
+    found = FOREVER if given is None else ticks(given, "duration_s")
+    if found < 1:
         raise UsageError(f"duration_s: expected a positive number of seconds, got {given!r}")
-    return length
+    return found
 
 
 def _window(graph: ResourceGraph, request: Request, at: float | None, duration_s: float | None) -> tuple[int, int]:
     now = graph.now()
     start = now if at is None else ticks(at, "at")
-    return start, min(start + _length(request, duration_s), FOREVER)
+    return start, min(start + length(request.duration_s, duration_s), FOREVER)
 
 
 def match(graph: ResourceGraph, wanted: Wanted, at: float | None, duration_s: float | None, policy: str | Policy) -> Match:
@@ -79,10 +58,15 @@ def match(graph: ResourceGraph, wanted: Wanted, at: float | None, duration_s: fl
 def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], policy: str | Policy) -> Match:
     """Pools for a request over a window in ticks, whatever duration the request says."""
     request = as_request(wanted)
-    found = _matcher(graph).match(request, *window, policy)
+    found = matcher(graph).match(request, *window, policy)
     if found is None:
         raise _refused(graph, request, window, policy)
-    return found.stamped(graph.generation, graph.revision, None)
+    return stamped(graph, found)
+
+
+def stamped(graph: ResourceGraph, found: Match) -> Match:
+    """The match, as one of this graph in its present state."""
+    return found.stamped(graph.number, graph.generation, graph.revision)
 
 
 def match_or_reserve(
@@ -94,29 +78,36 @@ def match_or_reserve(
     found = _first(graph, request, window, policy)
     if found is None:
         raise _refused(graph, request, window, policy)
-    return found.stamped(graph.generation, graph.revision, None)
+    return stamped(graph, found)
 
 
 def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
     """The match with the earliest start from the window's on, as long as the window; one without end stays without end."""
     start, end = window
-    return _matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
+    return matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
 
 
 def _refused(
     graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy
 ) -> InsufficientResources | InfeasibleRequest:
-    refusal = _why_not(graph, request, window, policy)
+    refusal = explained(graph, request, window, policy)
     if refusal is None:  # the search above was given up where this one was not
         return InsufficientResources("no pools found for the request", hint="ask for less at once")
+    return refused(refusal)
+
+
+def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
+    """A refusal as an error: its first part that is short, and the reasons by part."""
     short = next((part for part in refusal.parts if part.is_short), None)
     message = short.sentence() if short is not None else " ".join(refusal.sentences())
     if refusal.never:
         return InfeasibleRequest(message, hint="this machine can never satisfy it", reasons=refusal.reasons())
-    return InsufficientResources(message, earliest=refusal.earliest, reasons=refusal.reasons())
+    hint = "" if refusal.earliest is None else f"free from {in_message(refusal.earliest)} on"
+    return InsufficientResources(message, hint=hint, earliest=refusal.earliest, reasons=refusal.reasons())
 
 
-def _why_not(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
+def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
+    """Why there are no pools for a request over a window in ticks, with the jobs that hold them; None when there are."""
     records = graph.records
 
     def holders(v: int, start: int, end: int) -> list[tuple[str, int]]:
@@ -126,7 +117,7 @@ def _why_not(graph: ResourceGraph, request: Request, window: tuple[int, int], po
             if steps.touches(held, start, end)
         ]
 
-    return _matcher(graph).why_not(request, *window, policy, holders=holders)
+    return matcher(graph).why_not(request, *window, policy, holders=holders)
 
 
 def why_not(
@@ -134,7 +125,7 @@ def why_not(
 ) -> Refusal | None:
     """Why there are no pools for a request; see :meth:`ResourceGraph.why_not`."""
     request = as_request(wanted)
-    return _why_not(graph, request, _window(graph, request, at, duration_s), policy)
+    return explained(graph, request, _window(graph, request, at, duration_s), policy)
 
 
 def earliest(
@@ -148,7 +139,7 @@ def earliest(
 
 def satisfiable(graph: ResourceGraph, wanted: Wanted) -> bool:
     """Whether the machine could ever satisfy a request; see :meth:`ResourceGraph.satisfiable`."""
-    return _matcher(graph).satisfiable(as_request(wanted))
+    return matcher(graph).satisfiable(as_request(wanted))
 
 
 def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:
@@ -157,12 +148,24 @@ def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     Errors: StaleHandle when the graph changed since the match was found; nothing changes then.
     """
     targets.job_id(job)
+    require_fresh(graph, found)
+    require_picks(found)
+    return changes.commit_match(graph, found, job)
+
+
+def require_fresh(graph: ResourceGraph, found: Match) -> None:
+    """Refuse a match that something has overtaken.
+
+    Errors: StaleHandle, also for a match of another graph; UsageError for what is no match.
+    """
+    if not isinstance(found, Match):
+        raise UsageError(f"expected a match, got {found!r:.80}", hint="match() finds one")
+    if found.graph != graph.number:
+        raise StaleHandle("this match was not found on this graph", hint="match here")
     if (found.generation, found.revision) != (graph.generation, graph.revision):
         raise StaleHandle(
             f"this match was found on revision {found.revision}, the graph is at {graph.revision}", hint="match again"
         )
-    require_picks(found)
-    return changes.commit_match(graph, found, job)
 
 
 def require_picks(found: Match) -> None:

@@ -8,7 +8,7 @@ sink (a journal, where there is one) is told, and only then it is applied.  What
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from fluxres import limits
@@ -16,18 +16,18 @@ from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, events, joining, targets
-from fluxres.model.inspection import Inspection
+from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets, Where
 from fluxres.model.values import Allocation
 
 if TYPE_CHECKING:
-    from fluxres.match import Match, Policy, Refusal
+    from fluxres.match import Match, Policy
     from fluxres.model.matching import Wanted
 
 
-class ResourceGraph(Inspection):
+class ResourceGraph(Requests):
     """A resource graph: pools, the has-a tree, auxiliary graphs, and the records over them.
 
     Args:
@@ -75,24 +75,6 @@ class ResourceGraph(Inspection):
         lo, hi = self._given_window(start, end, duration_s)
         return seconds(hi - lo) if hi < FOREVER else math.inf
 
-    def match(
-        self, wanted: Wanted, at: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
-    ) -> Match:
-        """Pools for a request, recorded nowhere (specs/matching.md); `commit_match` gives them to a job.
-
-        Args:
-            wanted: a shape, short options, a jobspec or a Request.
-            at: start in seconds; now by default.
-            duration_s: length; by default as long as the request says, else without end.
-            policy: which pools to prefer: first, low, high, lonode, hinode, their node-exclusive forms (lonodex …), locality,
-                variation, pack, spread, or a Policy of one's own.
-
-        Errors: InsufficientResources with the earliest time, InfeasibleRequest with the reasons, InputError.
-        """
-        from fluxres.model import matching  # the first request pays for the matcher's import, and commands on pools do not
-
-        return matching.match(self, wanted, at, duration_s, policy)
-
     def commit_match(self, found: Match, *, job: str) -> Allocation:
         """Give what `match` found to a job.
 
@@ -119,30 +101,71 @@ class ResourceGraph(Inspection):
 
         return matching.give(self, matching.match_or_reserve(self, wanted, after, duration_s, policy), job)
 
-    def satisfiable(self, wanted: Wanted) -> bool:
-        """Whether a request could ever be matched: with everything up and nothing held.
+    # -- several at once ---------------------------------------------------------------------------------------------
 
-        Errors: InfeasibleRequest for a type that the machine does not have.
+    def allocate_all(
+        self,
+        wanted: Iterable[tuple[Targets | Wanted, str]],
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        duration_s: float | None = None,
+        at: float | None = None,
+        policy: str | Policy = "first",
+    ) -> list[Allocation]:
+        """Give pools to several jobs, or several times to one, at one start: all of it or none.
+
+        Args:
+            wanted: pairs of what allocate takes (a request, or pools by name) and a job; no two get the same units.
+            start, end, duration_s, at, policy: as for allocate, of all of them; a request may say its own duration.
+
+        Requests are matched in the order `match_all` tells. What is given is one event: a journal has all of it or nothing.
+
+        Errors: as allocate, with the number and the job of the request that has no pools; nothing changes then.
         """
-        from fluxres.model import matching
+        from fluxres.model import several
 
-        return matching.satisfiable(self, wanted)
+        begin = start if at is None else at
+        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s))
+        return several.give(self, parts, self.open_window(begin, None)[0], policy)
 
-    def why_not(
-        self, wanted: Wanted, at: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
-    ) -> Refusal | None:
-        """Why there are no pools for a request; None when there are.  `.sentences()` says it in words."""
-        from fluxres.model import matching
+    def allocate_all_orelse_reserve(
+        self,
+        wanted: Iterable[tuple[Wanted, str]],
+        *,
+        after: float | None = None,
+        duration_s: float | None = None,
+        policy: str | Policy = "first",
+    ) -> list[Allocation]:
+        """Give pools for several requests to their jobs now (or at `after`), or else at the earliest time at which all can start.
 
-        return matching.why_not(self, wanted, at, duration_s, policy)
+        Args:
+            wanted: pairs of a request and a job.
 
-    def earliest(
-        self, wanted: Wanted, after: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
-    ) -> float | None:
-        """The first start, in seconds, at which there are pools for a request; None when there never are."""
-        from fluxres.model import matching
+        Errors: as allocate_all, where no time will do; nothing changes then.
+        """
+        from fluxres.model import several
 
-        return matching.earliest(self, wanted, after, duration_s, policy)
+        parts = several.parts_of(self, wanted, duration_s, sought_only=True)
+        begin = self.open_window(after, None)[0]
+        start = several.start_of_all(self, parts, begin, policy)
+        return several.give(self, parts, begin if start is None else start, policy)
+
+    def commit_all(self, found: Iterable[tuple[Match, str]]) -> list[Allocation]:
+        """Give several matches to their jobs, all or none.
+
+        Args:
+            found: pairs of a match and a job; of `match_all`, or any that have nothing in common.
+
+        Errors: StaleHandle when the graph changed since one was found; InsufficientResources when two take the same units;
+        nothing changes then.
+        """
+        from fluxres.model import several
+
+        self.now()
+        return several.commit(self, found)
+
+    # -- giving back -------------------------------------------------------------------------------------------------
 
     def free(self, job: str, wanted: Targets | None = None, start: float | None = None, end: float | None = None) -> None:
         """Take back what a job holds: everything, or pools, or units of them (RFC 4 Free, RFC 16 Release).

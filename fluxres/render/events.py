@@ -59,6 +59,10 @@ def _allocate(event: Mapping[str, Any]) -> str:
     return f"{event['job']}: {_held(event['pools'])}{_window(event)}"
 
 
+def _allocate_all(event: Mapping[str, Any]) -> str:
+    return "; ".join(_allocate(part) for part in event["parts"])
+
+
 def _stage(event: Mapping[str, Any]) -> str:
     expires = seconds(FOREVER if event["expires"] is None else event["expires"])
     return f"{event['stage']} for {_allocate(event)}, expires {when(expires)}"
@@ -94,6 +98,7 @@ def _fields(event: Mapping[str, Any]) -> str:
 
 _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "allocate": _allocate,
+    "allocate_all": _allocate_all,
     "free": _allocate,
     "stage": _stage,
     "commit": lambda event: str(event["stage"]),

@@ -89,6 +89,8 @@ def require_whole(event: Event) -> None:
     for target in event.get("pools") or ():
         if isinstance(target, list) and len(target) == 2:
             _require("pools", target[1], 1, limits.SIZE_MAX)
+    for part in _parts(event):
+        require_whole(part)
 
 
 def _require(key: str, value: object, low: int, high: int) -> None:
@@ -108,7 +110,7 @@ def weight(event: Event) -> int:
     >>> weight({"event": "tag", "pools": ["/a", "/b"]}), weight({"event": "release", "stage": "s0"})
     (2, 1)
     """
-    return max(1, len(event.get("pools") or ()))
+    return max(1, sum(map(weight, _parts(event))), len(event.get("pools") or ()))
 
 
 def is_structural(events: Iterable[Event]) -> bool:
@@ -122,12 +124,19 @@ def concerns(event: Event, job: str | None, path: str | None) -> bool:
     >>> concerns({"event": "allocate", "job": "j1", "pools": [["/demo/rack0", 1]]}, "j1", "/demo")
     True
     """
+    if parts := _parts(event):
+        return any(concerns(part, job, path) for part in parts)
     if job is not None and event.get("job") != job:
         return False
     if path is None:
         return True
     below = path if path.endswith("/") else path + "/"
     return any(named == path or named.startswith(below) for named in _pools(event))
+
+
+def _parts(event: Event) -> list[Event]:
+    """What an event consists of, where it is several."""
+    return [part for part in event.get("parts") or () if isinstance(part, dict)]
 
 
 def _pools(event: Event) -> Iterable[str]:

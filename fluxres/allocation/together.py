@@ -1,0 +1,104 @@
+"""Several allocations as one: all of them, or none.
+
+What the first is given has to be out of reach while the others are checked, and nothing may remain of it when one of them
+is refused.  Stages do both already (RFC 4, "Staged"): units are locked under an owner of their own, and to release a stage
+restores what was there before, whatever the job holds besides.  So each share is staged, under an id that nobody
+sees; once all are, nothing can fail any more, and each becomes an allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from fluxres.allocation.records import Records, Staged
+from fluxres.clock import FOREVER
+from fluxres.errors import FluxresError, UsageError
+
+Lock = Callable[["Share"], str]
+"""Locks what a share names until the block is left; gives the id of its stage."""
+
+
+class Share(NamedTuple):
+    """What one job is given of what several get together.
+
+    Args:
+        place: what a refusal calls it, such as ``request 2 (j2)``.
+        job: id.
+        targets: (vertex, amount), each vertex once.
+        start, end: window in ticks.
+    """
+
+    place: str
+    job: str
+    targets: Sequence[tuple[int, int]]
+    start: int
+    end: int
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Name the place in the errors of the block, before the place they name themselves."""
+    try:
+        yield
+    except FluxresError as error:
+        error.where = f"{place}: {error.where}" if error.where else place
+        raise
+
+
+@contextmanager
+def locking(records: Records) -> Iterator[Lock]:
+    """Locks for the length of a block: what did not become an allocation is as it was when the block is left."""
+    taken: list[str] = []
+
+    def lock(share: Share) -> str:
+        stage = f"\x00{len(taken)}"
+        staged = Staged(stage, share.job, tuple(share.targets), share.start, share.end, FOREVER)
+        with located(share.place):
+            planned = records.plan_stage(staged)
+        taken.append(stage)
+        records.stage(staged, planned)
+        return stage
+
+    try:
+        yield lock
+    finally:
+        for stage in reversed(taken):
+            if stage in records.stages:
+                records.release(stage)
+
+
+def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | None = None) -> None:
+    """Give every share to its job, or none of them to anybody.
+
+    Args:
+        tell: called when all of it is checked and nothing of it done; what it raises leaves nothing done.
+
+    Errors: those of an allocation, with the place of the share; nothing changes then.
+    Cost: as that of the allocations, three times.
+    """
+    _require_one_piece(records, shares)
+    with locking(records) as lock:
+        stages = [lock(share) for share in shares]
+        for share, stage in zip(shares, stages, strict=True):
+            with located(share.place):
+                records.plan_commit(stage)
+        if tell is not None:
+            tell()
+        for stage in stages:
+            records.commit(stage, records.plan_commit(stage))
+
+
+def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:
+    """Refuse two pieces of a pool for one job where together they might be all of it, and imply what others hold below it."""
+    structure = records.structure
+    seen: set[tuple[str, int]] = set()
+    for share in shares:
+        for v in {v for v, _ in share.targets}:
+            if structure.end.item(v) == v + 1 or structure.size.item(v) == 1:
+                continue
+            if (share.job, v) in seen:
+                message = f"a second piece of {structure.where(v)} for the same job"
+                raise UsageError(message, where=share.place, hint="name all units of it at once")
+            seen.add((share.job, v))

@@ -1,0 +1,336 @@
+"""Several requests at once: pools for all of them that no two share, or none (co-allocation).
+
+Requests are matched one after another, each with what the ones before it got out of reach.  Where one finds nothing though
+it would alone, it is matched before the others in another try: what has the least choice goes first.  That finds most of
+what there is, and not all: for requests that have to be weighed against each other, one request with several resources is
+the thing, whose parts the matcher does weigh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import numpy as np
+
+from fluxres import limits
+from fluxres.allocation import together
+from fluxres.allocation.together import Share, located, locking
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
+from fluxres.graph import surgery
+from fluxres.match import Match, Policy, Refusal
+from fluxres.model import changes, events, matching, targets
+from fluxres.model.matching import Wanted
+from fluxres.model.targets import Targets
+from fluxres.model.values import Allocation
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+
+class Part(NamedTuple):
+    """One of several things asked for.
+
+    Args:
+        place: what a refusal calls it.
+        job: who asks.
+        request: what is sought, None for pools by name.
+        pools: by name, with amounts.
+        length: ticks; FOREVER without end.
+    """
+
+    place: str
+    job: str
+    request: Request | None
+    pools: list[tuple[int, int]]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Which of several requests has no match, and why.
+
+    Args:
+        number: its place among them, from 0 on.
+        job: who asks for it, empty when no job was named.
+        refusal: the reasons; its earliest start is that of all together.
+        is_alone: whether it has none by itself, and not only because of the others.
+        is_never: whether this machine has never room for all of them at once, even with nothing held and everything up.
+    """
+
+    number: int
+    job: str
+    refusal: Refusal
+    is_alone: bool
+    is_never: bool
+
+    @property
+    def place(self) -> str:
+        """What messages call the request."""
+        return _place(self.number, self.job)
+
+    def sentences(self) -> list[str]:
+        """The shortage as a terminal shows it, one sentence an item."""
+        found = [f"{self.place}:", *self.refusal.sentences()]
+        found += [_BESIDE] * (not self.is_alone)
+        return found + [_NEVER] * (self.is_never and not self.refusal.never)
+
+    def error(self, said: InsufficientResources | InfeasibleRequest | None = None) -> InsufficientResources | InfeasibleRequest:
+        """The shortage as an error.
+
+        Args:
+            said: the refusal as an error, where other words are wanted than those of the model.
+        """
+        error = matching.refused(self.refusal) if said is None else said
+        error.where = f"{self.place}: {error.where}" if error.where else self.place
+        if not self.is_alone:
+            error.message = f"{error.message.removesuffix('.')}. {_BESIDE}"
+        if self.is_never and not self.refusal.never:
+            return InfeasibleRequest(error.message, where=error.where, hint=_NEVER, reasons=error.reasons)
+        return error
+
+
+_BESIDE: Final = "It could be had by itself: the others take what it needs."
+_NEVER: Final = "this machine has never room for all of them at once"
+
+
+def _place(number: int, job: str) -> str:
+    return f"request {number + 1}" + (f" ({job})" if job else "")
+
+
+def parts_of(
+    graph: ResourceGraph, wanted: Iterable[tuple[Targets | Wanted, str]], duration_s: float | None, *, sought_only: bool = False
+) -> list[Part]:
+    """What is asked for, checked.
+
+    Args:
+        wanted: pairs of a request, or pools by name, and a job.
+        sought_only: refuse pools by name.
+
+    Errors: UsageError, InputError, UnknownPool with the number of the part.
+    """
+    found: list[Part] = []
+    for number, pair in enumerate(wanted):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise UsageError(f"expected a pair of request and job, got {pair!r:.80}", where=_place(number, ""))
+        what, job = pair
+        place = _place(number, job if isinstance(job, str) else "")
+        if number >= limits.TOGETHER_MAX:
+            raise LimitExceeded(f"more than {limits.TOGETHER_MAX} requests at once", where=place)
+        with located(place):
+            targets.job_id(job)
+            found.append(_part(graph, place, what, job, duration_s, sought_only))
+    if not found:
+        raise UsageError("no requests", hint="give at least one pair of request and job")
+    return found
+
+
+def _part(
+    graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, duration_s: float | None, sought_only: bool
+) -> Part:
+    if not targets.is_request(graph, what):
+        if sought_only:
+            raise UsageError("expected a request, got pools by name", hint="pools that are named are given at a start")
+        return Part(place, job, None, targets.with_amounts(graph, cast("Targets", what)), matching.length(None, duration_s))
+    request = matching.as_request(cast("Wanted", what))
+    return Part(place, job, request, [], matching.length(request.duration_s, duration_s))
+
+
+def requests_of(wanted: Iterable[Wanted], duration_s: float | None) -> list[Part]:
+    """As :func:`parts_of`, for requests of nobody.
+
+    Errors: UsageError, InputError with the number of the request.
+    """
+    if isinstance(wanted, str):
+        raise UsageError("expected several requests, got one text", hint="put the requests in a list")
+    found = []
+    for number, what in enumerate(wanted):
+        with located(_place(number, "")):
+            request = matching.as_request(what)
+            found.append(Part(_place(number, ""), "", request, [], matching.length(request.duration_s, duration_s)))
+    if not found:
+        raise UsageError("no requests", hint="give at least one")
+    return found
+
+
+# -- matching ------------------------------------------------------------------------------------------------------------
+
+
+class _Fit(NamedTuple):
+    """What each part gets at one start; or the part that got nothing, after those before it in the order."""
+
+    matches: dict[int, Match]
+    order: list[int]
+    failed: int | None
+
+
+def _fit(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> _Fit:
+    """Matches of all parts at one start, in the order given, or else with those first that found nothing."""
+    order = sorted(range(len(parts)), key=lambda i: parts[i].request is not None)  # pools by name leave no choice
+    first: _Fit | None = None
+    tried: set[tuple[int, ...]] = set()
+    while tuple(order) not in tried and len(tried) <= len(parts):
+        tried.add(tuple(order))
+        fit = _fit_in(graph, parts, order, start, policy)
+        if fit.failed is None:
+            return fit
+        first = first or fit
+        named = [i for i in order if parts[i].request is None]
+        order = [*named, fit.failed, *(i for i in order if i != fit.failed and i not in named)]
+    assert first is not None  # the first order is always tried
+    return first
+
+
+def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], start: int, policy: str | Policy) -> _Fit:
+    found: dict[int, Match] = {}
+    with locking(graph.records) as lock:
+        for i in order:
+            part, end = parts[i], min(start + parts[i].length, FOREVER)
+            if part.request is None:
+                lock(Share(part.place, part.job, part.pools, start, end))
+                continue
+            with located(part.place):
+                match = matching.matcher(graph).match(part.request, start, end, policy)
+            if match is None:
+                return _Fit(found, list(order), i)
+            found[i] = match
+            if len(match):
+                lock(Share(part.place, part.job or part.place, match.targets, start, end))
+    return _Fit(found, list(order), None)
+
+
+def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Match | None]:
+    """A match for each part that is a request, at one start; see :meth:`ResourceGraph.match_all`."""
+    fit = _fit(graph, parts, start, policy)
+    if fit.failed is not None:
+        raise _shortage(graph, parts, fit, start, policy).error()
+    return [matching.stamped(graph, fit.matches[i]) if i in fit.matches else None for i in range(len(parts))]
+
+
+def start_of_all(graph: ResourceGraph, parts: Sequence[Part], after: int, policy: str | Policy) -> int | None:
+    """The first start in ticks at which all requests have a match together, None when there is none.
+
+    Cost: a match of all parts for each moment at which something ends and each of them alone could start.
+    """
+    start = _start_of_each(graph, parts, after, policy)
+    moments = np.array(graph.planner.moments(after, FOREVER), np.int64) if start is not None else np.zeros(0, np.int64)
+    while start is not None:
+        if _fit(graph, parts, start, policy).failed is None:
+            return start
+        # A window that slides only gains where something ends.
+        at = int(moments.searchsorted(start, "right"))
+        start = _start_of_each(graph, parts, int(moments[at]), policy) if at < len(moments) else None
+    return None
+
+
+def _start_of_each(graph: ResourceGraph, parts: Sequence[Part], after: int, policy: str | Policy) -> int | None:
+    """The first start from `after` on at which each part has a match by itself."""
+    start, agreed = after, 0
+    while agreed < len(parts):
+        for part in parts:
+            assert part.request is not None  # callers ask for requests only
+            with located(part.place):
+                found = matching.matcher(graph).earliest(part.request, part.length, start, policy)
+            if found is None:
+                return None
+            agreed = agreed + 1 if found.start == start else 1
+            start = found.start
+            if agreed >= len(parts):
+                break
+    return start
+
+
+# -- refusing ------------------------------------------------------------------------------------------------------------
+
+
+def why_not(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> Shortage | None:
+    """Which part has no match and why; see :meth:`ResourceGraph.why_not_all`."""
+    fit = _fit(graph, parts, start, policy)
+    return None if fit.failed is None else _shortage(graph, parts, fit, start, policy)
+
+
+def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int, policy: str | Policy) -> Shortage:
+    assert fit.failed is not None
+    number, part = fit.failed, parts[fit.failed]
+    assert part.request is not None  # what is named and not to be had is an error where it is locked
+    window = start, min(start + part.length, FOREVER)
+    refusal = matching.explained(graph, part.request, window, policy)
+    is_alone = refusal is not None
+    if refusal is None:
+        with locking(graph.records) as lock:
+            for i in fit.order[: fit.order.index(number)]:
+                other = parts[i]
+                pools = fit.matches[i].targets if i in fit.matches else other.pools
+                if pools:
+                    lock(Share(other.place, other.job or other.place, pools, start, min(start + other.length, FOREVER)))
+            refusal = matching.explained(graph, part.request, window, policy)
+    assert refusal is not None  # it had no match with the same pools out of reach
+    if refusal.never:
+        return Shortage(number, part.job, refusal, is_alone, is_never=True)
+    first, never = None, False
+    if all(part.request is not None for part in parts):
+        try:
+            first = start_of_all(graph, parts, start, policy)
+            never = first is None and _is_never(graph, parts, policy)
+        except LimitExceeded:
+            refusal = replace(refusal, undecided=True)
+    return Shortage(number, part.job, replace(refusal, earliest=None if first is None else seconds(first)), is_alone, never)
+
+
+def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
+    """Whether not even the idle machine, with everything up, has all parts at once, however they are weighed."""
+    requests = [part.request for part in parts if part.request is not None]
+    if any(request.constraint is not None for request in requests):
+        return False  # one request has one constraint, so they cannot be weighed as one
+    joint = Request(tuple(vertex for request in requests for vertex in request.resources))
+    if matching.matcher(graph).satisfiable(joint):
+        return False
+    structure = surgery.duplicate(graph.structure)
+    structure.state[:] = 0
+    return _fit(type(graph)(structure), parts, 0, policy).failed is not None
+
+
+# -- giving --------------------------------------------------------------------------------------------------------------
+
+
+def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Allocation]:
+    """Give every part to its job at one start, or nothing to anybody; see :meth:`ResourceGraph.allocate_all`."""
+    found = match(graph, parts, start, policy)
+    for part, one in zip(parts, found, strict=True):
+        if one is not None:
+            with located(part.place):
+                matching.require_picks(one)
+    shares = [
+        Share(part.place, part.job, part.pools if one is None else one.targets, start, min(start + part.length, FOREVER))
+        for part, one in zip(parts, found, strict=True)
+    ]
+    return _grant(graph, shares, [0 if one is None else one.nslots for one in found])
+
+
+def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[Allocation]:
+    """Give several matches to their jobs, all or none; see :meth:`ResourceGraph.commit_all`."""
+    shares, slots = [], []
+    for number, (found, job) in enumerate(matches):
+        place = _place(number, job if isinstance(job, str) else "")
+        with located(place):
+            targets.job_id(job)
+            matching.require_fresh(graph, found)
+            matching.require_picks(found)
+        shares.append(Share(place, job, found.targets, found.start, found.end))
+        slots.append(found.nslots)
+    return _grant(graph, shares, slots) if shares else []
+
+
+def _grant(graph: ResourceGraph, shares: Sequence[Share], slots: Sequence[int]) -> list[Allocation]:
+    structure = graph.structure
+    pools = sum(len(share.targets) for share in shares)
+    together.grant(graph.records, shares, lambda: changes.tell(graph, lambda: events.allocate_all(structure, shares), pools))
+    graph.revision += 1
+    return [
+        changes.given(graph, share.job, partial(changes.columns, share.targets), (share.start, share.end), nslots)
+        for share, nslots in zip(shares, slots, strict=True)
+    ]

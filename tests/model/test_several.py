@@ -1,0 +1,349 @@
+"""Several requests at once: all or none, no two the same pool, and refusals that say which one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres import limits
+from fluxres.errors import (
+    FluxresError,
+    InfeasibleRequest,
+    InputError,
+    InsufficientResources,
+    LimitExceeded,
+    StaleHandle,
+    UsageError,
+)
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.model import ResourceGraph
+from tests.allocation.test_records import BUNDLE, CORE, FEATURE, LICENSE, MEMORY, NODE, machine, trace
+
+
+def rack(nodes: int = 4, *, gpus: int = 1) -> ResourceGraph:
+    """Nodes of four cores; the first `gpus` of them have a gpu."""
+    below = (Recipe("core", count=4),)
+    parts = (
+        Recipe("node", count=gpus, children=(*below, Recipe("gpu"))),
+        Recipe("node", count=nodes - gpus, ids=gpus, children=below),
+    )
+    return ResourceGraph(expand(Recipe("cluster", children=tuple(p for p in parts if p.count)), origin=uuids.new_origin()))
+
+
+def held(g: ResourceGraph) -> dict[str, list[str]]:
+    return {job: [pool.name for pool in g.allocation(job)] for job in g.jobs()}
+
+
+def test_each_job_gets_its_own_pools_at_one_start() -> None:
+    g = rack()
+    told: list[Any] = []
+    g.sink = told.append
+    given_ = g.allocate_all([("slot=2/node", "a"), ("slot=3/core", "b"), ("/cluster/node3", "c")], at=5, duration_s=10)
+    assert [a.job for a in given_] == ["a", "b", "c"]
+    assert {(a.start, a.end) for a in given_} == {(5, 15)}
+    # Pools by name leave no choice and come first, whatever the order.
+    assert held(g) == {"a": ["node0", "node1"], "b": ["core0", "core1", "core2"], "c": ["node3"]}
+    assert [a.R()["execution"]["nslots"] for a in given_] == [2, 3, 1]
+    assert ([event["event"] for event in told], g.revision, g.check()) == (["allocate_all"], 1, [])
+
+
+def test_each_request_is_for_as_long_as_it_says() -> None:
+    g = rack()
+    jobspec = {
+        "version": 1,
+        "resources": [{"type": "slot", "count": 1, "label": "s", "with": [{"type": "core", "count": 1}]}],
+        "tasks": [{"command": ["x"], "slot": "s", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 60}},
+    }
+    assert [a.end for a in g.allocate_all([(jobspec, "a"), ("slot/core", "b")], at=10)] == [70, float("inf")]
+    assert [a.end for a in g.allocate_all([(jobspec, "a"), ("slot/core", "b")], at=10, end=30)] == [30, 30]
+
+
+def test_one_job_may_get_several_times() -> None:
+    g = rack()
+    g.allocate_all([("slot/[core=4;gpu]", "a"), ("slot=2/node", "a")], duration_s=5)
+    assert held(g) == {"a": ["core0", "core1", "core2", "core3", "gpu0", "node1", "node2"]}
+    assert g.check() == []
+
+
+def test_who_has_the_least_choice_goes_first() -> None:
+    g = rack()
+    # The first request would take the only gpu's node.
+    g.allocate_all([("slot/node", "a"), ("slot/node/gpu", "b")])
+    assert held(g) == {"a": ["node1"], "b": ["node0"]}
+    found = rack().match_all(["slot/node", "slot/node/gpu"])
+    assert [match.vertices.tolist() for match in found] == [[7], [1]]
+
+
+def test_the_one_without_pools_is_named() -> None:
+    g = rack()
+    g.allocate("/cluster/node0", job="x", start=0, end=50)
+    before = trace(g)
+    with pytest.raises(InsufficientResources) as caught:
+        g.allocate_all([("slot/core", "a"), ("slot/gpu", "b")], duration_s=5)
+    error = caught.value
+    assert error.where == "request 2 (b)"
+    assert "1 is held by x until 50 s; 3 lack 1 gpu" in str(error)
+    assert str(error).endswith("(free from 50 s on)")
+    assert (error.earliest, list(error.reasons)) == (50, ["resources[0]", "resources[0].with[0]"])
+    assert trace(g) == before
+    assert g.revision == 1
+
+
+def test_those_that_only_fail_together_say_so() -> None:
+    g = rack()
+    g.allocate("/cluster/node3", job="x", start=0, end=50)
+    with pytest.raises(InsufficientResources) as caught:
+        g.allocate_all([("slot=2/node", "a"), ("slot=2/node", "b")], duration_s=5)
+    assert caught.value.earliest == 50 == g.earliest_all(["slot=2/node"] * 2, duration_s=5)
+    assert "held by a until 5 s" in str(caught.value), "what the others would take is in the way"
+    assert "It could be had by itself" in str(caught.value)
+    assert g.jobs() == ["x"]
+    shortage = g.why_not_all(["slot=2/node"] * 2, duration_s=5)
+    assert shortage is not None
+    assert (shortage.number, shortage.is_alone, shortage.is_never, shortage.refusal.earliest) == (1, False, False, 50)
+    assert shortage.sentences()[0] == "request 2:"
+    assert g.why_not_all(["slot=2/node", "slot/node"], duration_s=5) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "where"),
+    [
+        ([("slot=3/node", "a"), ("slot=2/node", "b")], "request 2 (b)"),
+        ([("slot/node", "a"), ("slot=9/core=4", "b")], "request 2 (b)"),
+        ([("slot/gpu", "a"), ("slot/gpu", "b")], "request 2 (b)"),
+        ([("slot/core", "a"), ("fpga", "b")], "request 2 (b)"),
+    ],
+)
+def test_never_is_told_from_not_now(wanted: list[tuple[str, str]], where: str) -> None:
+    g = rack()
+    for state in ("up", "down"):
+        g.set_state("/cluster/node2", state)
+        for call in (g.allocate_all, g.allocate_all_orelse_reserve):
+            with pytest.raises(InfeasibleRequest) as caught:
+                call(wanted, duration_s=5)
+            assert caught.value.where.startswith(where)
+    assert g.jobs() == []
+
+
+def test_what_is_down_is_not_never() -> None:
+    g = rack()
+    g.set_state("/cluster/node2", "down")
+    with pytest.raises(InsufficientResources) as caught:
+        g.allocate_all([("slot=2/node", "a"), ("slot=2/node", "b")], duration_s=5)
+    assert caught.value.earliest is None
+
+
+def test_all_start_together_at_the_earliest_time() -> None:
+    g = rack()
+    g.allocate("/cluster/node0", job="x", start=0, end=50)
+    g.allocate("/cluster/node1", job="y", start=0, end=20)
+    g.allocate("/cluster/node2", job="z", start=30, end=40)
+    made = g.allocate_all_orelse_reserve([("slot=2/node", "a"), ("slot/node", "b")], after=0, duration_s=15)
+    assert [(a.start, a.end) for a in made] == [(40, 55), (40, 55)]
+    assert g.check() == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_earliest_start_is_the_first_one_at_which_all_match(data: st.DataObject) -> None:
+    g = rack(3)
+    for i in range(data.draw(st.integers(0, 5))):
+        start = data.draw(st.integers(0, 12))
+        try:
+            shape, length = data.draw(st.sampled_from(["slot/node", "slot=2/core", "slot/gpu"])), data.draw(st.integers(1, 6))
+            g.allocate(shape, job=f"h{i}", start=start, duration_s=length)
+        except InsufficientResources:
+            continue
+    shapes = ["slot/node", "slot=2/node", "slot=3/core=2", "slot/[gpu;core]", "slot=2/core=4"]
+    wanted = data.draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=3))
+    duration = data.draw(st.integers(1, 7))
+
+    def fits(at: int) -> bool:
+        try:
+            g.match_all(wanted, at, duration)
+        except (InsufficientResources, InfeasibleRequest):
+            return False
+        return True
+
+    before = trace(g)
+    first = next((at for at in range(40) if fits(at)), None)
+    assert g.earliest_all(wanted, duration_s=duration) == first
+    assert trace(g) == before
+
+
+# -- matches -------------------------------------------------------------------------------------------------------------
+
+
+def test_matches_are_committed_together_or_not_at_all() -> None:
+    g = rack()
+    first, second = g.match_all(["slot/node", "slot/node"], duration_s=5)
+    assert g.jobs() == []
+    g.commit_all([(first, "a"), (second, "b")])
+    assert held(g) == {"a": ["node0"], "b": ["node1"]}
+    one, same = (g.match("slot/node", duration_s=5) for _ in range(2))
+    before = trace(g)
+    with pytest.raises(InsufficientResources, match=r"request 2 \(d\): /cluster/node2: .*held by c"):
+        g.commit_all([(one, "c"), (same, "d")])
+    assert trace(g) == before
+    assert g.commit_all([]) == []
+
+
+def test_a_match_that_was_overtaken_is_refused_everywhere() -> None:
+    g, other = rack(), rack()
+    found = g.match("slot/node", duration_s=5)
+    elsewhere = other.match("slot/node", duration_s=5)
+    for stale in (elsewhere, found):
+        before = trace(g)
+        for call in (
+            lambda m: g.commit_match(m, job="a"),
+            lambda m: g.commit_all([(m, "a")]),
+            lambda m: g.commit_all([(g.match("slot/core"), "b"), (m, "a")]),
+        ):
+            with pytest.raises(StaleHandle, match=r"match again|match here"):
+                call(stale)
+        assert trace(g) == before
+        g.tag("/cluster", "touched")
+    with pytest.raises(UsageError, match="expected a match"):
+        g.commit_all([("slot/node", "a")])  # type: ignore[list-item]  # what a user may try
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda g: g.allocate("/cluster/node3", job="x"),
+        lambda g: g.free("y"),
+        lambda g: g.stage("/cluster/node3", job="x"),
+        lambda g: g.set_state("/cluster/node3", "down"),
+        lambda g: g.tag("/cluster/node3", "k"),
+        lambda g: g.unlink("/cluster/node3"),
+        lambda g: g.allocate_all([("/cluster/node3", "x")]),
+        lambda g: g.expire(before=60),
+        lambda g: g.grow("y", "slot/core"),
+    ],
+)
+def test_every_change_overtakes_a_match(change: Any) -> None:
+    g = rack()
+    g.allocate("/cluster/node0", job="y", start=0, end=50)
+    found = g.match("slot/node", at=5, duration_s=5)
+    change(g)
+    with pytest.raises(StaleHandle):
+        g.commit_match(found, job="a")
+    with pytest.raises(StaleHandle):
+        g.commit_all([(found, "a")])
+    assert "a" not in g.jobs()
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------------
+
+WRONG: list[tuple[Any, type[FluxresError], str]] = [
+    ([], UsageError, "no requests"),
+    (["slot/core"], UsageError, "pair of request and job"),
+    ([("slot/core",)], UsageError, "pair of request and job"),
+    ([("slot/core", "a"), ("slot/core", "")], UsageError, "request 2: job"),
+    ([("slot/core", "a"), ("slot=/core", "b")], InputError, r"request 2 \(b\): "),
+    ([("slot/core", "a"), ({"resources": 3}, "b")], InputError, r"request 2 \(b\): "),
+    ([("slot/core", "a"), ("/cluster/node9", "b")], FluxresError, r"request 2 \(b\): "),
+    ([("slot/core", "a"), ("node", "b")], UsageError, r"request 2 \(b\): .*nothing is recorded"),
+    ([("/cluster/node0", "a"), ("/cluster/node0/core0", "b")], InsufficientResources, r"request 2 \(b\): .*by a"),
+    ([("/cluster/node0/core0", "a"), ("/cluster/node0", "b")], InsufficientResources, r"request 2 \(b\): .*a holds .*core0"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "kind", "message"), WRONG)
+def test_what_is_wrong_is_named_and_changes_nothing(wanted: Any, kind: type[FluxresError], message: str) -> None:
+    g = rack()
+    before = trace(g)
+    with pytest.raises(kind, match=message):
+        g.allocate_all(wanted, duration_s=5)
+    assert (trace(g), g.revision) == (before, 0)
+
+
+def test_there_is_a_bound() -> None:
+    g = rack()
+    with pytest.raises(LimitExceeded, match=str(limits.TOGETHER_MAX)):
+        g.allocate_all([("slot/core", "a")] * (limits.TOGETHER_MAX + 1))
+    with pytest.raises(UsageError, match="pools by name"):
+        g.allocate_all_orelse_reserve([("/cluster/node0", "a")])
+    with pytest.raises(UsageError, match="one text"):
+        g.match_all("slot/core")
+
+
+def test_units_that_complete_a_pool_are_not_given_while_others_hold_something_below() -> None:
+    g = machine()
+    g.allocate([(LICENSE, 3)], job="a")
+    before = trace(g)
+    with pytest.raises(InsufficientResources, match=r"request 1 \(a\): .*b holds /demo/license/feature0 below it"):
+        g.allocate_all([([(LICENSE, 1)], "a"), (FEATURE, "b")])
+    with pytest.raises(UsageError, match="all units of it at once"):
+        machine().allocate_all([([(LICENSE, 1)], "c"), ([(LICENSE, 1)], "c")])
+    assert trace(g) == before
+    assert g.check() == []
+
+
+def test_what_the_sink_refuses_is_not_done() -> None:
+    g = rack()
+
+    def full(_event: Any) -> None:
+        raise OSError("no space left")
+
+    g.sink = full
+    before = trace(g)
+    with pytest.raises(OSError, match="no space"):
+        g.allocate_all([("slot/node", "a"), ("slot/node", "b")])
+    assert (trace(g), g.revision) == (before, 0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_or_nothing_whatever_is_asked(seed: int) -> None:
+    source, told = random.Random(seed), []
+    g = machine()
+    g.sink = lambda event: told.append(orjson.dumps(event))
+    things: list[Any] = ["slot/node", "slot=2/core", "slot/[core;memory=3]", "license=2{x}", "-n2", NODE, CORE, BUNDLE]
+    things += [[(MEMORY, 3)], [(LICENSE, 2)], FEATURE, [CORE, (MEMORY, 1)]]
+    for _ in range(30):
+        wanted = [(source.choice(things), f"j{source.randrange(4)}") for _ in range(source.randint(1, 3))]
+        before, order, revision, count = trace(g), g.jobs(), g.revision, len(told)
+        window = {"start": source.randrange(6), "duration_s": source.choice([1, 3, None])}
+        try:
+            made = g.allocate_all(wanted, **window)
+            assert [a.job for a in made] == [job for _, job in wanted]
+            assert (g.revision, len(told)) == (revision + 1, count + 1)
+        except FluxresError:
+            assert (trace(g), g.jobs(), g.revision, len(told)) == (before, order, revision, count)
+        if source.random() < 0.4 and g.jobs():
+            g.free(source.choice(g.jobs()))
+        assert g.check() == []
+    replayed = machine()
+    for event in told:
+        replayed.apply(orjson.loads(event))
+    assert trace(replayed) == trace(g)
+
+
+def part(job: str, path: str) -> dict[str, Any]:
+    return {"job": job, "pools": [[path, 1]], "start": 0, "end": 5}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        3,
+        [3],
+        [{}],
+        [part("b", NODE), part("a", CORE)],
+        [part("b", NODE), part("c", "/x")],
+    ],
+)
+def test_an_event_that_cannot_be_replayed_leaves_nothing(parts: Any) -> None:
+    g = machine()
+    before = trace(g)
+    with pytest.raises(FluxresError):
+        g.apply({"event": "allocate_all", "parts": parts})
+    assert trace(g) == before
