@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
-from fluxres.graph.kinds import UNAVAILABLE_STATES, Kind, PropertyValue
+from fluxres.graph.kinds import UNAVAILABLE_STATES, WAY, Kind, PropertyValue
+from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
 from fluxres.syntax import template
 
@@ -101,9 +102,9 @@ class _Nodes:
         s, part = self._structure, self._part
         columns: list[NDArray[Any]] = [s.kind[part.vertices], part.sizes, part.exclusive]
         if self._full:
-            columns.append(s.state[part.vertices])
+            columns += [s.state[part.vertices], s.flags[part.vertices] & WAY]
         first, self._sort = _sorts(columns)
-        before, between, behind, names = [], [], [], []
+        before, between, behind, names, defaults = [], [], [], [], []
         for row in first.tolist():
             v = int(part.vertices[row])
             kind = s.kind_of(v)
@@ -114,12 +115,15 @@ class _Nodes:
             if self._full and state != "up":
                 text += ',"status":1' if state in UNAVAILABLE_STATES else ""
                 text += f',"state":"{state}"' if state != "down" else ""
+            text += ',"way":true' if self._full and s.flags[v] & WAY else ""
             text += f',"unit":{quoted(kind.unit)}' if kind.unit else ""
             text += f',"size":{part.sizes[row]}' if part.sizes[row] != 1 else ""
             if kind.properties:
                 text += f',"properties":{orjson.dumps(property_texts(kind.properties)).decode()}'
             behind.append(text)
             names.append(_name_format(kind))
+            defaults.append(names[-1] == _name_format(Kind(kind.type, kind.basename)))
+        self._by_default, self._rendered = np.array(defaults), np.array([name is None for name in names])
         return before, between, behind, names
 
     def block(self, rows: slice) -> list[str]:
@@ -156,17 +160,18 @@ class _Nodes:
         s, formats = self._structure, self._names
         numbers = s.id[block]
         names = [
-            form % number if form is not None else quoted(s.name(v))[1:-1]
-            for form, number, v in zip([formats[sort] for sort in sorts.tolist()], numbers.tolist(), block.tolist(), strict=True)
+            form % number if form is not None else ""
+            for form, number in zip([formats[sort] for sort in sorts.tolist()], numbers.tolist(), strict=True)
         ]
-        kinds = [s.kinds[k].name is None for k in range(len(s.kinds))]
-        is_default = (np.array(kinds)[s.kind[block]] & (numbers >= 0)).tolist()
-        for i in np.flatnonzero(numbers < 0).tolist():
-            names[i] = quoted(s.name(int(block[i])))[1:-1]
+        is_default = (self._by_default[sorts] & (numbers >= 0)).tolist()
+        rendered = self._rendered[sorts] | (numbers < 0)
         if s.names:
-            for i, v in enumerate(block.tolist()):
-                if v in s.names:
-                    names[i], is_default[i] = quoted(s.names[v])[1:-1], False
+            rendered |= np.isin(block, np.fromiter(s.names, np.int32, len(s.names)))
+        for i in np.flatnonzero(rendered).tolist():
+            v, number = int(block[i]), int(numbers[i])
+            name = s.name(v)
+            names[i] = quoted(name)[1:-1]
+            is_default[i] = number >= 0 and name == f"{s.kind_of(v).basename}{number}"
         return names, is_default
 
     def _uuids(self, block: NDArray[np.int32]) -> list[str]:
@@ -219,6 +224,11 @@ def _sparse(structure: Structure) -> dict[int, str]:
     for v in range(structure.tree_end, structure.n):
         if structure.parent[v] >= 0:
             found[v] = found.get(v, "") + f',"within":"{structure.parent[v]}"'
+    # A reader gives a pool of rank -1 that of the pool above, as Fluxion writes it for all that is below nodes.
+    above = structure.rank.copy()
+    hand_down(above, np.flatnonzero(above >= 0), structure.end)
+    for v in np.flatnonzero(above != structure.rank).tolist():
+        found[v] = found.get(v, "") + ',"unranked":true'
     return found
 
 
@@ -287,4 +297,4 @@ def _subsystem_edges(subsystem: Subsystem, part: Part, *, full: bool) -> Iterato
 def _attributes(subsystem: Subsystem, row: int) -> str:
     data = subsystem.edge_data(row)
     del data["subsystem"], data["type"]
-    return f',"attributes":{orjson.dumps(data).decode()}' if data else ""
+    return f',"attributes":{orjson.dumps(data, option=orjson.OPT_SORT_KEYS).decode()}' if data else ""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fluxres.errors import InputError, LimitExceeded, StillHeld, UnknownPool
-from fluxres.formats import jgf, yaml_document
-from fluxres.query import loading
+from fluxres.formats import yaml_document
+from fluxres.query import jgf, loading
 from fluxres.query.graph import Vertex
 from fluxres.query.matching import Scheduling
 from fluxres.syntax import idset

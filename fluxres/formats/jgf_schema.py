@@ -1,0 +1,154 @@
+"""JGF as a typed document: the nodes and edges of Flux RFC 40, with what Fluxion and fluxres write beside them.
+
+Everything that a node may leave out is UNSET then, since its default depends on the rest of the node.  There are two types of a
+node: what nearly every node of nearly every file is, which takes half the memory, and all that a node may have.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from fluxres import limits
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Value = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)]
+Unit = Annotated[str, Meta(max_length=limits.NAME_LENGTH_MAX)]
+Path = Annotated[str, Meta(min_length=2, description="From the root: /cluster0/rack0/node3.")]
+Number = Annotated[int, Meta(ge=-1, le=limits.ID_MAX)]
+Units = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]
+Rank = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
+
+
+class PlainPaths(Struct, gc=False, forbid_unknown_fields=True):
+    """The path of a pool that stands in containment only."""
+
+    containment: Path
+
+
+class PlainMetadata(Struct, gc=False, forbid_unknown_fields=True):
+    """What Fluxion says of a pool that stands in containment only."""
+
+    type: Word
+    paths: PlainPaths
+    uuid: Word | UnsetType = UNSET
+    basename: Word | UnsetType = UNSET
+    name: Word | UnsetType = UNSET
+    id: Number | UnsetType = UNSET
+    uniq_id: Number | UnsetType = UNSET
+    rank: Rank | UnsetType = UNSET
+    exclusive: bool | UnsetType = UNSET
+    status: Literal[0, 1] | UnsetType = UNSET
+    unit: Unit | UnsetType = UNSET
+    size: Units | UnsetType = UNSET
+    properties: dict[Word, Value | int | float | bool | None] | UnsetType = UNSET
+
+
+class PlainNode(Struct, gc=False, forbid_unknown_fields=True):
+    """A pool that stands in containment only."""
+
+    id: Word
+    metadata: PlainMetadata
+
+
+class Metadata(Struct, gc=False, forbid_unknown_fields=True):
+    """What is said of a pool."""
+
+    type: Annotated[Word, Meta(description="Resource type.")]
+    paths: Annotated[dict[Word, Path], Meta(description="By subsystem; one step makes the pool its root.")]
+    uuid: Word | UnsetType = UNSET
+    basename: Annotated[Word | UnsetType, Meta(description="First part of the default name. Default: the type.")] = UNSET
+    name: Annotated[Word | UnsetType, Meta(description="Default: basename and id.")] = UNSET
+    id: Annotated[
+        Number | UnsetType, Meta(description="Default: the number in the path, that at the end of a node's name, or uniq_id.")
+    ] = UNSET
+    uniq_id: Annotated[Number | UnsetType, Meta(description="Default: the key of the node, if it is a number.")] = UNSET
+    rank: Annotated[Rank | UnsetType, Meta(description="Execution target. Default: that of the pool above.")] = UNSET
+    exclusive: Annotated[bool | UnsetType, Meta(description="Whether it may only be allocated whole.")] = UNSET
+    status: Annotated[Literal[0, 1] | UnsetType, Meta(description="0 up, 1 down.")] = UNSET
+    unit: Unit | UnsetType = UNSET
+    size: Annotated[Units | UnsetType, Meta(description="Units of the pool. Default: 1.")] = UNSET
+    properties: dict[Word, Value | int | float | bool | None] | UnsetType = UNSET
+    agfilter: Annotated[Any, Meta(description="Sums that Fluxion's planner keeps; they follow from the pools below.")] = UNSET
+    ephemeral: Annotated[dict[Word, Value] | UnsetType, Meta(description="Properties of a while; they become tags.")] = UNSET
+    state: Annotated[State | UnsetType, Meta(description="Where it is not what status says. Written by fluxres.")] = UNSET
+    tags: Annotated[dict[Word, Value | None] | UnsetType, Meta(description="Written by fluxres.")] = UNSET
+    capacity: Annotated[Units | UnsetType, Meta(description="Full size of what a copy cut down. Written by fluxres.")] = UNSET
+    way: Annotated[bool | UnsetType, Meta(description="Whether it is only the way from the root. Written by fluxres.")] = UNSET
+    unranked: Annotated[bool | UnsetType, Meta(description="Without rank, though below one. Written by fluxres.")] = UNSET
+    within: Annotated[
+        Word | UnsetType, Meta(description="Key of the pool that one outside containment is in. Written by fluxres.")
+    ] = UNSET
+
+
+class Node(Struct, gc=False, forbid_unknown_fields=True):
+    """A pool."""
+
+    id: Annotated[Word, Meta(description="Key of the node in this document.")]
+    metadata: Metadata
+
+
+class EdgeMetadata(Struct, gc=False, forbid_unknown_fields=True):
+    """Of which graph an edge is."""
+
+    subsystem: Annotated[Word | UnsetType, Meta(description="Default: containment.")] = UNSET
+    relationship: Annotated[Word | UnsetType, Meta(description="Default: link.")] = UNSET
+    attributes: Annotated[
+        dict[Word, int | float | bool | Value | None] | UnsetType, Meta(description="Written by fluxres.")
+    ] = UNSET
+
+
+class Edge(Struct, gc=False, forbid_unknown_fields=True):
+    """An edge between the keys of two nodes."""
+
+    source: Word
+    target: Word
+    metadata: EdgeMetadata | UnsetType | None = UNSET
+
+
+class GraphMetadata(Struct, forbid_unknown_fields=True):
+    """What fluxres says of all nodes together."""
+
+    uuids: Annotated[
+        list[tuple[Word, Annotated[int, Meta(ge=1)]]] | UnsetType,
+        Meta(description="Uuids of all nodes in their order, as runs that count up: the first, and how many."),
+    ] = UNSET
+
+
+class Graph(Struct, forbid_unknown_fields=True):
+    """The nodes and edges of all subsystems."""
+
+    nodes: Annotated[list[Node], Meta(min_length=1)]
+    edges: list[Edge] | UnsetType = UNSET
+    directed: bool | UnsetType = UNSET
+    label: Annotated[Word | UnsetType, Meta(description="Name of the machine. Default: that of the root.")] = UNSET
+    metadata: GraphMetadata | UnsetType = UNSET
+
+
+class Jgf(Struct, forbid_unknown_fields=True):
+    """A file of JSON Graph Format (Flux RFC 40)."""
+
+    graph: Graph
+    writer: Annotated[str | UnsetType, Meta(description="fluxion:jgf or fluxion:jgf_shorthand.")] = UNSET
+    free_ranks: Annotated[str | UnsetType, Meta(description="Ranks given back since; they become a tag of the root.")] = UNSET
+
+
+class RawGraph(Struct, forbid_unknown_fields=True):
+    """A graph whose nodes and edges are decoded one after the other."""
+
+    nodes: msgspec.Raw
+    edges: msgspec.Raw | UnsetType = UNSET
+    directed: bool | UnsetType = UNSET
+    label: Word | UnsetType = UNSET
+    metadata: GraphMetadata | UnsetType = UNSET
+
+
+class RawJgf(Struct, forbid_unknown_fields=True):
+    """A file whose nodes and edges are decoded one after the other."""
+
+    graph: RawGraph
+    writer: str | UnsetType = UNSET
+    free_ranks: str | UnsetType = UNSET

@@ -1,0 +1,325 @@
+"""From the columns of a JGF document to a structure: keys to rows, paths to names, edges to a tree and auxiliary graphs.
+
+A document says the same thing several times: what a pool is called in its name, its id and its paths, what it is in
+in its paths and in edges.  All of it is compared here, since a reader that believes one of them loses what the others say.
+Comparisons are those of whole lists, and only where they fail is a single node looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from fluxres.errors import InputError
+from fluxres.formats import json_typed
+from fluxres.formats.jgf_columns import CONTAINMENT, EdgeColumns, NodeColumns
+from fluxres.formats.jgf_names import name_nodes
+from fluxres.formats.jgf_schema import RawGraph
+from fluxres.formats.pool_uuids import give_uuids
+from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Key
+from fluxres.graph.assemble import assemble
+from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple
+from fluxres.graph.structure import Structure
+
+_DOWN: Final = STATES.index("down")
+
+
+class Built(NamedTuple):
+    """A structure, how many keys of mappings its graph has in the text, and the label of the graph."""
+
+    structure: Structure
+    keys: int
+    label: str | None
+
+
+def build(source: Source, graph: RawGraph, whole: type[Any], prefix: Sequence[Key], origin: int | None) -> Built:
+    """The structure of a graph in a JSON text.
+
+    Args:
+        source: the text.
+        graph: what was decoded of it.
+        whole: type of the whole text.
+        prefix: path of the graph in the text.
+        origin: base of uuids that the graph does not give; random by default.
+
+    Errors: InputError with the place: keys that stand twice, edges to nowhere, pools with two parents or none, names and
+    ids that disagree with paths.
+    Cost: about 2 µs a node.
+    """
+    nodes = NodeColumns(source, graph.nodes, whole)
+    edges = EdgeColumns(source, None if graph.edges is UNSET else graph.edges, whole)
+    given = sum(value is not UNSET for value in (graph.edges, graph.directed, graph.label, graph.metadata))
+    keys = nodes.keys + edges.keys + 1 + given
+    builder = _Builder(source, nodes, edges, prefix)
+    uuids = None
+    if graph.metadata is not UNSET and graph.metadata.uuids is not UNSET:
+        keys, uuids = keys + 1, graph.metadata.uuids
+    return Built(builder.structure(origin, uuids), keys, None if graph.label is UNSET else graph.label)
+
+
+class _Builder:
+    def __init__(self, source: Source, nodes: NodeColumns, edges: EdgeColumns, prefix: Sequence[Key]) -> None:
+        self._source, self._prefix = source, prefix
+        self.nodes = nodes
+        if not nodes.n:
+            self.fail(["nodes"], "expected at least one node, got none")
+        self._row = dict(zip(nodes.key, range(nodes.n), strict=True))
+        if len(self._row) < nodes.n:
+            twice = next(i for i, key in enumerate(nodes.key) if self._row[key] != i)
+            self.fail(["nodes", self._row[nodes.key[twice]], "id"], f"a second node with the id {nodes.key[twice]!r}")
+        self._src, self._dst = self._ends(edges.source, "source"), self._ends(edges.target, "target")
+        del edges.source[:], edges.target[:]  # as large as the rows they became are small
+        self._data = edges.metadata
+        names = {CONTAINMENT: 0}
+        self._of_subsystem = np.zeros(len(self._src), np.int32)
+        for row, data in self._data.items():
+            if data.subsystem is not UNSET and data.subsystem != CONTAINMENT:
+                self._of_subsystem[row] = names.setdefault(data.subsystem, len(names))
+        self._subsystems = list(names)[1:]
+
+    def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+        """Refuse the document at a place in the graph."""
+        raise InputError(message, where=json_typed.where(self._source, [*self._prefix, *path]), hint=hint)
+
+    def _ends(self, keys: list[str], side: str) -> Int32:
+        rows = np.fromiter(map(self._row.get, keys, repeat(-1)), np.int32, len(keys))
+        lost = np.flatnonzero(rows < 0)
+        if len(lost):
+            edge = int(lost[0])
+            self.fail(["edges", edge, side], f"no node has the id {keys[edge]!r}", "edges name nodes by their id")
+        return rows
+
+    def structure(self, origin: int | None, uuid_runs: Sequence[tuple[str, int]] | None) -> Structure:
+        """What the document describes."""
+        nodes = self.nodes
+        parent = self._parents()
+        names = name_nodes(nodes, parent, self.fail)
+        kinds, kind = self._kinds(names.templates)
+        tags = nodes.given("tags")
+        for row, ephemeral in nodes.given("ephemeral").items():
+            tags[row] = {**tags.get(row, {}), **ephemeral}
+        order = self._containment_first()
+        place = np.empty(nodes.n, np.int32)
+        place[order] = np.arange(nodes.n, dtype=np.int32)
+        above = parent[order]
+        made = assemble(
+            np.where(above >= 0, place[above], np.int32(-1)),
+            kind[order],
+            kinds=kinds,
+            size=self._sizes()[order],
+            id=names.ids[order],
+            rank=_filled(nodes.column("rank"), -1, nodes.n)[order],
+            state=self._states()[order],
+            exclusive=_filled(nodes.column("exclusive"), 0, nodes.n)[order],
+            names={int(place[row]): name for row, name in names.explicit.items()},
+            tags={int(place[row]): values for row, values in tags.items()},
+            capacity={int(place[row]): full for row, full in nodes.given("capacity").items()},
+            origin=origin,
+            where=lambda i: json_typed.where(self._source, [*self._prefix, "nodes", int(order[i])]),
+        )
+        vertex = made.vertex[place]
+        for row, is_way in nodes.given("way").items():
+            made.structure.flags[vertex[row]] |= WAY if is_way else 0
+        for row, has_none in nodes.given("unranked").items():
+            made.structure.rank[vertex[row]] = -1 if has_none else made.structure.rank[vertex[row]]
+        self._graphs(made.structure, vertex)
+        give_uuids(made.structure, vertex, nodes.column("uuid"), uuid_runs, self.fail)
+        return made.structure
+
+    # -- the has-a tree --------------------------------------------------------------------------------------------------
+
+    def _containment_first(self) -> NDArray[np.int64]:
+        """Rows in the order in which they become a structure: those outside containment behind the others."""
+        path = self.nodes.path
+        if path.count(None) == 0:
+            return np.arange(len(path))
+        return np.argsort(np.array([p is None for p in path]), kind="stable")
+
+    def _parents(self) -> Int32:
+        """By node: the node it is in, -1 for the root and for nodes outside containment that are in none."""
+        path, n = self.nodes.path, self.nodes.n
+        roots = [i for i, p in enumerate(path) if p is not None and p.rfind("/") == 0]
+        if not roots:
+            self.fail(["nodes"], "no node is the root of containment", "the path of the root has one step: /cluster0")
+        if len(roots) > 1:
+            first, second = path[roots[0]], path[roots[1]]
+            self.fail(["nodes", roots[1]], f"{second} would be a second root of containment, beside {first}")
+        rows = np.flatnonzero(self._of_subsystem == 0)
+        src, dst = self._src[rows], self._dst[rows]
+        count = np.bincount(dst, minlength=n)
+        if (count > 1).any() or count[roots[0]]:
+            rows = self._downward(rows)
+            src, dst = self._src[rows], self._dst[rows]
+            count = np.bincount(dst, minlength=n)
+        parent = np.full(n, -1, np.int32)
+        parent[dst] = src
+        if (count > 1).any():
+            self._two_parents(rows, parent, int(np.flatnonzero(count > 1)[0]))
+        is_inside = np.array([p is not None for p in path])
+        stray = np.flatnonzero(~(is_inside[src] & is_inside[dst]))
+        if len(stray):
+            row = int(src[stray[0]] if not is_inside[src[stray[0]]] else dst[stray[0]])
+            message = f"an edge of containment at node {self.nodes.key[row]!r}, which has no path in it"
+            self.fail(["edges", int(rows[stray[0]])], message)
+        is_inside[roots[0]] = False
+        alone = np.flatnonzero(is_inside & (count == 0))
+        if len(alone):
+            row = int(alone[0])
+            self.fail(["nodes", row], f"no edge of containment leads to {path[row]}", "an edge has source, target")
+        for row, key in self.nodes.given("within").items():
+            if key not in self._row or path[row] is not None:
+                self.fail(["nodes", row, "metadata", "within"], f"expected the id of a node outside containment, got {key!r}")
+            parent[row] = self._row[key]
+        return parent
+
+    def _downward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of the edges of containment those from a pool to one in it; there may be others back up, which say the same again."""
+        level = np.array([0 if p is None else p.count("/") for p in self.nodes.path], np.int32)
+        up = level[self._src[rows]] > level[self._dst[rows]]
+        down = rows[~up]
+        parent = np.full(self.nodes.n, -1, np.int32)
+        parent[self._dst[down]] = self._src[down]
+        back = rows[up]
+        wrong = back[parent[self._src[back]] != self._dst[back]]
+        if len(wrong):
+            source, target = (self.nodes.path[int(end[wrong[0]])] for end in (self._src, self._dst))
+            self.fail(["edges", int(wrong[0])], f"an edge from {source} up to {target}, which does not contain it")
+        return down
+
+    def _two_parents(self, rows: NDArray[np.int64], parent: Int32, row: int) -> NoReturn:
+        first, second = rows[self._dst[rows] == row][:2].tolist()
+        path = self.nodes.path[row]
+        if self._src[first] == self._src[second]:
+            self.fail(["edges", second], f"the edge to {path} stands twice", "remove one")
+        above = " and ".join(str(self.nodes.path[int(self._src[edge])]) for edge in (first, second))
+        self.fail(["edges", second], f"{path} is in {above}", "other edges than of has-a are of a subsystem")
+
+    # -- columns ---------------------------------------------------------------------------------------------------------
+
+    def _kinds(self, templates: Sequence[str | None] | None) -> tuple[KindTable, Int32]:
+        """The table of kinds, and the kind of each node."""
+        nodes = self.nodes
+        units, basenames = nodes.column("unit"), nodes.column("basename")
+        properties = nodes.column("properties")
+        if properties is not None:
+            properties = [_properties(value) if value is not UNSET else UNSET for value in properties]
+        columns = (nodes.type, basenames, units, templates, properties)
+        parts = [_factors(column) if column is not None else ([UNSET], np.zeros(nodes.n, np.int32)) for column in columns]
+        code = np.zeros(nodes.n, np.int64)
+        for values, which in parts:
+            if len(values) > 1:
+                _, code = np.unique(code * len(values) + which, return_inverse=True)
+        _, first, code = np.unique(code, return_index=True, return_inverse=True)
+        table, numbers = KindTable(), np.empty(len(first), np.int32)
+        # In the order of the document, so that a second reading of what is written numbers them alike.
+        for i in np.argsort(first).tolist():
+            type_, basename, unit, name, pairs = (values[which[first[i]]] for values, which in parts)
+            for what, word in (("type", type_), ("basename", basename)):
+                if word is not UNSET and ("/" in word or not word.isprintable()):
+                    self.fail(["nodes", int(first[i]), "metadata", what], f"{word!r} has a character that no path can hold")
+            if unit is not UNSET and not unit.isprintable():
+                self.fail(["nodes", int(first[i]), "metadata", "unit"], f"{unit!r} has a control character")
+            kind = Kind(
+                type_,
+                type_ if basename is UNSET else basename,
+                None if unit is UNSET or not unit else unit,
+                None if name is UNSET else name,
+                () if pairs is UNSET else tuple((key, value) for key, _, value in pairs),
+            )
+            numbers[i] = table.intern(kind)
+        return table, numbers[code]
+
+    def _sizes(self) -> NDArray[np.int64]:
+        sizes = _filled(self.nodes.column("size"), 1, self.nodes.n)
+        ways = self.nodes.given("way")
+        for row in np.flatnonzero(sizes == 0).tolist():
+            if not ways.get(row):
+                self.fail(["nodes", row, "metadata", "size"], "expected int >= 1, got 0")
+        return sizes
+
+    def _states(self) -> NDArray[np.int64]:
+        states = _filled(self.nodes.column("status"), 0, self.nodes.n) * _DOWN
+        for row, state in self.nodes.given("state").items():
+            states[row] = STATES.index(state)
+        return states
+
+    # -- auxiliary graphs ------------------------------------------------------------------------------------------------
+
+    def _graphs(self, structure: Structure, vertex: Int32) -> None:
+        for number, name in enumerate(self._subsystems, 1):
+            rows = np.flatnonzero(self._of_subsystem == number)
+            src, dst = self._src[rows], self._dst[rows]
+            hierarchy = self._is_hierarchy(name, rows, structure, vertex)
+            relations: dict[str, int] = {}
+            relation = np.empty(len(rows), np.uint16)
+            columns: dict[str, NDArray[Any]] = {}
+            for i, row in enumerate(rows.tolist()):
+                data = self._data[row]
+                word = "link" if data.relationship is UNSET else data.relationship
+                relation[i] = relations.setdefault(word, len(relations))
+                if data.attributes is not UNSET:
+                    for key, value in data.attributes.items():
+                        columns.setdefault(key, np.full(len(rows), None, object))[i] = value
+            attributes = {key: _numbers(column) for key, column in columns.items()}
+            ends = vertex[src], vertex[dst]
+            structure.subsystems[name] = Subsystem(name, hierarchy, *ends, relation, list(relations), attributes)
+        for row, paths in self.nodes.auxiliary.items():
+            for name in paths:
+                if name not in structure.subsystems and structure.parent[vertex[row]] < 0 and paths[name].count("/") > 1:
+                    self.fail(["nodes", row, "metadata", "paths", name], f"no edge of {name!r} leads there")
+
+    def _is_hierarchy(self, name: str, rows: NDArray[np.int64], structure: Structure, vertex: Int32) -> bool:
+        """Whether a graph is a forest whose pools have paths in it; paths that say so and are wrong are refused."""
+        src, dst = self._src[rows].tolist(), self._dst[rows].tolist()
+        paths = self.nodes.auxiliary
+        ends = dict.fromkeys([*src, *dst])
+        if not all(row in paths and name in paths[row] for row in ends):
+            return False
+        above: dict[int, list[int]] = {}
+        for u, v in zip(src, dst, strict=True):
+            above.setdefault(v, []).append(u)
+        one_each = all(len(parents) == 1 for parents in above.values())
+        for v in ends:
+            path, own = paths[v][name], structure.name(int(vertex[v]))
+            head, _, tail = path.rpartition("/")
+            if not head and v in above:
+                return False
+            if tail != own or ((head or v in above) and head not in [paths[u][name] for u in above.get(v, ())]):
+                place = ["nodes", v, "metadata", "paths", name]
+                self.fail(place, f"{path} is not where the edges of {name!r} have this pool, called {own}")
+        return one_each
+
+
+def _factors(values: Sequence[Any]) -> tuple[list[Any], Int32]:
+    """The different values, and which of them each one is."""
+    numbers: dict[Any, int] = dict.fromkeys(values)  # type: ignore[arg-type]  # numbered in the next line
+    numbers = {value: number for number, value in enumerate(numbers)}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
+
+
+def _properties(values: dict[str, PropertyValue]) -> tuple[tuple[str, type, PropertyValue], ...]:
+    """Properties such that those that are equal to Python only, 1 and True, stay apart."""
+    pairs = properties_tuple(values.items())
+    return tuple((key, type(value), None if value == "" else value) for key, value in pairs)
+
+
+def _filled(column: Sequence[Any] | None, default: int, n: int) -> NDArray[np.int64]:
+    if column is None:
+        return np.full(n, default, np.int64)
+    if UNSET in column:
+        column = [default if value is UNSET else value for value in column]
+    return np.array(column, np.int64)
+
+
+def _numbers(column: NDArray[Any]) -> NDArray[Any]:
+    """The column of an attribute; numbers alone are numbers."""
+    if all(value is None or type(value) is float for value in column):
+        return np.array([np.nan if value is None else value for value in column], np.float64)
+    return column
