@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fluxres.allocation.hosts import Hosts
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
+from fluxres.planner.distinct import distinct
 from fluxres.syntax import idset
 
 CHILDREN: Final = ("core", "gpu")
@@ -122,7 +123,7 @@ class ExecutionTargets:
     def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
         """Targets on which something of these pools stands, ascending, and what is held of those not held whole."""
         within = [_within(structure, table, pools) for table in self._pools]
-        ranks = np.unique(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in within)]))
+        ranks = distinct(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in within)]))
         positions = self.ranks.searchsorted(ranks[ranks >= 0])
         lo = np.stack([held.searchsorted(self.tops[positions]) for held in within])
         hi = np.stack([held.searchsorted(self._end[positions]) for held in within])
@@ -177,7 +178,7 @@ class ExecutionTargets:
         names that no reader takes.
         """
         found = {}
-        for number in np.unique(self._kinds).tolist():
+        for number in distinct(self._kinds).tolist():
             said = [key if value is None else f"{key}={value}" for key, value in self._table[number].properties]
             public = [name for name in said if name[0] != "+" and not _BARRED & set(name)]
             if public:

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from fluxres.graph.kinds import EXCLUSIVE, WAY
 from fluxres.graph.structure import Structure
 from fluxres.match.paths import Paths
+from fluxres.planner.distinct import distinct
 
 if TYPE_CHECKING:
     from fluxres.match.demand import Demand
 
 NODE: Final = "node"
-TYPES_COUNTED_MAX: Final = 1000
-"""Pairs of types are counted in a table up to so many types: a few megabytes."""
 
 
 class Typology:
@@ -48,21 +47,18 @@ class Typology:
     def below(self) -> list[frozenset[int]]:
         """For each type, the types that occur somewhere strictly below a pool of it."""
         structure = self.structure
-        found: list[set[int]] = [set() for _ in structure.types]
         count = len(structure.types)
+        found: list[set[int]] = [set() for _ in structure.types]
         types = structure.type.astype(np.int64)
-        pools = np.flatnonzero(structure.parent >= 0)
-        below, above = types[pools], structure.parent[pools]
-        while below.size:
-            codes = types[above] * count + below
-            # Counting needs no sorting, as long as there are few types.
-            met = np.flatnonzero(np.bincount(codes, minlength=1)) if count < TYPES_COUNTED_MAX else np.unique(codes)
-            for code in met.tolist():
+        # Pairs of a type and a pool above it, each once: neighbours are mostly of one type and below one pool.
+        pairs = structure.parent.astype(np.int64) * count + types
+        pairs = distinct(pairs[structure.parent >= 0])
+        while pairs.size:
+            above, below = pairs // count, pairs % count
+            for code in distinct(types[above] * count + below).tolist():
                 found[code // count].add(code % count)
-            above = structure.parent[above]
-            there = above >= 0
-            if not there.all():
-                below, above = below[there], above[there]
+            higher = structure.parent[above].astype(np.int64)
+            pairs = distinct((higher * count + below)[higher >= 0])
         return [frozenset(types) for types in found]
 
     @cached_property
@@ -141,4 +137,4 @@ class Typology:
         return found
 
     def _units_of(self, kind: int) -> set[str | None]:
-        return {self.structure.kinds[number].unit for number in np.unique(self.structure.kind[self.vertices(kind)]).tolist()}
+        return {self.structure.kinds[number].unit for number in distinct(self.structure.kind[self.vertices(kind)]).tolist()}

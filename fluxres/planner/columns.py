@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded, UsageError
+from fluxres.planner.distinct import distinct
 from fluxres.planner.subtrees import Vertices
 from fluxres.planner.timeline import narrowest
 
@@ -76,7 +77,7 @@ class Columns:
         if (kinds == first).all():
             yield first, slice(None)
             return
-        for kind in np.unique(kinds).tolist():
+        for kind in distinct(kinds).tolist():
             yield kind, kinds == kind
 
     def dtype(self, kind: int) -> np.dtype[Any] | None:

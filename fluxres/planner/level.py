@@ -25,6 +25,7 @@ from fluxres.clock import FOREVER
 from fluxres.planner.bits import Words
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns
+from fluxres.planner.distinct import distinct
 from fluxres.planner.marks import Marks
 from fluxres.planner.timeline import Timeline, narrowest
 
@@ -61,18 +62,19 @@ class Level:
         self._counts: dict[int, Timeline] = {}
         #: By ordinal: units used below, of any type, as (moment, units from then on); only pools with some.
         self._inside: dict[int, list[tuple[int, int]]] = {}
-        own = np.zeros(columns.n + 1, np.int32)
-        np.add.at(own, self.vertices, 1)
-        ordinal = np.cumsum(own[:-1], dtype=np.int32) - 1
-        inside = (ordinal >= 0) & (np.arange(columns.n) < self.ends[np.maximum(ordinal, 0)]) if self.length else ordinal >= 0
+        # Pools of a level and what lies between them, in turn: a column in one piece, whatever stands in them.
+        edges = np.zeros(2 * self.length + 2, np.int64)
+        edges[1:-1:2], edges[2:-1:2], edges[-1] = self.vertices, self.ends, columns.n
+        ordinals = np.full(2 * self.length + 1, -1, np.int32)
+        ordinals[1::2] = np.arange(self.length, dtype=np.int32)
         #: By vertex: the ordinal of the pool of this level that it is or stands in, else -1.
-        self.ordinal_of: npt.NDArray[np.int32] = np.where(inside, ordinal, -1).astype(np.int32)
+        self.ordinal_of: npt.NDArray[np.int32] = np.repeat(ordinals, np.diff(edges))
         self._ordinal_of = self.ordinal_of.data
-        above = np.unique(columns.parents[self.vertices])
+        above = distinct(columns.parents[self.vertices])
         types: set[int] = set()
         while above.size and (above := above[above >= 0]).size:
-            types.update(np.unique(columns.type_numbers[above]).tolist())
-            above = np.unique(columns.parents[above])
+            types.update(distinct(columns.type_numbers[above]).tolist())
+            above = distinct(columns.parents[above])
         self._types_above = sorted(types)
         self._edges: dict[int, tuple[Ints, Ints]] = {}
         self._between: dict[int, list[int]] = {}
@@ -121,11 +123,11 @@ class Level:
         if found is None:
             columns = self._columns
             table = columns.vertices(kind)
-            pools = np.unique(columns.parents[table[self.ordinal_of[table] >= 0]])
+            pools = distinct(columns.parents[table[self.ordinal_of[table] >= 0]])
             types: set[int] = set()
             while (pools := pools[(self.ordinal_of[pools] >= 0) & (columns.type_numbers[pools] != self.kind)]).size:
-                types.update(np.unique(columns.type_numbers[pools]).tolist())
-                pools = np.unique(columns.parents[pools])
+                types.update(distinct(columns.type_numbers[pools]).tolist())
+                pools = distinct(columns.parents[pools])
             found = self._between[kind] = sorted(types)
         return found
 
