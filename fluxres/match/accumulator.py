@@ -15,13 +15,15 @@ from fluxres.match.situation import Situation
 class Pick:
     """Units of one pool, for one instance of a slot (-1: for none); `amount` 0 marks a pool that is only shared.
 
-    `within` is the pool taken whole that implies this one, or -1; such a pick is no record.
+    `within` is the pool taken whole that implies this one, or -1; such a pick is no record. A `charge` was not chosen: it lies
+    on the way to something that was, and `amount` 0 says that the pool is taken already, or looked at.
     """
 
     v: int
     amount: int
     slot: int
     within: int
+    charge: bool = False
 
 
 class Accumulator:
@@ -35,6 +37,11 @@ class Accumulator:
         #: By pool passed through, the instance of a slot that did.
         self._bound_for: dict[int, int] = {}
         self.whole: set[int] = set()
+        #: By pool charged: the units drawn from it, and those taken with them because it is given whole. Then the pools that
+        #: were only looked at on a way.
+        self.drawn: dict[int, int] = {}
+        self.spare: dict[int, int] = {}
+        self.looked: set[int] = set()
         #: By vertex: how often something strictly below it is taken, shared or passed through.
         self.below: dict[int, int] = {}
         self.picks: list[Pick] = []
@@ -69,6 +76,15 @@ class Accumulator:
                 del self._bound_for[v]
             elif step == "close":
                 self.whole.discard(v)
+            elif step == "draw":
+                self.drawn[v] -= amount
+            elif step == "spare":
+                self.spare[v] -= amount
+            elif step == "look":
+                self.picks.pop()
+                if amount:
+                    self.bound.discard(v)
+                    self.looked.discard(v)
             else:
                 self.slots.pop()
 
@@ -92,6 +108,26 @@ class Accumulator:
         self.picks.append(Pick(v, 0, slot, within))
         self._steps.append(("share", v, 0))
 
+    def draw(self, v: int, amount: int, units: int, slot: int, within: int) -> None:
+        """Take `amount` units of a pool on the way to something, of which `units` are drawn."""
+        self.used[v] = self.used.get(v, 0) + amount
+        self._count_above(v, 1)
+        self.picks.append(Pick(v, amount, slot, within, charge=True))
+        self._steps.append(("take", v, amount))
+        self.drawn[v] = self.drawn.get(v, 0) + units
+        self._steps.append(("draw", v, units))
+        if amount != units:
+            self.spare[v] = self.spare.get(v, 0) + amount - units
+            self._steps.append(("spare", v, amount - units))
+
+    def look(self, v: int, slot: int) -> None:
+        """Look at a pool on the way to something; others may as well."""
+        first = v not in self.looked
+        self.bound.add(v)
+        self.looked.add(v)
+        self.picks.append(Pick(v, 0, slot, -1, charge=True))
+        self._steps.append(("look", v, int(first)))
+
     def bind(self, v: int, slot: int) -> None:
         """Pass through a pool: its children are sought in it, and it answers no other demand."""
         self.bound.add(v)
@@ -114,14 +150,17 @@ class Accumulator:
 
     def is_implied(self, v: int) -> bool:
         """Whether the pool stands below one that this match took whole."""
-        if not self.whole:
-            return False
-        u = self._parent[v]
-        while u >= 0:
-            if u in self.whole:
-                return True
-            u = self._parent[u]
-        return False
+        return self.implied_by(v) >= 0
+
+    def implied_by(self, v: int) -> int:
+        """The topmost pool above that this match took whole, or -1."""
+        found = -1
+        if self.whole:
+            u = self._parent[v]
+            while u >= 0:
+                found = u if u in self.whole else found
+                u = self._parent[u]
+        return found
 
     # -- the result --------------------------------------------------------------------------------------------------
 
@@ -134,13 +173,21 @@ class Accumulator:
         node_at = situation.typology.node_at
         for pick in self.picks:
             v = pick.v if pick.within < 0 else pick.within
+            if self.drawn and pick.within < 0:
+                # What was drawn later may have made a pool above it whole.
+                above = self.implied_by(v)
+                v = v if above < 0 else above
             if node_exclusive and node_at[v] >= 0:
                 v = node_at[v]
             record_of.append(v)
             if pick.amount == 0 and v == pick.v and not (node_exclusive and node_at[v] == v):
-                shared.add(v)
+                if v not in self.used:
+                    shared.add(v)
                 continue
-            amounts[v] = situation.size[v] if v != pick.v else amounts.get(v, 0) + (pick.amount or situation.size[v])
+            if not pick.amount and pick.charge and v == pick.v:
+                continue
+            units = pick.amount if v == pick.v and pick.amount else situation.size[v]
+            amounts[v] = min(amounts.get(v, 0) + units, situation.size[v])
         if node_exclusive:
             # A node passed through for nothing that is recorded (shared pools only, or no children) is touched as well.
             for v in self.bound:
@@ -149,11 +196,11 @@ class Accumulator:
                     shared.discard(v)
         vertices = np.array(sorted(amounts), np.int32)
         at = {v: number for number, v in enumerate(vertices.tolist())}
-        units = np.array([amounts[v] for v in vertices.tolist()], np.int64)
+        taken = np.array([amounts[v] for v in vertices.tolist()], np.int64)
         return Match(
             vertices,
-            units,
-            units == situation.structure.size[vertices],
+            taken,
+            taken == situation.structure.size[vertices],
             np.array(sorted(shared), np.int32),
             self._groups(plan, record_of, at, node_exclusive),
             counts,
@@ -182,7 +229,8 @@ class Accumulator:
                     continue
                 node = self._situation.typology.node_at[within] if within >= 0 and node_exclusive else -1
                 whole = node if node >= 0 else within
-                instances.append([at[whole]] if whole >= 0 else sorted(held[number]))
+                # What is charged for it is not in the pool it stands in.
+                instances.append(sorted({at[whole], *held[number]} if whole >= 0 else held[number]))
             starts = np.concatenate([[0], np.cumsum([len(picks) for picks in instances], dtype=np.int64)])
             groups.append(SlotGroup(demand.label, starts, np.array([p for picks in instances for p in picks], np.int64)))
         return tuple(groups)

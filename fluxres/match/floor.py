@@ -73,7 +73,8 @@ class Floor:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def _is_up(self, vertices: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def is_up(self, vertices: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether each pool, and all above it, are in service."""
         structure = self.typology.structure
         roots = structure.unavailable_roots()
         if self.ideal or not len(roots):
@@ -85,7 +86,7 @@ class Floor:
         """Nodes in service that satisfy a constraint, as bits; of those to be taken whole, without the ways of a copy."""
         level = self.refresh()
         if self._up is None or self._takeable is None:
-            up = self._is_up(level.vertices)
+            up = self.is_up(level.vertices)
             self._up = level.roof.words(np.flatnonzero(up))
             way = self.typology.structure.flags[level.vertices] & WAY
             self._takeable = level.roof.words(np.flatnonzero(up & (way == 0)))
@@ -139,7 +140,7 @@ class Floor:
     def up_pools(self, kind: int) -> NDArray[np.bool_] | None:
         """Which pools of a type are in service; None when all are."""
         if kind not in self._up_pools:
-            up = self._is_up(self.typology.vertices(kind))
+            up = self.is_up(self.typology.vertices(kind))
             self._up_pools[kind] = None if up.all() else up
         return self._up_pools[kind]
 

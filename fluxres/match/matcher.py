@@ -14,7 +14,8 @@ from typing import Final
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.structure import Structure
-from fluxres.match import demand, earliest, reasons, settle, vector
+from fluxres.match import earliest, reasons, settle, vector
+from fluxres.match import plan as plans
 from fluxres.match.demand import Plan
 from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
@@ -220,7 +221,7 @@ class Matcher:
             what = request.resources, request.constraint
             ready = self._ready_for.get(what)
             if ready is None:
-                plan = demand.plan(request, self.typology)
+                plan = plans.plan(request, self.typology)
                 ready = self._ready_for[what] = plan, self._form_of(plan)
             found = self._plans[id(request)] = (request, *ready)
             if len(self._plans) > REQUESTS_KEPT:

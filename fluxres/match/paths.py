@@ -1,86 +1,145 @@
 """The way from a pool up a distribution graph, and the pools along it that a demand is charged on (RFC 4, channeled pools).
 
 Power reaches a node through an outlet, a PDU and a feed, and a job that draws 500 W of it draws them from each.  So a resource
-that stands only outside the has-a tree is not picked anywhere: from the pool that a job is given the way leads up, along edges of
-auxiliary graphs and the small trees they stand in, and every pool of the type on it must have the units.
+that is distributed is not picked where there happens to be some: from the pools that a job is given the ways lead up, along the edges of
+an auxiliary graph, and every pool of the type on them must have the units.
 
-An edge that points both ways (a network link) says nothing about which end distributes, and is not followed, except in a
-hierarchy, which says it.
+Every graph is a way of its own: a node that has a link of the network and no edge of the power graph still stands in a rack
+that has one.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
+from fluxres.match.feeds import Feeds
+
+Charges = tuple[tuple[int, Fraction], ...]
+"""Pools, ascending, and the part of what is asked for that each has to give."""
+
+ALL = Fraction(1)
 
 
 class Paths:
-    """Ways up the auxiliary graphs of one structure.  Cost: each pool's way is found once."""
+    """Ways up the auxiliary graphs of one structure.  Cost: each pool's way is found once.
 
-    def __init__(self, structure: Structure) -> None:
+    Args:
+        nodes: the pools of type `node`, ascending.
+    """
+
+    def __init__(self, structure: Structure, nodes: NDArray[np.int32]) -> None:
         self._structure = structure
-        self._graphs = list(structure.subsystems.values())
-        self._above: dict[int, tuple[int, ...]] = {}
-        self._charged: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._nodes = nodes
+        self._charged: dict[tuple[int, int], Charges] = {}
+        self._hung_on: dict[tuple[int, int], list[int]] = {}
+        self._giving: dict[tuple[int, int, tuple[int, ...]], frozenset[int]] = {}
+
+    @cached_property
+    def feeds(self) -> list[Feeds]:
+        """The graphs in which somebody supplies somebody."""
+        graphs = (Feeds(self._structure, graph, self._nodes) for graph in self._structure.subsystems.values())
+        return [feeds for feeds in graphs if len(feeds.below)]
+
+    @cached_property
+    def channels(self) -> frozenset[int]:
+        """Types that are distributed: of those who supply others, and of what hangs on them and stands in an auxiliary graph only.
+
+        Nodes and what they stand in are none, though a rack may hand on what supplies it.
+        """
+        structure = self._structure
+        found: set[int] = set()
+        for feeds in self.feeds:
+            members = np.union1d(feeds.above, feeds.below)
+            leaves = np.flatnonzero(structure.end == np.arange(1, structure.n + 1))
+            leaves = leaves[np.isin(structure.parent[leaves], feeds.distributors)]
+            leaves = leaves[(leaves >= structure.tree_end) | np.isin(leaves, members)]
+            for pools in (feeds.distributors, leaves, feeds.attached[1]):
+                found.update(np.unique(structure.type[pools]).tolist())
+        up = np.unique(self._nodes)
+        while up.size:
+            found -= set(np.unique(structure.type[up]).tolist())
+            up = np.unique(structure.parent[up])
+            up = up[up >= 0]
+        return frozenset(found)
+
+    def charged(self, v: int, kind: int) -> Charges:
+        """What is charged for units of a type that are asked for at a pool; empty where nothing supplies it.
+
+        On the way up a pool of the type gives by itself, or what hangs on a supplier does. Where a supply comes in at several
+        places in the pool, each has its part to carry.
+        """
+        found = self._charged.get((v, kind))
+        if found is None:
+            parts: dict[int, Fraction] = {}
+            for u in self._own(v, kind):
+                parts[u] = ALL
+            for feeds in self.feeds:
+                for u, part in self._by(feeds, v, kind).items():
+                    parts[u] = max(part, parts.get(u, part))
+            found = self._charged[(v, kind)] = tuple(sorted(parts.items()))
+        return found
+
+    def upstream(self, v: int, kind: int) -> Charges:
+        """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
+        beside = {v}
+        for feeds in self.feeds:
+            for u in feeds.suppliers(v):
+                beside.update(self._hung(u, kind))
+        if self._structure.parent.item(v) >= 0:
+            beside.update(self._hung(self._structure.parent.item(v), kind))
+        return tuple((u, part) for u, part in self.charged(v, kind) if u not in beside)
 
     @cached_property
     def is_forest(self) -> bool:
         """Whether no pool is supplied from two sides: then whoever takes the first way that fits leaves the most to others."""
-        outside = self._structure.tree_end
-        supplied = []
-        for graph in self._graphs:
-            codes = graph.src.astype(np.int64) * self._structure.n + graph.dst
-            back = graph.dst.astype(np.int64) * self._structure.n + graph.src
-            followed = (graph.src >= outside) & (graph.hierarchy | ~np.isin(codes, back))
-            supplied.append(graph.dst[followed])
-        every = np.concatenate(supplied) if supplied else np.zeros(0, np.int32)
+        every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 
-    def charged(self, v: int, kind: int) -> tuple[int, ...]:
-        """Pools of a type that supply `v`, ascending; empty where nothing of it does.
+    def _by(self, feeds: Feeds, v: int, kind: int) -> dict[int, Fraction]:
+        entries = feeds.entries(v)
+        parts: dict[int, Fraction] = {}
+        for entry in entries:
+            key = id(feeds), kind, feeds.suppliers(entry)
+            giving = self._giving.get(key)
+            if giving is None:
+                giving = self._giving[key] = frozenset(w for u in feeds.closure(entry) for w in self._given_by(feeds, u, kind))
+            for w in giving:
+                parts[w] = parts.get(w, Fraction(0)) + Fraction(1, len(entries))
+        return parts
 
-        A pool supplies through its place: on the way up from `v`, from the pool that `v` stands in where `v` itself has no
-        edge, it is met itself, or is a child of what is met.
-        """
-        found = self._charged.get((v, kind))
+    def _given_by(self, feeds: Feeds, u: int, kind: int) -> list[int]:
+        """Pools of a type through which a supplier gives: itself, where such pools are suppliers, else what hangs on it."""
+        if kind in self._supplying[id(feeds)]:
+            return [u] if self._structure.type.item(u) == kind else []
+        return self._hung(u, kind)
+
+    @cached_property
+    def _supplying(self) -> dict[int, frozenset[int]]:
+        return {id(feeds): frozenset(np.unique(self._structure.type[feeds.distributors]).tolist()) for feeds in self.feeds}
+
+    def _hung(self, u: int, kind: int) -> list[int]:
+        """Pools of a type that hang on a pool: children that have none, and what an edge attaches."""
+        found = self._hung_on.get((u, kind))
         if found is None:
             structure = self._structure
-            met: set[int] = set()
-            for u in self.above(v):
-                met.update(w for w in (u, *structure.children(u).tolist()) if structure.type.item(w) == kind)
-            found = self._charged[(v, kind)] = tuple(sorted(met))
+            below = structure.children(u)
+            found = below[(structure.type[below] == kind) & (structure.end[below] == below + 1)].tolist()
+            for feeds in self.feeds:
+                found += [w for w in feeds.hung_on(u) if structure.type.item(w) == kind and w not in found]
+            self._hung_on[(u, kind)] = found
         return found
 
-    def above(self, v: int) -> tuple[int, ...]:
-        """Pools outside the has-a tree that stand on the way up from `v`."""
-        found = self._above.get(v)
-        if found is None:
-            structure = self._structure
-            met: set[int] = set()
-            todo = self._suppliers(v)
-            if not todo and structure.parent.item(v) >= 0:
-                met.update(self.above(structure.parent.item(v)))
-            while todo:
-                u = todo.pop()
-                if u not in met:
-                    met.add(u)
-                    todo += [*self._suppliers(u), *((structure.parent.item(u),) if structure.parent.item(u) >= 0 else ())]
-            found = self._above[v] = tuple(sorted(met))
+    def _own(self, v: int, kind: int) -> list[int]:
+        """What the pool and those it stands in have of the type themselves, unless such pools supply others."""
+        if any(kind in types for types in self._supplying.values()):
+            return []
+        found: list[int] = []
+        while v >= 0:
+            found += self._hung(v, kind)
+            v = self._structure.parent.item(v)
         return found
-
-    def _suppliers(self, v: int) -> list[int]:
-        """Where edges into `v` come from, outside the has-a tree."""
-        return [
-            u
-            for graph in self._graphs
-            for u in graph.predecessors(v).tolist()
-            if u >= self._structure.tree_end and (graph.hierarchy or not self._is_mutual(graph, u, v))
-        ]
-
-    @staticmethod
-    def _is_mutual(graph: Subsystem, u: int, v: int) -> bool:
-        return bool((graph.successors(v) == u).any())

@@ -253,8 +253,7 @@ class _Writer:
         known: dict[object, int] = {}
         found = np.ones(len(pools), np.int64)
         for at, v in enumerate(pools.tolist()):
-            ways = self.situation.typology.paths.above(v) if self.plan.charged else ()
-            inside = (ways, self.situation.signature(v))
+            inside = (self.trial.ways(v), self.situation.signature(v))
             if inside not in known and len(known) < limits.WHY_POOLS_MAX:
                 known[inside] = self.trial.instances_in(demand, v, most)
             found[at] = known.get(inside, 1)
@@ -298,7 +297,7 @@ class _Writer:
         if not demand.charged:
             return ""
         worth = self.situation.typology.most_worth(demand)
-        supply = self.situation.typology.paths.charged(v, demand.kind)
+        supply = [u for u, _ in self.situation.typology.paths.charged(v, demand.kind)]
         short = [self.structure.where(u) for u in supply if self.free[u] * worth < demand.count.min]
         return f" on {_list(short)}" if short else "" if supply else " on the way to it"
 

@@ -26,7 +26,8 @@ from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.match import nearest
 from fluxres.match.accumulator import Accumulator
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.charges import Charger
+from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.policy import Policy
 from fluxres.match.result import Match
 from fluxres.match.situation import Situation
@@ -35,7 +36,8 @@ from fluxres.match.situation import Situation
 class Goal(NamedTuple):
     """`left` more of a demand, below pool `below`, from candidate `cursor` on.
 
-    `slot` is the instance of a slot it is for, `within` the pool taken whole whose content is being checked; -1 for none.
+    `slot` is the instance of a slot it is for, `within` the pool taken whole whose content is being checked; -1 for none. What was
+    picked from pick number `first` on was picked for the demands beside it.
     """
 
     demand: Demand
@@ -44,6 +46,7 @@ class Goal(NamedTuple):
     cursor: int
     slot: int
     within: int
+    first: int = 0
 
 
 class Cut(NamedTuple):
@@ -97,6 +100,7 @@ class Traverser:
         self.counts = counts
         self.policy = policy
         self.taken = Accumulator(situation)
+        self.charger = Charger(situation, self.taken, node_exclusive=policy.node_exclusive)
         self.budget = budget or Budget(situation.structure.n)
         self._asked = {demand.kind for demand in plan.all}
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
@@ -121,7 +125,7 @@ class Traverser:
         needed: dict[int, int] = {}
         for demand in demands:
             number = times * self.counts[demand.number]
-            if not demand.is_slot:
+            if not demand.is_slot and not (demand.charged and demand.shared):
                 worth = 1 if demand.children else self.situation.typology.most_worth(demand)
                 needed[demand.kind] = needed.get(demand.kind, 0) + (ceil(number / worth) if worth else 2**62)
             for kind, units in self._needed(demand.children, number).items():
@@ -163,8 +167,9 @@ class Traverser:
         return False, None
 
     def _goals(self, demands: tuple[Demand, ...], below: int, slot: int, within: int, rest: Agenda) -> Agenda:
-        for demand in reversed(demands):
-            rest = (Goal(demand, below, self.counts[demand.number], 0, slot, within), rest)
+        first = len(self.taken.picks)
+        for demand in reversed(in_turn(demands)):
+            rest = (Goal(demand, below, self.counts[demand.number], 0, slot, within, first), rest)
         return rest
 
     def _ways(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
@@ -175,7 +180,7 @@ class Traverser:
             yield from self._slots(goal, rest)
         elif goal.demand.children:
             yield from self._pools(goal, rest)
-        elif goal.demand.charged and goal.below:
+        elif goal.demand.charged:
             yield from self._charges(goal, rest)
         else:
             yield from self._units(goal, rest)
@@ -216,13 +221,19 @@ class Traverser:
             if not room or self._is_like(v, refused):
                 continue
             most = room if whole else min(room, ceil(goal.left / factor))
+            if demand.upstream:
+                most = self.charger.most(demand, v, factor, most)
+            mark = taken.mark
             for amount in range(most, room - 1 if whole else 0, -1):
+                taken.undo(mark)
                 if demand.shared and situation.size[v] == 1:
                     taken.share(v, goal.slot, goal.within)
                 else:
                     taken.take(v, amount, goal.slot, goal.within)
                     if taken.used[v] == situation.size[v] and situation.stop[v] > v + 1:
                         taken.close(v)
+                    if not self.charger.take_upstream(demand, v, amount * factor, goal.slot):
+                        continue
                 following: Agenda = (goal._replace(left=goal.left - amount * factor, cursor=at + 1), rest)
                 yield (Cut(here), following) if demand.settled else following
             self._refuse(demand, v, refused)
@@ -250,25 +261,18 @@ class Traverser:
             if structure.type.item(u) in self._asked or self.situation.typology.node == structure.type.item(u):
                 above.append(u)
             u = structure.parent.item(u)
-        ways = self.situation.typology.paths.above(v) if self.plan.charged else ()
-        return (ways, *above, *self.situation.signature(v))
+        return (self.ways(v), *above, *self.situation.signature(v))
+
+    def ways(self, v: int) -> object:
+        """What supplies a pool of what is charged; equal for pools that hang on the same suppliers."""
+        paths = self.situation.typology.paths
+        return tuple(paths.charged(v, demand.kind) for demand in self.plan.all if demand.charged or demand.upstream)
 
     def _charges(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
-        """All units asked for, from every pool on the way up a distribution graph; there is only one way to do that."""
-        demand, taken, situation = goal.demand, self.taken, self.situation
-        charges = []
-        for v in situation.typology.paths.charged(goal.below, demand.kind):
-            factor = demand.per_unit(situation.structure.kind_of(v).unit)
-            if factor is None or not self._is_open(v):
-                return
-            amount = ceil(goal.left / factor)
-            if amount > situation.free(v) - taken.used.get(v, 0):
-                return
-            charges.append((v, amount))
-        for v, amount in charges:
-            # Not implied by a pool taken whole: the way leads out of it.
-            taken.take(v, amount, goal.slot, -1)
-        if charges:
+        """All units asked for, from every pool on the ways up; there is only one way to do that."""
+        starts = [goal.below] if goal.demand.charged == "below" else self.charger.starts(goal.first)
+        due = self.charger.due(goal.demand, starts, goal.left)
+        if due is not None and self.charger.take(goal.demand, due, goal.slot):
             yield rest
 
     def _slots(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:

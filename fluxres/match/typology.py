@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fluxres.graph.kinds import EXCLUSIVE, WAY
 from fluxres.graph.structure import Structure
 from fluxres.match.paths import Paths
+from fluxres.match.supply import Supply
 from fluxres.planner.distinct import distinct
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Typology:
         self._units: dict[int, set[str | None]] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
         self._flagged: dict[int, bool] = {}
+        self._supplies: dict[tuple[frozenset[int], int], Supply] = {}
 
     def vertices(self, kind: int) -> NDArray[np.int32]:
         """The pools of a type, ascending."""
@@ -72,14 +74,17 @@ class Typology:
         found: list[int] = np.flatnonzero(self.structure.parent < 0).tolist()
         return found
 
-    def is_outside(self, kind: int) -> bool:
-        """Whether all pools of a type stand only in auxiliary graphs."""
-        return bool((self.vertices(kind) >= self.structure.tree_end).all())
-
     @cached_property
     def paths(self) -> Paths:
         """Ways up the auxiliary graphs."""
-        return Paths(self.structure)
+        return Paths(self.structure, self.vertices(self.node) if self.node >= 0 else np.zeros(0, np.int32))
+
+    def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
+        """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""
+        found = self._supplies.get((kinds, over))
+        if found is None:
+            found = self._supplies[(kinds, over)] = Supply(self, kinds, over)
+        return found
 
     def nests(self, kind: int) -> bool:
         """Whether a pool of the type may stand below another."""

@@ -22,8 +22,9 @@ from tests.match.oracle import Case, TooLarge, picked
 def compare(seed: int, tally: Counter[str]) -> list[str]:
     """What is wrong with one case; empty when nothing is."""
     source = cases.random_source(seed)
-    scene = cases.scene(source)
-    request = cases.request(source, scene.structure)
+    graphs = cases.graphs_source(seed)
+    scene = cases.scene(source, graphs)
+    request = cases.request(source, scene.structure, graphs)
     start, end = cases.window(source)
     policy = source.choice([*cases.SIMPLE, *cases.SIMPLE, *cases.NODEX, "locality"])
     matcher = Matcher(scene.structure, scene.planner)
@@ -31,6 +32,7 @@ def compare(seed: int, tally: Counter[str]) -> list[str]:
     slow = fast if fast is not None and fast.fallback else matcher.match(request, start, end, policy, reference=True)
     wrong = []
     tally["matched"] += fast is not None
+    tally["charged"] += fast is not None and any(v >= scene.structure.tree_end for v, _ in fast.targets)
     tally["vector"] += fast is not None and not fast.fallback
     if (fast is None) != (slow is None) or (fast is not None and slow is not None and not fast.is_equal(slow)):
         wrong.append(f"vector path {_shown(fast)}, traverser {_shown(slow)}")

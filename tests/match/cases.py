@@ -17,6 +17,7 @@ from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 from fluxres.syntax import constraint, count
 from fluxres.syntax.jobspec import Request, Vertex, settled
+from tests.match import auxiliary
 from tests.match.oracle import Hold
 
 HORIZON = 8
@@ -55,8 +56,8 @@ def _inside(source: random.Random) -> tuple[Recipe, ...]:
     return tuple(leaves)
 
 
-def machine(source: random.Random) -> Structure:
-    """cluster, perhaps racks, nodes of one or two sorts, and sometimes pools outside nodes."""
+def machine(source: random.Random, graphs: random.Random | None = None) -> Structure:
+    """cluster, perhaps racks, nodes of one or two sorts, and sometimes pools outside nodes; with `graphs`, auxiliary graphs."""
     sorts = [
         Recipe(
             "node",
@@ -74,7 +75,7 @@ def machine(source: random.Random) -> Structure:
         top = Recipe("cluster", children=(Recipe("rack", source.randint(1, 2), children=tuple(sorts)), *outside))
     else:
         top = Recipe("cluster", children=(*sorts, *outside))
-    structure = expand(top, origin=ORIGIN)
+    structure = expand(top, origin=ORIGIN) if graphs is None else auxiliary.with_graphs(graphs, top)
     if source.random() < 0.3:
         for _ in range(source.randint(1, 2)):
             structure.set_state([source.randrange(1, structure.n)], source.choice(["down", "drain", "degraded"]))
@@ -87,8 +88,8 @@ def planner_of(structure: Structure) -> Planner:
     return Planner(structure.parent, structure.end, structure.type, structure.size)
 
 
-def scene(source: random.Random) -> Scene:
-    structure = machine(source)
+def scene(source: random.Random, graphs: random.Random | None = None) -> Scene:
+    structure = machine(source, graphs)
     planner = planner_of(structure)
     records = Records(structure, planner)
     held = source.choice([0, 0, 2, 5, 10])
@@ -165,10 +166,13 @@ def _tree(source: random.Random, types: list[str], depth: int, labels: list[str]
     return _leaf(source, types)
 
 
-def request(source: random.Random, structure: Structure) -> Request:
-    types = [name for name in structure.types if name != "cluster"]
+def request(source: random.Random, structure: Structure, graphs: random.Random | None = None) -> Request:
+    tree = {structure.types[kind] for kind in structure.type[: structure.tree_end].tolist()}
+    types = [name for name in structure.types if name != "cluster" and name in tree]
     labels: list[str] = []
     resources = tuple(_tree(source, types, 0, labels) for _ in range(source.choice([1, 1, 1, 2])))
+    if graphs is not None:
+        resources = auxiliary.with_wants(graphs, resources, auxiliary.distributed(structure))
     stated = constraint.parse(source.choice(CONSTRAINTS)) if source.random() < 0.2 else None
     return Request(settled(resources), constraint=stated)
 
@@ -176,6 +180,11 @@ def request(source: random.Random, structure: Structure) -> Request:
 def window(source: random.Random) -> tuple[int, int]:
     start = source.randrange(HORIZON)
     return start, source.randint(start + 1, HORIZON + 2)
+
+
+def graphs_source(seed: int) -> random.Random | None:
+    """Every third case has auxiliary graphs; they are drawn apart, so that the other cases stay what they were."""
+    return random.Random(f"graphs {seed}") if seed % 3 == 0 else None
 
 
 def random_source(seed: int) -> random.Random:

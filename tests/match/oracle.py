@@ -18,14 +18,16 @@ from fluxres.graph.structure import Structure
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax import unit
 from fluxres.syntax.jobspec import Request, Vertex
+from tests.match.ways import Ways
 
 STEPS_MAX = 20_000
 
 T = TypeVar("T")
 
 
-Goal = tuple[Vertex, int, "tuple[str, int] | None", tuple[int, ...]]
-"""A request vertex, the pool it is sought below, the instance of a slot it is for, and the whole pools around it."""
+Goal = tuple[Vertex, int, "tuple[str, int] | None", tuple[int, ...], int]
+"""A request vertex, the pool it is sought below, the instance of a slot it is for, the whole pools around it, and how many entries
+there were before those beside it."""
 
 
 class TooLarge(Exception):
@@ -43,13 +45,15 @@ class Hold:
 @dataclass(frozen=True)
 class Entry:
     """`bind` passes through, `whole` takes all, `units` takes some, `share` looks; `around` are the pools taken whole in
-    which it was sought, outermost first."""
+    which it was sought, outermost first. `draw` charges a pool on the way to others, alone where it is `kept`; `look` is what
+    `share` is there."""
 
     what: str
     v: int
     amount: int
     slot: tuple[str, int] | None
     around: tuple[int, ...]
+    kept: bool = False
 
     @property
     def within(self) -> int:
@@ -70,6 +74,39 @@ class Case:
     ideal: bool = False
     steps: int = 0
     known: dict[tuple[str, int], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ways = Ways(self.structure)
+        self.modes: dict[int, str] = {}
+        self.find_modes(self.request.resources, None, inside=False)
+
+    def find_modes(self, vertices: Sequence[Vertex], above: str | None, *, inside: bool) -> None:
+        """Which vertices are charged `below` the pool they stand in or for their `siblings`; the others are picked."""
+        alone = all(map(self.is_distributed, vertices))
+        for v in vertices:
+            if self.is_distributed(v):
+                if v.ids is None and not (above is not None and self.occurs(v.type, above)):
+                    self.modes[id(v)] = "siblings" if not inside and not alone else "below" if above is not None else ""
+            elif v.is_slot and self.is_confined_by_types(v):
+                within = [child for child in v.children if self.may_lie_in_node(child)]
+                self.find_modes(within, "node", inside=True)
+                self.find_modes([child for child in v.children if child not in within], above, inside=inside)
+            elif v.is_slot:
+                self.find_modes(v.children, above, inside=inside or above == "node")
+            else:
+                self.find_modes(v.children, v.type, inside=inside or v.type == "node" or self.occurs(v.type, "node"))
+
+    def is_distributed(self, vertex: Vertex) -> bool:
+        return not vertex.is_slot and not vertex.children and self.ways.distributed(vertex.type)
+
+    def occurs(self, type_name: str, below: str) -> bool:
+        return any(self.type(v) == type_name and any(self.type(u) == below for u in self.above(v)) for v in range(self.structure.n))
+
+    def in_turn(self, vertices: Sequence[Vertex]) -> list[Vertex]:
+        return [*(v for v in vertices if not self.modes.get(id(v))), *(v for v in vertices if self.modes.get(id(v)))]
+
+    def goals(self, vertices: Sequence[Vertex], below: int, slot: tuple[str, int] | None, around: tuple[int, ...], first: int):  # type: ignore[no-untyped-def]
+        return [(vertex, below, slot, around, first) for vertex in self.in_turn(vertices)]
 
     # -- the machine ---------------------------------------------------------------------------------------------
     # Plain recomputation; what does not change while a case is looked at is remembered by `once`.
@@ -187,13 +224,12 @@ class Case:
 
     def solve(self, counts: dict[int, int]) -> list[Entry] | None:
         """The first assignment in the order of the policy, for fixed counts by identity of request vertex."""
-        goals: list[Goal] = [(vertex, 0, None, ()) for vertex in self.request.resources]
+        goals: list[Goal] = self.goals(self.request.resources, 0, None, (), 0)
         return next(self.extend(goals, [], counts), None)
 
     def candidates(self, type_name: str, below: int) -> list[int]:
-        pools = [v for v in self.below(below) if self.type(v) == type_name]
-        if below == 0 and self.type(0) == type_name:
-            pools.append(0)
+        everywhere = range(self.structure.n)
+        pools = [v for v in (self.below(below) if below else everywhere) if self.type(v) == type_name]
         return self.ordered(pools)
 
     def extend(self, goals: list[Goal], taken: list[Entry], counts: dict[int, int]) -> Iterator[list[Entry]]:
@@ -202,8 +238,12 @@ class Case:
         if not goals:
             yield taken
             return
-        (vertex, below, slot, around), rest = goals[0], goals[1:]
-        if vertex.is_slot:
+        (vertex, below, slot, around, first), rest = goals[0], goals[1:]
+        if self.modes.get(id(vertex)):
+            charged = self.charge(vertex, below, slot, taken, counts, first)
+            if charged is not None:
+                yield from self.extend(rest, charged, counts)
+        elif vertex.is_slot:
             yield from self.instances(vertex, below, around, rest, taken, counts, 0, 0)
         elif vertex.children:
             yield from self.pools(vertex, below, slot, around, rest, taken, counts, 0, 0)
@@ -224,7 +264,7 @@ class Case:
         own = (vertex.label, sum(1 for e in taken if e.what == "slot" and e.slot and e.slot[0] == vertex.label))
         opened = [*taken, Entry("slot", -1, 0, own, around)]
         if not self.is_confined(vertex, below):
-            goals = [(child, below, own, around) for child in vertex.children]
+            goals = self.goals(vertex.children, below, own, around, len(opened))
             for found in self.extend(goals, opened, counts):
                 yield from self.instances(vertex, below, around, rest, found, counts, number + 1, at)
             return
@@ -235,17 +275,20 @@ class Case:
                 continue
             if self.policy.endswith("nodex") and not self.whole_is_possible(node):
                 continue
-            goals = [(child, node, own, around) for child in vertex.children if self.is_in_node(child)]
-            goals += [(child, below, own, around) for child in vertex.children if not self.is_in_node(child)]
+            inside = [child for child in vertex.children if self.may_lie_in_node(child)]
+            goals = self.goals(inside, node, own, around, len(opened))
+            goals += self.goals([child for child in vertex.children if child not in inside], below, own, around, len(opened))
             for found in self.extend(goals, opened, counts):
                 yield from self.instances(vertex, below, around, rest, found, counts, number + 1, position)
 
     def is_confined(self, slot: Vertex, below: int) -> bool:
         """Whether each instance lies within one node."""
+        return self.node(below) < 0 and self.is_confined_by_types(slot)
+
+    def is_confined_by_types(self, slot: Vertex) -> bool:
         inner = list(Request((slot,)).vertices())
         return (
-            self.node(below) < 0
-            and not any(v.type == "node" for v in inner)
+            not any(v.type == "node" for v in inner)
             and not self.stands_below_node(slot)
             and any(map(self.is_in_node, slot.children))
         )
@@ -258,7 +301,8 @@ class Case:
 
     def is_in_node(self, vertex: Vertex) -> bool:
         if vertex.is_slot:
-            return all(map(self.is_in_node, vertex.children))
+            parts = [child for child in vertex.children if not self.is_distributed(child)]
+            return all(map(self.is_in_node, parts or vertex.children))
         return self.once(
             vertex.type,
             -1,
@@ -267,6 +311,9 @@ class Case:
                 for v in range(self.structure.n)
             ),
         )
+
+    def may_lie_in_node(self, vertex: Vertex) -> bool:
+        return self.is_distributed(vertex) or self.is_in_node(vertex)
 
     def pools(self, vertex, below, slot, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
         self.step()
@@ -280,7 +327,7 @@ class Case:
             if self.broken(taken, entry):
                 continue
             inner = (*around, v) if vertex.is_exclusive else around
-            goals = [(child, v, slot, inner) for child in vertex.children]
+            goals = self.goals(vertex.children, v, slot, inner, len(taken) + 1)
             for found in self.extend(goals, [*taken, entry], counts):
                 yield from self.pools(vertex, below, slot, around, rest, found, counts, number + 1, position + 1)
 
@@ -304,9 +351,73 @@ class Case:
             else:
                 choices = [Entry("units", v, n, slot, around) for n in range(min(size, ceil(left / worth)), 0, -1)]
             for entry in choices:
-                if not self.broken(taken, entry):
+                if self.broken(taken, entry):
+                    continue
+                joined: list[Entry] | None = [*taken, entry]
+                if entry.what != "share" and self.is_distributed(vertex):
+                    # What is picked is charged farther up.
+                    parts = self.ways.upstream(v, vertex.type)
+                    joined = self.draw(vertex, {u: part * entry.amount * worth for u, part in parts.items()}, slot, [*taken, entry])
+                if joined is not None:
                     after = left - entry.amount * worth
-                    yield from self.units(vertex, below, slot, around, rest, [*taken, entry], counts, position + 1, after)
+                    yield from self.units(vertex, below, slot, around, rest, joined, counts, position + 1, after)
+
+    # -- charges -------------------------------------------------------------------------------------------------
+
+    def charge(self, vertex, below, slot, taken, counts, first):  # type: ignore[no-untyped-def]
+        """The entries with what a vertex charges, or None."""
+        self.step()
+        if self.modes[id(vertex)] == "below":
+            starts = [below]
+        else:
+            picked = [e.v for e in taken[first:] if e.what in ("units", "share") or (e.what == "whole")]
+            starts = list(dict.fromkeys(self.node(v) for v in picked if self.node(v) >= 0)) or list(dict.fromkeys(picked))
+        due: dict[int, Fraction] = {}
+        for v in starts:
+            charges = self.ways.charged(v, vertex.type)
+            if not charges:
+                return None
+            for u, part in charges.items():
+                due[u] = due.get(u, Fraction(0)) + part * counts[id(vertex)] / len(starts)
+        return self.draw(vertex, due, slot, taken) if due else None
+
+    def draw(self, vertex: Vertex, due: dict[int, Fraction], slot: tuple[str, int] | None, taken: list[Entry]) -> list[Entry] | None:
+        drawn = []
+        for v, number in due.items():
+            worth = self.worth(vertex, v)
+            if worth is None:
+                return None
+            if not vertex.is_exclusive and self.size(v) == 1:
+                if ceil(number / worth) > 1:
+                    return None
+                new = Entry("look", v, 0, slot, ())
+            else:
+                kept = bool(vertex.exclusive) or bool(self.structure.flags.item(v) & EXCLUSIVE)
+                new = Entry("draw", v, ceil(number / worth), slot, (), kept)
+            if self.overdrawn(taken, new):
+                return None
+            drawn.append(new)
+        return [*taken, *drawn]
+
+    def overdrawn(self, taken: list[Entry], new: Entry) -> bool:
+        """Whether a pool on the way cannot give what is drawn."""
+        v = new.v
+        same = [e for e in taken if e.v == v and e.what != "slot"]
+        if not self.is_up(v) or not self.satisfies(v) or self.free(v) < 1:
+            return True
+        if new.what == "look":
+            return any(e.what != "look" for e in same)
+        if any(e.what not in ("draw", "units") for e in same):
+            return True
+        node = self.node(v)
+        if self.policy.endswith("nodex") and node >= 0 and not self.whole_is_possible(node):
+            return True
+        drawn = sum(e.amount for e in same if e.what == "draw") + new.amount
+        picked = sum(e.amount for e in same if e.what == "units")
+        if new.kept or any(e.kept for e in same):
+            return bool(picked) or drawn > self.size(v) or not self.whole_is_possible(v)
+        total = drawn + picked
+        return total > self.free(v) or (total == self.size(v) and not self.whole_is_possible(v))
 
     def named(self, vertex: Vertex, pools: list[int]) -> list[int]:
         ranges = vertex.id_ranges
@@ -335,12 +446,12 @@ class Case:
         if self.policy.endswith("nodex") and node >= 0 and not self.whole_is_possible(node):
             return True
         same = [e for e in others if e.v == v]
-        if any(e.what != "units" for e in same) or (same and new.what != "units"):
+        if any(e.what not in ("units", "draw") for e in same) or (same and new.what != "units") or any(e.kept for e in same):
             return True
         for e in others:
             if self.takes_all(others, e.v) and e.v in self.above(v) and e.v not in new.around:
                 return True
-        own = sum(e.amount for e in same) + (new.amount if new.what in ("units", "whole") else 0)
+        own = sum(e.amount for e in same if e.what != "look") + (new.amount if new.what in ("units", "whole") else 0)
         if new.what in ("units", "whole"):
             if own > self.free(v):
                 return True
@@ -349,7 +460,8 @@ class Case:
         return False
 
     def takes_all(self, taken: list[Entry], v: int) -> bool:
-        return sum(e.amount for e in taken if e.v == v and e.what in ("units", "whole")) == self.size(v)
+        same = [e for e in taken if e.v == v]
+        return any(e.kept for e in same) or sum(e.amount for e in same if e.what in ("units", "whole", "draw")) == self.size(v) > 0
 
     # -- counts --------------------------------------------------------------------------------------------------
 
@@ -408,6 +520,9 @@ def picked(case: Case, found: list[Entry]) -> tuple[dict[int, int], set[int], di
         v = within if within >= 0 else v
         return case.node(v) if nodex and case.node(v) >= 0 else v
 
+    topmost = {}
+    if any(e.what == "draw" for e in found):
+        topmost = {e.v: [u for u in case.above(e.v) if case.takes_all(found, u)][-1:] for e in found if e.what != "slot"}
     for e in found:
         if e.what == "slot":
             assert e.slot is not None
@@ -415,14 +530,16 @@ def picked(case: Case, found: list[Entry]) -> tuple[dict[int, int], set[int], di
             if e.within >= 0:
                 slots[e.slot].add(record(e.within, -1))
             continue
-        target = record(e.v, e.within)
+        target = record(e.v, next(iter(topmost.get(e.v, ())), e.within))
         if target != e.v:
             units[target] = case.size(target)
-        elif e.what in ("units", "whole"):
-            units[e.v] = units.get(e.v, 0) + e.amount
+        elif e.what == "draw" and any(o.kept for o in found if o.v == e.v):
+            units[e.v] = case.size(e.v)
+        elif e.what in ("units", "whole", "draw"):
+            units[e.v] = min(units.get(e.v, 0) + e.amount, case.size(e.v))
         elif nodex and case.type(e.v) == "node":
             units[e.v] = 1
-        elif e.what == "share":
+        elif e.what in ("share", "look"):
             shared.add(e.v)
         if e.slot is not None and target in units:
             slots[e.slot].add(target)

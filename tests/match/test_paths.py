@@ -91,8 +91,11 @@ def test_the_writer_takes_the_charges(site: Matcher) -> None:
     assert watts(site, found) == [600, 600, 0]
 
 
-def test_links_that_point_both_ways_are_not_followed(site: Matcher) -> None:
-    assert site.match(request("node=1/bandwidth=1"), 0, 10) is None
+def test_of_links_that_point_both_ways_the_end_farther_from_the_nodes_supplies(site: Matcher) -> None:
+    found = site.match(request("node=2/bandwidth=3"), 0, 10)
+    assert found is not None
+    assert [amount for _, amount in found.targets] == [6]
+    assert site.match(request("node=2/bandwidth=6"), 0, 10) is None
     assert site.match(request("bandwidth=1"), 0, 10) is not None
 
 

@@ -1,0 +1,188 @@
+"""What the vector path charges: the units that nodes or bundles draw from their suppliers, as numbers by supplier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.kinds import EXCLUSIVE, WAY
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.supply import Supply
+from fluxres.match.typology import Typology
+
+if TYPE_CHECKING:
+    from fluxres.match.floor import Floor
+    from fluxres.match.rows import Rows
+
+Int64 = NDArray[np.int64]
+
+
+class Entangled(Exception):
+    """Suppliers overlap in such a way that only a search can tell: the reference traverser has to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Units of a distributed type that each node (or bundle) draws.
+
+    Args:
+        demand: what is charged.
+        slot: the innermost slot around it; None for none.
+        inner: that slot stands in the node, and is repeated in it.
+        shared_by: demands whose counts multiply to the number of nodes that share the amount.
+    """
+
+    demand: Demand
+    slot: Demand | None
+    inner: bool
+    shared_by: tuple[Demand, ...]
+
+    def number(self, counts: tuple[int, ...]) -> Fraction:
+        """What is asked for at one node, each time."""
+        nodes = 1
+        for demand in self.shared_by:
+            nodes *= counts[demand.number]
+        return Fraction(counts[self.demand.number], nodes)
+
+    def repeats(self, counts: tuple[int, ...]) -> int:
+        """How often it is asked for at one node."""
+        return counts[self.slot.number] if self.inner and self.slot is not None else 1
+
+    def key(self, counts: tuple[int, ...]) -> tuple[object, ...]:
+        """Equal for draws that differ only in their amount."""
+        return self.demand.kind, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
+
+
+def is_simple(demand: Demand, typology: Typology) -> bool:
+    """Whether a charge is only a number of units: nothing is looked at, kept alone or part of a node."""
+    kind = demand.kind
+    sizes = typology.least_and_most(kind)
+    return not (demand.whole or demand.named or typology.is_flagged(kind) or kind in typology.in_node) and (
+        not demand.shared or sizes[0] > 1
+    )
+
+
+class Drawing:
+    """The suppliers of one request in one window."""
+
+    def __init__(self, floor: Floor, draws: tuple[Draw, ...], counts: tuple[int, ...], start: int, end: int) -> None:
+        self._floor = floor
+        self._draws = draws
+        self._counts = counts
+        self.supply: Supply = floor.typology.supply(frozenset(draw.demand.kind for draw in draws))
+        if not self.supply.is_whole:
+            raise Entangled
+        structure = floor.typology.structure
+        self._types = structure.type[self.supply.pools]
+        #: By supplier, the units that one node or bundle draws; 0 where its unit does not convert.
+        self._weights = np.zeros(len(self.supply.pools), np.int64)
+        able = np.ones(len(self.supply.pools), np.bool_)
+        for draw in draws:
+            for kind_number in np.unique(structure.kind[self.supply.pools[self._types == draw.demand.kind]]).tolist():
+                worth = draw.demand.per_unit(structure.kinds[kind_number].unit)
+                of = structure.kind[self.supply.pools] == kind_number
+                if worth is None:
+                    able &= ~of
+                    continue
+                units = draw.number(counts) / worth
+                if draw.shared_by and units.denominator > 1:
+                    raise Entangled  # whole units only of what all of them draw together
+                self._weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
+        self.caps = np.where(able, self._free(start, end) // np.maximum(self._weights, 1), 0)
+
+    def _free(self, start: int, end: int) -> Int64:
+        """Units that each supplier has; one less where all of them would be the whole pool, and that is not to be had."""
+        floor, pools = self._floor, self.supply.pools
+        structure, planner = floor.typology.structure, floor.planner
+        sizes = structure.size[pools]
+        if not len(pools):
+            return sizes
+        lo, hi = int(pools[0]), int(pools[-1]) + 1
+        if floor.ideal:
+            free = sizes.copy()
+        elif hi - lo <= 8 * len(pools):
+            free = planner.free_slice(lo, hi, start, end)[pools - lo]
+        else:
+            free = np.array([planner.free(v, start, end) for v in pools.tolist()], np.int64)
+        free[~floor.is_up(pools)] = 0
+        open_ = (free == sizes) & (sizes > 0)
+        for at in np.flatnonzero(open_ & (structure.end[pools] > pools + 1)).tolist():
+            open_[at] = floor.ideal or not planner.busy_below(int(pools[at]), start, end)
+        whole_is_out = (free == sizes) & (~open_ | ((structure.flags[pools] & (WAY | EXCLUSIVE)) > 0))
+        return np.maximum(free - whole_is_out, 0)
+
+    def limited(self, nodes: Int64, room: Int64) -> Int64:
+        """How many instances each node gets, the first nodes first."""
+        if self.supply.is_laminar:
+            return self.supply.limited(nodes, room, self.caps)
+        return self.supply.one_by_one(nodes, room, self.caps)
+
+    def alone(self, nodes: Int64, room: Int64) -> Int64:
+        """How many instances each node could get if it were the only one."""
+        return self.supply.alone(nodes, room, self.caps)
+
+    def spend(self, nodes: Int64, amounts: Int64) -> None:
+        """What these nodes draw is gone."""
+        self.caps = self.caps - self.supply.drawn(nodes, amounts)
+
+    def require_never(self, nodes: Int64, room: Int64, number: int) -> None:
+        """Make sure that no choice of nodes can be supplied, after the first ones could not.
+
+        Errors: Entangled where only a search can tell.
+        """
+        if self.supply.is_laminar:
+            return
+        for family in range(len(self.supply.families)):
+            if int(self.supply.limited(nodes, room, self.caps, family).sum()) < number:
+                return
+        raise Entangled
+
+    def take(self, rows: Rows, nodes: Int64, amounts: Int64) -> None:
+        """Add what is drawn.
+
+        Errors: Entangled where that is all of a pool in which there are others.
+        """
+        structure = self._floor.typology.structure
+        units = self.supply.drawn(nodes, amounts) * self._weights
+        pools = self.supply.pools[units > 0]
+        units = units[units > 0]
+        if ((units == structure.size[pools]) & (structure.end[pools] > pools + 1)).any():
+            raise Entangled
+        rows.add(pools, units)
+
+    def slots(self, nodes: Int64, instances: Int64) -> Iterator[tuple[int, Int64, NDArray[np.int32]]]:
+        """(slot, instances, suppliers) of what is charged in slots.
+
+        Args:
+            nodes: once for each node, or bundle.
+            instances: of the slot around it; slots in a node are counted through.
+        """
+        for draw in self._draws:
+            if draw.slot is None:
+                continue
+            of, pools = self.supply.of_all(nodes, self._types == draw.demand.kind)
+            if draw.inner:
+                repeats = draw.repeats(self._counts)
+                every = (of[:, None] * repeats + np.arange(repeats)).reshape(-1)
+                yield draw.slot.number, every, np.repeat(pools, repeats)
+            else:
+                yield draw.slot.number, instances[of], pools
+
+
+def split(demands: tuple[Demand, ...]) -> tuple[list[Demand], list[Demand]]:
+    """Demands that are sought, and those that are charged."""
+    return [demand for demand in demands if not demand.charged], [demand for demand in demands if demand.charged]
+
+
+def is_guided(draws: tuple[Draw, ...], plan: Plan, typology: Typology) -> bool:
+    """Whether windows can be skipped without a search."""
+    if not draws:
+        return True
+    supply = typology.supply(frozenset(draw.demand.kind for draw in draws))
+    return supply.is_laminar and all(not draw.shared_by for draw in draws)

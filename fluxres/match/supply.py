@@ -1,0 +1,157 @@
+"""Which pools of some distributed types supply which nodes, as columns.
+
+Each supplier is a bound: of the nodes it supplies, only so many can draw from it at once.  Where of any two suppliers one has to
+supply all that the other one does, or nothing of it, these bounds are a laminar matroid: whoever takes the first node that can be
+supplied, again and again, gets as many as anybody could.  So nodes are found by looking at each supplier once, from the smallest
+group to the largest, and no choice is ever taken back.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fluxres.match.typology import Typology
+
+Int64 = NDArray[np.int64]
+
+
+class Supply:
+    """The suppliers of the nodes of a machine.
+
+    Args:
+        typology: of a machine with nodes.
+        kinds: types that are distributed.
+        over: a further type: what nodes stand in its pools is a group as well, though nobody draws from them; -1 for none.
+
+    Cost: the way of each node, found once.
+    """
+
+    def __init__(self, typology: Typology, kinds: frozenset[int], over: int = -1) -> None:
+        structure, paths = typology.structure, typology.paths
+        nodes = typology.vertices(typology.node)
+        rows: list[tuple[int, int]] = []
+        #: Whether each supplier of a node gives all that is asked for at it, and none a part of it.
+        self.is_whole = True
+        lacking = np.zeros(len(nodes), np.bool_)
+        for kind in kinds:
+            for at, v in enumerate(nodes.tolist()):
+                charges = paths.charged(v, kind)
+                lacking[at] |= not charges
+                rows += [(at, u) for u, _ in charges]
+                self.is_whole = self.is_whole and all(part == 1 for _, part in charges)
+        if over >= 0:
+            for u in typology.vertices(over).tolist():
+                lo, hi = nodes.searchsorted(np.array([u, structure.end.item(u)], np.int32)).tolist()
+                rows += [(at, u) for at in range(lo, hi)]
+        pairs = np.array(rows, np.int64).reshape(-1, 2)
+        #: Nodes (ordinals) that something of each type supplies.
+        self.supplied: NDArray[np.bool_] = ~lacking
+        #: Suppliers, ascending vertices; `_node` and `_pool` are its edges, as positions, by supplier.
+        self.pools, pool = np.unique(pairs[:, 1].astype(np.int32), return_inverse=True)
+        order = np.lexsort((pairs[:, 0], pool))
+        self._node, self._pool = pairs[order, 0], pool[order]
+        self._number = len(nodes)
+
+    @cached_property
+    def families(self) -> list[list[Int64]]:
+        """Suppliers whose groups do not overlap in part, by level from the smallest groups to the largest: for each node the supplier
+        (position in `pools`), or -1. One family where nothing overlaps; each alone is a bound."""
+        starts = self._pool.searchsorted(np.arange(len(self.pools) + 1))
+        deepest: list[Int64] = []
+        depth = np.zeros(len(self.pools), np.int64)
+        found: list[list[Int64]] = []
+        for p in np.argsort(-np.diff(starts), kind="stable").tolist():
+            group = self._node[starts[p] : starts[p + 1]]
+            at = next((k for k, around in enumerate(deepest) if (around[group] == around[group[0]]).all()), len(found))
+            if at == len(found):
+                found.append([])
+                deepest.append(np.full(self._number, -1, np.int64))
+            around = int(deepest[at][group[0]])
+            depth[p] = 0 if around < 0 else depth[around] + 1
+            deepest[at][group] = p
+            if depth[p] == len(found[at]):
+                found[at].append(np.full(self._number, -1, np.int64))
+            found[at][depth[p]][group] = p
+        return [levels[::-1] for levels in found]
+
+    @property
+    def is_laminar(self) -> bool:
+        """Whether the first nodes that can be supplied leave the most to others."""
+        return self.is_whole and len(self.families) <= 1
+
+    def of(self, node: int) -> Int64:
+        """The suppliers (positions) of a node."""
+        return self._by_node[self._node_starts[node] : self._node_starts[node + 1]]
+
+    @cached_property
+    def _by_node(self) -> Int64:
+        return self._pool[np.argsort(self._node, kind="stable")]
+
+    @cached_property
+    def _node_starts(self) -> Int64:
+        return np.sort(self._node).searchsorted(np.arange(self._number + 1))
+
+    def limited(self, nodes: Int64, room: Int64, caps: Int64, family: int = 0) -> Int64:
+        """How many instances in each node one family can supply, of those for which there is room, the first nodes first.
+
+        Args:
+            nodes: ordinals, in the order in which they are to be used.
+            room: instances for which there is room in each.
+            caps: instances that each supplier can still supply.
+
+        Cost: vector operations over the nodes, once a level.
+        """
+        room = np.where(self.supplied[nodes], room, 0)
+        for level in self.families[family] if self.families else ():
+            group = level[nodes]
+            order = np.argsort(group, kind="stable")
+            groups, sizes = group[order], room[order]
+            reach = np.cumsum(sizes)
+            first = np.concatenate([[True], groups[1:] != groups[:-1]])
+            base = np.repeat((reach - sizes)[first], np.diff(np.flatnonzero(np.concatenate([first, [True]]))))
+            left = np.where(groups >= 0, caps[np.maximum(groups, 0)], np.iinfo(np.int64).max // 2)
+            room[order] = np.minimum(np.maximum(left - (reach - sizes - base), 0), sizes)
+        return room
+
+    def one_by_one(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
+        """The same where groups overlap: each node gets what is left. Others might be found by a search.  Cost: a step a node."""
+        left = caps.copy()
+        found = np.zeros(len(nodes), np.int64)
+        for at, (node, most) in enumerate(zip(nodes.tolist(), room.tolist(), strict=True)):
+            if most and self.supplied[node]:
+                own = self.of(node)
+                found[at] = min(most, int(left[own].min()))
+                left[own] -= found[at]
+        return found
+
+    def drawn(self, nodes: Int64, amounts: Int64) -> Int64:
+        """By supplier, the instances drawn from it when each node has so many."""
+        every = np.zeros(self._number, np.int64)
+        every[nodes] = amounts
+        return np.bincount(self._pool, weights=every[self._node], minlength=len(self.pools)).astype(np.int64)
+
+    def of_all(self, nodes: Int64, wanted: NDArray[np.bool_]) -> tuple[Int64, NDArray[np.int32]]:
+        """(position in `nodes`, supplier vertex) of every supplier of every node, of those wanted (by position in `pools`)."""
+        first, stop = self._node_starts[nodes], self._node_starts[nodes + 1]
+        lengths = stop - first
+        of = np.repeat(np.arange(len(nodes)), lengths)
+        at = np.arange(len(of)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(first, lengths)
+        pools = self._by_node[at]
+        return of[wanted[pools]], self.pools[pools[wanted[pools]]]
+
+    def alone(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
+        """How many instances each node could be supplied with if it were the only one."""
+        found = np.where(self.supplied[nodes], room, 0)
+        of, pools = np.repeat(np.arange(len(nodes)), self._node_starts[nodes + 1] - self._node_starts[nodes]), self._all_of(nodes)
+        np.minimum.at(found, of, caps[pools])
+        return found
+
+    def _all_of(self, nodes: Int64) -> Int64:
+        lengths = self._node_starts[nodes + 1] - self._node_starts[nodes]
+        at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return self._by_node[at + np.repeat(self._node_starts[nodes], lengths)]

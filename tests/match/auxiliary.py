@@ -1,0 +1,125 @@
+"""Random auxiliary graphs over small machines, and what a request may want of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+
+from fluxres.graph import uuids
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.structure import Structure
+from fluxres.syntax import count
+from fluxres.syntax.jobspec import Vertex
+
+ORIGIN = uuids.new_origin(bytes(range(16)))
+Edges = list[tuple[int, int]]
+
+
+def _subsystem(name: str, edges: Edges, *, hierarchy: bool = False) -> Subsystem:
+    pairs = np.array(edges, np.int32).reshape(-1, 2)
+    return Subsystem(name, hierarchy, pairs[:, 0].copy(), pairs[:, 1].copy())
+
+
+def _supplied(source: random.Random, made: Structure) -> list[int]:
+    """What a graph reaches: nodes or racks, sometimes without the last one."""
+    racks = made.of_type("rack").tolist() if "rack" in made.types else []
+    pools: list[int] = racks if racks and source.random() < 0.25 else made.of_type("node").tolist()
+    return pools[:-1] if len(pools) > 1 and source.random() < 0.15 else pools
+
+
+def _deal(source: random.Random, suppliers: list[int], pools: list[int]) -> Edges:
+    """In blocks, at random, or from two sides."""
+    how = source.choice(["blocks", "blocks", "random", "two", "all"])
+    if how == "blocks":
+        return [(suppliers[at * len(suppliers) // len(pools)], v) for at, v in enumerate(pools)]
+    if how == "all":
+        return [(u, v) for v in pools for u in suppliers]
+    number = 1 if how == "random" else min(2, len(suppliers))
+    return [(u, v) for v in pools for u in source.sample(suppliers, number)]
+
+
+def _power(source: random.Random) -> tuple[list[Recipe], bool]:
+    """A feed, perhaps, and PDUs, that have watts as a pool in them or are counted in watts themselves."""
+    sized = source.random() < 0.3
+    unit = source.choice(["W", "W", "kW"])
+
+    def supplier(type_name: str, number: int, most: int) -> Recipe:
+        size = source.randint(2, most)
+        if sized:
+            return Recipe(type_name, number, ids=0, size=size, unit="W", exclusive=source.random() < 0.1)
+        watts = Recipe("power", source.choice([1, 1, 1, 2]), size=size, unit=unit)
+        return Recipe(type_name, number, ids=0, children=(watts,))
+
+    made = [supplier("pdu", source.randint(1, 3), 6)]
+    if source.random() < 0.5:
+        made.append(supplier(source.choice(["feed", "feed", "pdu"]) if sized else "feed", 1, 9))
+        if made[1].type == "pdu":
+            made[1] = replace(made[1], ids=7)
+    return made, sized
+
+
+def with_graphs(source: random.Random, top: Recipe) -> Structure:
+    """A machine with one or two auxiliary graphs."""
+    power, _ = _power(source)
+    network = [Recipe("switch", source.randint(1, 2), ids=0, children=(Recipe("bandwidth", size=source.randint(1, 6)),))]
+    network += [Recipe("spine", children=(Recipe("bandwidth", size=source.randint(2, 8)),))] if source.random() < 0.5 else []
+    chosen = source.choice(["power", "power", "network", "both", "mount", "caps"])
+    more = {"power": power, "network": network, "both": power + network}.get(chosen, [])
+    if chosen == "mount":
+        more = [Recipe("fs", source.randint(1, 2), children=(Recipe("bandwidth", size=source.randint(1, 6)),))]
+    if chosen == "caps":
+        # Each node has a limit of its own, and racks or the machine hand on what they get.
+        more = [Recipe("power", 6, size=3, unit="W"), Recipe("power", 2, ids=6, size=5, unit="W")]
+    made = expand(top, more=more, origin=ORIGIN)
+    of = {name: made.of_type(name).tolist() for name in made.types}
+    if chosen in ("power", "both"):
+        pdus = [v for v in of["pdu"] if made.id.item(v) < 7]
+        upper = of.get("feed", []) + [v for v in of["pdu"] if made.id.item(v) == 7]
+        edges = _deal(source, pdus, _supplied(source, made)) + [(u, v) for u in upper for v in pdus]
+        once = len({v for _, v in edges}) == len(edges)
+        made.subsystems["power"] = _subsystem("power", edges, hierarchy=once and source.random() < 0.5)
+    if chosen in ("network", "both"):
+        ends = _supplied(source, made)
+        if "gpu" in of and source.random() < 0.3:
+            ends = of["gpu"]
+        edges = _deal(source, of["switch"], ends) + [(u, v) for u in of.get("spine", []) for v in of["switch"]]
+        if source.random() < 0.7:
+            edges = [edge for a, b in edges for edge in ((a, b), (b, a))]
+        made.subsystems["network"] = _subsystem("network", edges)
+    if chosen == "mount":
+        made.subsystems["storage"] = _subsystem("storage", [(v, u) for u, v in _deal(source, of["fs"], _supplied(source, made))])
+    if chosen == "caps":
+        own, shared = of["power"][:6], of["power"][6:]
+        nodes, racks = of["node"], of.get("rack", [0])
+        edges = [*zip(nodes, own, strict=False), *((racks[0], v) for v in nodes[: len(nodes) // 2 + 1])]
+        edges += [(racks[at % len(racks)], v) for at, v in enumerate(shared)]
+        made.subsystems["power"] = _subsystem("power", edges)
+    if source.random() < 0.15 and made.n > made.tree_end:
+        made.set_state([source.randrange(made.tree_end, made.n)], "down")
+    return made
+
+
+def _want(source: random.Random, types: list[str]) -> Vertex:
+    number = count.exactly(source.choice([1, 1, 1, 2, 2, 3, 4])) if source.random() < 0.9 else count.parse("1-3")
+    return Vertex(source.choice(types), number, exclusive=source.choice([None, None, None, None, None, True, False]))
+
+
+def with_wants(source: random.Random, vertices: tuple[Vertex, ...], types: list[str], depth: int = 0) -> tuple[Vertex, ...]:
+    """The same resources, with something distributed here and there."""
+    made = [
+        replace(v, children=with_wants(source, v.children, types, depth + 1)) if v.children else v
+        for v in vertices
+    ]
+    if source.random() < (0.25 if depth == 0 else 0.45):
+        made.insert(source.randint(0, len(made)), _want(source, types))
+    return tuple(made)
+
+
+def distributed(made: Structure) -> list[str]:
+    """Types that a request may want: those of pools outside the has-a tree that have units, and now and then the others."""
+    outside = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n)}
+    sized = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n) if made.size.item(v) > 1}
+    return sorted(sized)*3 + sorted(outside) if sized else sorted(outside)
