@@ -222,7 +222,8 @@ class Allocations(Holdings):
         Returns: (vertex, amount, start, end) pieces, or all of a batch, for :meth:`free`.
         Errors: UnknownJob, NotHeld (naming the pool to free instead where the hold is implied); nothing changes.
         """
-        if targets is None and start is None and end is None and (batch := self._batches.get(job)) is not None:
+        everything = targets is None and start is None and end is None and isinstance(job, str)
+        if everything and (batch := self._batches.get(job)) is not None:
             return batch
         pools = self.require_job(job)
         wanted: dict[int, int | None] = {}

@@ -69,18 +69,6 @@ def stamped(graph: ResourceGraph, found: Match) -> Match:
     return found.stamped(graph.number, graph.generation, graph.revision)
 
 
-def match_or_reserve(
-    graph: ResourceGraph, wanted: Wanted, after: float | None, duration_s: float | None, policy: str | Policy
-) -> Match:
-    """Pools for a request at the earliest start from `after` on."""
-    request = as_request(wanted)
-    window = _window(graph, request, after, duration_s)
-    found = _first(graph, request, window, policy)
-    if found is None:
-        raise _refused(graph, request, window, policy)
-    return stamped(graph, found)
-
-
 def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
     """The match with the earliest start from the window's on, as long as the window; one without end stays without end."""
     start, end = window
@@ -140,6 +128,46 @@ def earliest(
 def satisfiable(graph: ResourceGraph, wanted: Wanted) -> bool:
     """Whether the machine could ever satisfy a request; see :meth:`ResourceGraph.satisfiable`."""
     return matcher(graph).satisfiable(as_request(wanted))
+
+
+def allocate(
+    graph: ResourceGraph, wanted: Wanted, job: str, at: float | None, duration_s: float | None, policy: str | Policy
+) -> Allocation:
+    """Match a request and give what was found; see :meth:`ResourceGraph.allocate`."""
+    targets.job_id(job)
+    request = as_request(wanted)
+    window = _window(graph, request, at, duration_s)
+    revision = graph.revision
+    found = matcher(graph).match(request, *window, policy)
+    return _given(graph, request, window, policy, found, job, revision)
+
+
+def reserve(
+    graph: ResourceGraph, wanted: Wanted, job: str, after: float | None, duration_s: float | None, policy: str | Policy
+) -> Allocation:
+    """The same at the earliest start; see :meth:`ResourceGraph.allocate_orelse_reserve`."""
+    targets.job_id(job)
+    request = as_request(wanted)
+    window = _window(graph, request, after, duration_s)
+    revision = graph.revision
+    return _given(graph, request, window, policy, _first(graph, request, window, policy), job, revision)
+
+
+def _given(
+    graph: ResourceGraph,
+    request: Request,
+    window: tuple[int, int],
+    policy: str | Policy,
+    found: Match | None,
+    job: str,
+    revision: int,
+) -> Allocation:
+    if found is None:
+        raise _refused(graph, request, window, policy)
+    if graph.revision != revision:  # by a policy of the caller's own: nothing else runs in between
+        raise StaleHandle("the graph was changed while pools were sought for this request", hint="ask again")
+    require_picks(found)
+    return changes.commit_match(graph, found, job)
 
 
 def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:

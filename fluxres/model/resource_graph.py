@@ -65,8 +65,9 @@ class ResourceGraph(Requests):
         """
         begin = start if at is None else at
         if targets.is_request(self, wanted):
-            found = self.match(cast("Wanted", wanted), begin, self._duration(begin, end, duration_s), policy)
-            return self.commit_match(found, job=job)
+            from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
+
+            return matching.allocate(self, cast("Wanted", wanted), job, begin, self._duration(begin, end, duration_s), policy)
         return changes.allocate(self, job, cast("Targets", wanted), self._given_window(begin, end, duration_s))
 
     def _duration(self, start: float | None, end: float | None, duration_s: float | None) -> float | None:
@@ -99,7 +100,7 @@ class ResourceGraph(Requests):
         """
         from fluxres.model import matching
 
-        return matching.give(self, matching.match_or_reserve(self, wanted, after, duration_s, policy), job)
+        return matching.reserve(self, wanted, job, after, duration_s, policy)
 
     # -- several at once ---------------------------------------------------------------------------------------------
 
