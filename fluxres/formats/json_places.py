@@ -117,9 +117,9 @@ def first_duplicate(text: str) -> tuple[int, int, list[Key]]:
     """
     seen: list[set[Key]] = []
     for offset, path, is_key in _walk(text):
+        # What stood deeper is over; a container that may open here begins with no keys, one level below.
+        del seen[len(path) :]
         if not is_key:
-            # A container that may open here begins with no keys; the depth of its keys is one more.
-            del seen[len(path) :]
             continue
         while len(seen) < len(path):
             seen.append(set())

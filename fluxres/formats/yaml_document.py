@@ -215,15 +215,16 @@ class _Composer:
         documents = 0
         event: Any
         for event in self._events(text):
-            if isinstance(event, yaml.ScalarEvent):
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
                 self._scalar(event)
-            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
                 self._start(event)
-            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 self._finish()
-            elif isinstance(event, yaml.AliasEvent):
+            elif kind is yaml.AliasEvent:
                 self._alias(event)
-            elif isinstance(event, yaml.DocumentStartEvent):
+            elif kind is yaml.DocumentStartEvent:
                 documents += 1
                 if documents > 1:
                     self._fail("a second document begins here", event, hint="one file holds one document; remove the '---'")
@@ -232,8 +233,12 @@ class _Composer:
         return self.root
 
     def _events(self, text: str) -> Iterator[Any]:
+        parser = None
         try:
-            yield from yaml.parse(text, Loader=LOADER)
+            parser = LOADER(text)
+            # yaml.parse asks for each event twice.
+            while (event := parser.get_event()) is not None:
+                yield event
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f"{self.file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else self.file
@@ -247,6 +252,9 @@ class _Composer:
             raise InputError(str(getattr(error, "reason", error)).splitlines()[0], where=where) from None
         except UnicodeEncodeError as error:
             raise InputError("contains half a surrogate pair", where=source_text.place(self.file, text, error.start)) from None
+        finally:
+            if parser is not None:
+                parser.dispose()
 
     @staticmethod
     def _line(text: str, mark: Any) -> str:

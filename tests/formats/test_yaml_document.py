@@ -79,6 +79,8 @@ def test_plain_scalars_are_those_of_the_core_schema(text: str, value: object) ->
         (b"<<: 3\n", "<text>:1:5: <<", "'<<' merges a mapping"),
         (b"a: [1, 2\n", "<text>:2:1: a[2]", "did not find expected"),
         (b'{"a": {"b": 1, "b": 2}}', "<text>:1:16: a.b", "the key stands here twice"),
+        (b'{"a": [{"b": {"c": 1}, "b": 2}]}', "<text>:1:24: a[0].b", "the key stands here twice"),
+        (b'{"a": [{"b": {"c": 1}}], "a": 2}', "<text>:1:26: a", "the key stands here twice"),
     ],
 )
 def test_a_broken_document_is_refused_with_line_column_and_path(source: bytes, where: str, message: str) -> None:
