@@ -46,6 +46,8 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
 def is_request(graph: ResourceGraph, wanted: object) -> bool:
     """Whether this asks for pools of some kind (a shape, options, a jobspec, a Request), and not for pools by name."""
     if isinstance(wanted, str):
+        if wanted.lstrip()[:1] == "{" and '"' in wanted:  # JSON, whatever is said in it
+            return True
         return not (wanted.startswith("/") or ":/" in wanted or graph.structure.lookup.is_uuid(wanted))
     return "resources" in wanted if isinstance(wanted, Mapping) else hasattr(wanted, "resources")
 

@@ -98,8 +98,8 @@ class Block(ABC):
         """A breakpoint at `time`, at index k, where so far nothing changes."""
         if not self._spare:
             self._resize(2 * len(self.matrix))
-        row = self._spare.pop()
-        self.matrix[row] = self.matrix[self.rows[k - 1]]
+        row, before, width = self._spare.pop(), self.rows[k - 1], self._width
+        self._flat[row * width : (row + 1) * width] = self._flat[before * width : (before + 1) * width]
         self.times.insert(k, time)
         self.rows.insert(k, row)
         self.changes.insert(k, 0)
