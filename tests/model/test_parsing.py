@@ -12,6 +12,8 @@ import pytest
 
 import fluxres
 from fluxres.errors import InputError
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import parsing
 from fluxres.model.parsing import as_request
 
@@ -80,3 +82,9 @@ def test_a_file_that_changed_is_another_request(tmp_path: Path) -> None:
     file.write_text("{")
     with pytest.raises(InputError, match=r"job\.json"):
         fluxres.Request.parse(file)
+
+
+def test_json_is_a_request_whatever_stands_in_it() -> None:
+    g = fluxres.ResourceGraph(expand(Recipe("cluster", children=(Recipe("core", count=4),)), origin=uuids.new_origin()))
+    text = str(jobspec()).replace("'", '"').replace("app", "https://site/data")
+    assert len(g.allocate("\n " + text, job="a")) == 2
