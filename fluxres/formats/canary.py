@@ -1,0 +1,288 @@
+"""canary's resource pool: counts, `resources` (or `local`), and today's `nodes`, in JSON or YAML.
+
+Which form a pool has is told by its keys.  canary itself stopped to read the older ones and still documents them, so all are read
+unless a grammar is asked for.  An instance is a pool whose size is its slots; slots in fractions are ten-thousandths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Literal
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import typed
+from fluxres.formats.canary_schema import Flat, Nodes, Types
+from fluxres.formats.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, Host, Run, Stock, kept_properties, structure
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.part import Part
+from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Document, Key
+from fluxres.syntax import canary as words
+
+Grammar = Literal["any", "seed", "current"]
+"""`seed`: counts, `resources` and `local`; `current`: `nodes`."""
+
+#: the property of a cluster that says whether tests may use several nodes
+MULTINODE: Final = "allow_multinode"
+#: the property of an instance that is the unit of its slots
+UNIT: Final = "unit"
+_SLOTS_PER: Final = "slots_per_"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One thing of a type; slots to four decimals."""
+
+    id: str
+    slots: int | float = 1
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """So many things of a type, with ids from 0 and so many slots each."""
+
+    count: int
+    slots: int = 1
+
+    def instances(self) -> Iterator[Instance]:
+        """Each of them."""
+        return (Instance(str(number), self.slots) for number in range(self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node and what it has by type; `id` is None where the form has no nodes."""
+
+    resources: Mapping[str, Sequence[Instance] | Alike]
+    id: str | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[Key, ...] = ()
+
+    def slots(self) -> dict[str, int | float]:
+        """How many slots of each type there are."""
+        return {
+            word: listed.count * listed.slots if isinstance(listed, Alike) else sum(each.slots for each in listed)
+            for word, listed in self.resources.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePool:
+    """What a resource pool says."""
+
+    nodes: tuple[Node, ...]
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    allow_multinode: bool | None = None
+
+    def types(self) -> list[str]:
+        """The types it declares, also those of which it has none."""
+        return list(dict.fromkeys(word for node in self.nodes for word in node.resources))
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a resource pool.
+
+    Errors: InputError with file, line, column and path; LimitExceeded.  Cost: O(instances listed) Python, O(pools) array writes.
+
+    >>> s = read(Source(b"resource_pool: {cpus: 2, gpus: 1}")).structure
+    >>> [s.path(v) for v in range(2, s.n)]
+    ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
+    """
+    document = source.document
+    return machine(parse(document), source.file, origin, document)
+
+
+def read_words(text: str, *, origin: int | None = None) -> Loaded:
+    """The machine of ``canary:gpus=4 cpus=32`` or ``canary:resource_pool:gpus:4``: a pool in words of the command line.
+
+    >>> read_words("nodes=2 cpus=4").structure.n
+    11
+    """
+    return machine(of_counts(words.parse_counts(text)), "canary:", origin, None)
+
+
+def machine(pool: ResourcePool, file: str, origin: int | None, document: Document | None) -> Loaded:
+    """The machine of a pool."""
+    if not pool.nodes:
+        where = document.where(()) if document is not None else file
+        raise InputError("the resource pool has no nodes", where=where, hint="list at least one under 'nodes'")
+    hosts = [_host(node, document) for node in pool.nodes]
+    properties = kept_properties(pool.properties)
+    if pool.allow_multinode is not None:
+        properties[MULTINODE] = pool.allow_multinode
+    return Loaded(structure(hosts, file=file, origin=origin, properties=properties), [], "canary")
+
+
+def _host(node: Node, document: Document | None) -> Host:
+    def where(*more: Key) -> str:
+        return document.where([*node.path, *more]) if document is not None else "canary:"
+
+    stocks: list[Stock] = []
+    empty: list[str] = []
+    runs: tuple[Run, ...]
+    for word, listed in node.resources.items():
+        if isinstance(listed, Alike):
+            runs = (Run(range(listed.count), listed.slots),) if listed.count else ()
+        else:
+            runs = tuple(_runs(listed, partial(where, word)))
+        if runs:
+            stocks.append(Stock(word, (runs,), where=partial(where, word)))
+        else:
+            empty.append(word)
+    properties = kept_properties(node.properties)
+    if empty:
+        properties |= kept_properties({EMPTY: empty})
+    return Host(tuple(stocks), node.id, properties, where)
+
+
+def _runs(instances: Sequence[Instance], where: Callable[[], str]) -> Iterator[Run]:
+    def alike(each: Instance) -> tuple[int, str | None, Any]:
+        slots, unit = _size(each.slots, where)
+        stated = each.properties.get(UNIT)
+        is_unit = unit is None and isinstance(stated, str) and stated
+        properties = {key: value for key, value in each.properties.items() if not (is_unit and key == UNIT)}
+        return slots, stated if is_unit else unit, properties
+
+    for (slots, unit, properties), run in groupby(instances, key=alike):
+        yield Run([each.id for each in run], slots, unit, kept_properties(properties))
+
+
+def _size(slots: int | float, where: Callable[[], str]) -> tuple[int, str | None]:
+    if isinstance(slots, int) or slots.is_integer():
+        return int(slots), None
+    made = 0 if math.isnan(slots) else round(slots * FRACTIONS)
+    if made < 1 or abs(made / FRACTIONS - slots) > 1e-9:
+        raise InputError(f"slots are counted to four decimals, got {slots!r}", where=where(), hint="round them")
+    return made, FRACTION_UNIT
+
+
+# -- the forms -------------------------------------------------------------------------------------------------------
+
+
+def of_counts(counts: Mapping[str, int]) -> ResourcePool:
+    """The pool of counts: of types, of nodes, and of slots for each thing of a type.
+
+    Errors: InputError for slots of a type that there is nothing of.
+
+    >>> of_counts({"gpus": 2, "slots_per_gpus": 3}).nodes[0].slots()
+    {'gpus': 6}
+    """
+    slots = {words.plural(key.removeprefix(_SLOTS_PER)): value for key, value in counts.items() if key.startswith(_SLOTS_PER)}
+    types = {key: value for key, value in counts.items() if not key.startswith(_SLOTS_PER) and key != "nodes"}
+    for word in slots:
+        if word not in types:
+            hint = f"give {word} a number"
+            raise InputError(f"slots are given of {word}, and no number of them", where=f"{_SLOTS_PER}{word}", hint=hint)
+    number = counts.get("nodes", 1)
+    if not 1 <= number <= limits.RECIPES_MAX:
+        raise InputError(f"expected 1 to {limits.RECIPES_MAX} nodes, got {number}", where="nodes")
+    resources = {word: Alike(count, slots.get(word, 1)) for word, count in types.items()}
+    return ResourcePool(tuple(Node(resources) for _ in range(number)))
+
+
+def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
+    """The pool in a document, with or without the key `resource_pool` above it.
+
+    Args:
+        grammar: which forms are taken.
+
+    Errors: InputError with file, line, column and path; LimitExceeded.
+    """
+    path: tuple[Key, ...] = ()
+    values = document.values
+    if isinstance(values, Mapping) and "resource_pool" in values:
+        values, path = values["resource_pool"], ("resource_pool",)
+    if not isinstance(values, Mapping):
+        raise InputError(f"expected a mapping, got {typed.short(values)}", where=document.where(path), hint="such as {cpus: 4}")
+    if grammar == "current" or (grammar == "any" and "nodes" in values and not isinstance(values["nodes"], int)):
+        return _nodes(document, values, path)
+    if "resources" in values or "local" in values:
+        return _flat(document, values, path)
+    return _counted(document, values, path)
+
+
+def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
+    found = typed.convert(Part(document, values, path), Nodes)
+    nodes: list[Node] = []
+    seen: set[str] = set()
+    for at, node in enumerate(found.nodes):
+        below = (*path, "nodes", at)
+        name = str(node.id)
+        if name in seen:
+            message = f"the node {typed.short(name)} stands twice"
+            raise InputError(message, where=document.where([*below, "id"]), hint="rename one")
+        seen.add(name)
+        resources = _instances(document, node.resources, (*below, "resources"))
+        nodes.append(Node(resources, name, node.additional_properties, (*below, "resources")))
+    return ResourcePool(tuple(nodes), found.additional_properties, found.allow_multinode)
+
+
+def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
+    if "resources" in values and "local" in values:
+        where = document.where([*path, "local"], key=True)
+        raise InputError("both 'resources' and 'local'", where=where, hint="they are one thing")
+    key = "local" if "local" in values else "resources"
+    renamed = {"resources" if name == key else name: value for name, value in values.items()}
+    found = typed.convert(_Renamed(document, renamed, path, key), Flat)
+    resources = _instances(document, found.resources, (*path, key))
+    node = Node(resources, None, {}, (*path, key))
+    return ResourcePool((node,), found.additional_properties, found.allow_multinode)
+
+
+class _Renamed(Part):
+    """A part in which `local` is called `resources`."""
+
+    def __init__(self, whole: Document, values: object, path: tuple[Key, ...], key: str) -> None:
+        super().__init__(whole, values, path)
+        self.key = key
+
+    def where(self, path: Any, *, key: bool = False) -> str:
+        """The place, under the key that stands in the text."""
+        steps = list(path)
+        return super().where([self.key, *steps[1:]] if steps[:1] == ["resources"] else steps, key=key)
+
+
+def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> dict[str, list[Instance]]:
+    made: dict[str, list[Instance]] = {}
+    for word, listed in types.items():
+        seen: set[str] = set()
+        made[word] = []
+        for at, each in enumerate(listed):
+            name = str(each.id)
+            if name in seen:
+                message = f"the id {typed.short(name)} stands twice"
+                raise InputError(message, where=document.where([*path, word, at, "id"]), hint="ids of one type differ")
+            seen.add(name)
+            made[word].append(Instance(name, each.slots, each.properties))
+    return made
+
+
+def _counted(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
+    counts: dict[str, int] = {}
+    properties: Mapping[str, Any] = {}
+    for word, value in values.items():
+        if word == "additional_properties" and isinstance(value, Mapping):
+            properties = value
+            continue
+        where = partial(document.where, [*path, word])
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            hint = "a pool has counts such as gpus: 4, or 'resources', or 'nodes'"
+            raise InputError(f"Missing key: resources; expected a count >= 0, got {typed.short(value)}", where=where(), hint=hint)
+        if value > limits.POOLS_MAX:
+            raise LimitExceeded(f"expected a count up to {limits.POOLS_MAX}, got {typed.short(value)}", where=where())
+        counts[word] = value
+    if not counts:
+        hint = "a pool has counts such as gpus: 4, or 'resources', or 'nodes'"
+        raise InputError("Missing key: resources", where=document.where(path), hint=hint)
+    try:
+        found = of_counts(counts)
+    except InputError as error:
+        raise type(error)(error.message, where=document.where([*path, error.where]), hint=error.hint) from None
+    nodes = tuple(Node(node.resources, None, {}, path) for node in found.nodes)
+    return ResourcePool(nodes, properties)

@@ -1,0 +1,136 @@
+"""CTest's resource specification files, version 1.0 and to the letter.
+
+CTest is strict in what it refuses and silent in what it ignores, and a reader that differs in either loads a machine that CTest
+would not see.  Types that it ignores for their name are not read here either.  The same file with ``local`` as an object, which
+canary reads and writes, is read as well, but not in the strict form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
+
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import typed
+from fluxres.formats.inventory import Host, Run, Stock, structure
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Document, Key
+from fluxres.syntax.ctest_groups import ID, TYPE
+
+VERSION: Final = {"major": 1, "minor": 0}
+_U32_MAX: Final = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One thing of a type, and into how many slots it is divided."""
+
+    id: str
+    slots: int = 1
+
+
+Machine = dict[str, list[Instance]]
+"""Instances by type, in the order of the file."""
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a resource specification file: one node.
+
+    An instance is a pool whose size is its slots.  Errors: InputError with the words that CTest has for it, and the place.
+
+    >>> text = b'{"version": {"major": 1, "minor": 0}, "local": [{"gpus": [{"id": "0", "slots": 2}]}]}'
+    >>> s = read(Source(text)).structure
+    >>> s.path(2), s.size.item(2)
+    ('/cluster/node0/gpu0', 2)
+    """
+    document = source.document
+    machine = parse(document, strict=False)
+    path = _path(document)
+    stocks = []
+    for word, instances in machine.items():
+        runs = (Run([each.id for each in run], slots) for slots, run in groupby(instances, key=lambda each: each.slots))
+        stocks.append(Stock(word, (tuple(runs),), where=partial(document.where, [*path, word])))
+    made = structure([Host(tuple(stocks), where=partial(document.where, path))], file=source.file, origin=origin)
+    return Loaded(made, [], "ctest")
+
+
+def parse(document: Document, *, strict: bool = True) -> Machine:
+    """The instances that CTest sees in a document.
+
+    Args:
+        strict: take only what CTest takes; else also `local` as an object, with or without a version.
+
+    Source: CTest manual, resource specification file.
+    """
+    top = document.values
+    if not isinstance(top, Mapping):
+        raise InputError(f"expected an object, got {typed.short(top)}", where=document.where(()), hint="JSON begins with {")
+    local = top.get("local")
+    if strict or not isinstance(local, Mapping) or "version" in top:
+        _version(document, top)
+    if local is None:
+        hint = "what the machine has: [{\"gpus\": [{\"id\": \"0\"}]}]"
+        raise InputError("Invalid socket object: the key 'local' is missing", where=document.where(()), hint=hint)
+    if isinstance(local, Mapping) and not strict:
+        return _socket(document, local, ("local",))
+    if not isinstance(local, list) or len(local) > 1 or not all(isinstance(each, Mapping) for each in local):
+        message = f"Invalid socket object: expected a list of one object, got {typed.short(local)}"
+        raise InputError(message, where=document.where(["local"]), hint="CTest knows one machine, and of it one part")
+    return _socket(document, local[0], ("local", 0)) if local else {}
+
+
+def _path(document: Document) -> tuple[Key, ...]:
+    values = document.values
+    local = values.get("local") if isinstance(values, Mapping) else None
+    return ("local",) if isinstance(local, Mapping) else ("local", 0)
+
+
+def _version(document: Document, top: Mapping[str, Any]) -> None:
+    if "version" not in top:
+        hint = 'write "version": {"major": 1, "minor": 0}'
+        raise InputError("No version specified", where=document.where(()), hint=hint)
+    version = top["version"]
+    if not isinstance(version, Mapping) or not all(_is_integer(version.get(key)) for key in VERSION):
+        hint = 'write {"major": 1, "minor": 0}'
+        raise InputError(f"Invalid version object: got {typed.short(version)}", where=document.where(["version"]), hint=hint)
+    if {key: version[key] for key in VERSION} != VERSION:
+        got = f"{typed.short(version['major'])}.{typed.short(version['minor'])}"
+        raise InputError(f"Unsupported version: {got}, expected 1.0", where=document.where(["version"]))
+
+
+def _socket(document: Document, socket: Mapping[str, Any], path: tuple[Key, ...]) -> Machine:
+    made: Machine = {}
+    for word, instances in socket.items():
+        if not TYPE.fullmatch(word):
+            continue
+        if not isinstance(instances, list):
+            message = f"Invalid resource specification: expected a list, got {typed.short(instances)}"
+            raise InputError(message, where=document.where([*path, word]), hint='write [{"id": "0", "slots": 1}]')
+        made[word] = [_instance(document, each, (*path, word, at)) for at, each in enumerate(instances)]
+    return made
+
+
+def _instance(document: Document, value: object, path: tuple[Key, ...]) -> Instance:
+    if not isinstance(value, Mapping) or "id" not in value:
+        message = f"Invalid resource object: expected an object with an id, got {typed.short(value)}"
+        raise InputError(message, where=document.where(path), hint='write {"id": "0", "slots": 1}')
+    name, slots = value["id"], value.get("slots", 1)
+    if not isinstance(name, str) or not ID.fullmatch(name):
+        message = f"Invalid resource object: expected an id, got {typed.short(name)}"
+        hint = "ids are text of lower case letters, digits and underscores"
+        raise InputError(message, where=document.where([*path, "id"]), hint=hint)
+    if not _is_integer(slots) or slots < 0:
+        message = f"Invalid resource object: expected a number of slots, got {typed.short(slots)}"
+        raise InputError(message, where=document.where([*path, "slots"]), hint="slots are a whole number, 1 unless given")
+    if slots > _U32_MAX:
+        message = f"Invalid resource object: expected at most {_U32_MAX} slots, got {typed.short(slots)}"
+        raise LimitExceeded(message, where=document.where([*path, "slots"]))
+    return Instance(name, slots)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,249 @@
+"""HyperQueue's workers: the JSON it prints, and the words they were started with.
+
+In words, each line is a worker (``hq worker start --cpus 2x4 --resource "gpus=[0,1]"``, of which ``hq worker start`` may be left
+out), or definitions stand one to a line and an empty line ends a worker.  Pools of labels become a pool for each label, groups a
+parent for each group, sums one pool with a size; see ``specs/decisions/0008-peer-systems.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from msgspec import UNSET
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import typed
+from fluxres.formats.hyperqueue_schema import Resource, Resources, Worker
+from fluxres.formats.hyperqueue_words import Started, add_options, of_words
+from fluxres.formats.inventory import FRACTION_UNIT, Host, Run, Stock, structure
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.part import Part
+from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Document, Key
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hyperqueue, hyperqueue_coupling
+from fluxres.syntax.hyperqueue import CPUS, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.syntax.hyperqueue_coupling import WEIGHT_DEFAULT, Coupling
+from fluxres.syntax.hyperqueue_tokens import PER_UNIT
+
+#: the auxiliary graph of weights between groups, its relation, and the attribute that has the weight
+GRAPH: Final = "coupling"
+RELATION: Final = "coupled"
+WEIGHT: Final = "weight"
+#: the property of a host that names its group of workers
+GROUP: Final = "worker_group"
+
+
+def read(source: Source, *, origin: int | None = None, fractions: bool = False) -> Loaded:
+    """The machine of these workers, each a node.
+
+    Args:
+        fractions: give each label of a list, range or group ten-thousandths of itself to hand out (a pool `share` of size 10000).
+
+    Errors: InputError with file and line; LimitExceeded.  Cost: O(workers + labels listed) Python, O(pools) array writes.
+
+    >>> s = read(Source(b"cpus=2x2\\nmem=sum(64)\\n")).structure
+    >>> [s.path(v) for v in range(2, s.n)][1:]
+    ['/cluster/node0/socket0/core0', '/cluster/node0/socket0/core1', '/cluster/node0/socket1', \
+'/cluster/node0/socket1/core2', '/cluster/node0/socket1/core3', '/cluster/node0/mem']
+    """
+    is_json = source.text.lstrip()[:1] in ("{", "[")
+    return machine(_of_json(source.document) if is_json else list(of_words(source)), source.file, origin, fractions=fractions)
+
+
+def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
+    """The machine of ``hyperqueue:DEFINITION DEFINITION…``: one worker in words of the command line.
+
+    >>> read_words("cpus=1x4 gpus=[0,1]").structure.n
+    8
+    """
+    started = Started(lambda: "hyperqueue:")
+    try:
+        add_options(text, started)
+    except InputError as error:
+        raise type(error)(error.message, where=f"hyperqueue: {error.where}", hint=error.hint) from None
+    return machine([started], "hyperqueue:", origin, fractions=fractions)
+
+
+def machine(workers: Sequence[Started], file: str, origin: int | None = None, *, fractions: bool = False) -> Loaded:
+    """The machine of workers. Errors: InputError for pools that no worker may have."""
+    if not workers:
+        raise InputError("no worker", where=file, hint="a line is a worker, such as --cpus 4 --resource gpus=[0,1]")
+    for worker in workers:
+        try:
+            hyperqueue.check(worker.pools)
+        except InputError as error:
+            raise type(error)(error.message, where=f"{worker.where()}: {error.where}", hint=error.hint) from None
+    hosts = [_host(worker, fractions) for worker in workers]
+    made = structure(hosts, file=file, origin=origin)
+    _couple(made, workers, hosts)
+    return Loaded(made, [], "hyperqueue")
+
+
+def _host(worker: Started, fractions: bool) -> Host:
+    beside = _beside(worker)
+    stocks = []
+    for number, pool in enumerate(worker.pools):
+        where = partial(_pool_place, worker, pool.name)
+        if isinstance(pool.kind, Sum):
+            units, fraction = divmod(pool.kind.amount, PER_UNIT)
+            amount, unit = (pool.kind.amount, FRACTION_UNIT) if fraction else (units, None)
+            if amount > limits.SIZE_MAX:
+                raise LimitExceeded(f"{amount} units, at most {limits.SIZE_MAX}", where=where(), hint="use a larger unit")
+            stocks.append(Stock(pool.name, amount=amount, unit=unit, where=where))
+            continue
+        groups = pool.kind.groups if isinstance(pool.kind, Groups) else (pool.kind,)
+        runs = tuple((Run(_labels(group), fractions=fractions),) for group in groups)
+        stocks.append(Stock(pool.name, runs, beside=number in beside, where=where))
+    properties = {} if worker.group is None else {GROUP: worker.group}
+    return Host(tuple(stocks), worker.name, properties, worker.where)
+
+
+def _pool_place(worker: Started, name: str) -> str:
+    return f"{worker.where()}: {name}"
+
+
+def _labels(labels: Labels) -> Sequence[str] | range:
+    return range(labels.start, labels.end + 1) if isinstance(labels, Range) else labels.labels
+
+
+def _beside(worker: Started) -> frozenset[int]:
+    """Pools whose groups are the sockets of the cpus: each coupled with the socket of its number, and with no other."""
+    grouped = [number for number, pool in enumerate(worker.pools) if isinstance(pool.kind, Groups)]
+    if not grouped or worker.pools[grouped[0]].name != CPUS:
+        return frozenset()
+    cpus, pairs = grouped[0], _couplings_by_pair(worker.couplings)
+    counts = {number: len(kind.groups) for number in grouped if isinstance(kind := worker.pools[number].kind, Groups)}
+    return frozenset(
+        number
+        for number in grouped[1:]
+        if counts[number] == counts[cpus]
+        and pairs.get((cpus, number)) == [(group, group, WEIGHT_DEFAULT) for group in range(counts[cpus])]
+    )
+
+
+def _couplings_by_pair(couplings: Iterable[Coupling]) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+    found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for each in couplings:
+        found.setdefault((each.resource1, each.resource2), []).append((each.group1, each.group2, each.weight))
+    return found
+
+
+def _couple(made: Structure, workers: Sequence[Started], hosts: Sequence[Host]) -> None:
+    """The auxiliary graph of the weights that sockets do not say."""
+    ends: list[tuple[int, int]] = []
+    weights: list[int] = []
+    nodes = made.of_type("node").tolist()
+    for worker, host, node in zip(workers, hosts, nodes, strict=True):
+        if not worker.couplings:
+            continue
+        groups = _group_vertices(made, node, host)
+        cpus = next((number for number, pool in enumerate(worker.pools) if pool.name == CPUS), -1)
+        for each in worker.couplings:
+            if each.resource1 == cpus and host.stocks[each.resource2].beside:
+                continue
+            ends.append((groups[each.resource1][each.group1], groups[each.resource2][each.group2]))
+            weights.append(each.weight)
+    if ends:
+        src, dst = np.array(ends, np.int32).T
+        relation = np.zeros(len(ends), np.uint16)
+        attributes: dict[str, Any] = {WEIGHT: np.array(weights, np.float64)}
+        made.subsystems[GRAPH] = Subsystem(GRAPH, False, src.copy(), dst.copy(), relation, [RELATION], attributes)
+
+
+def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[int]]:
+    """By number of the pool, the vertices of its groups."""
+    inside = [v for v in made.children(node).tolist() if made.kind_of(v).type in ("socket", "group")]
+    found: dict[int, list[int]] = {}
+    at = 0
+    for number, stock in enumerate(host.stocks):
+        if len(stock.groups) < 2:
+            continue
+        if stock.beside:
+            found[number] = inside[: len(stock.groups)]
+            continue
+        found[number] = inside[at : at + len(stock.groups)]
+        at += len(stock.groups)
+    return found
+
+
+# -- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _of_json(document: Document) -> list[Started]:
+    values = document.values
+    if isinstance(values, list):
+        return [_worker(document, entry, (at,)) for at, entry in enumerate(values)]
+    return [_worker(document, values, ())]
+
+
+def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Started:
+    if not isinstance(values, Mapping):
+        raise InputError(f"expected a worker, got {typed.short(values)}", where=document.where(path))
+    if "configuration" in values:
+        kept = _kept(values, "configuration", "id")
+        if isinstance(kept["configuration"], Mapping):
+            kept["configuration"] = _kept(kept["configuration"], "resources", "hostname", "group")
+        worker = typed.convert(Part(document, kept, path), Worker)
+        below = (*path, "configuration", "resources")
+        started = _started(document, worker.configuration.resources, below)
+        started.name = None if worker.configuration.hostname is UNSET else worker.configuration.hostname
+        group = worker.configuration.group
+        started.group = None if group is UNSET or group == "default" else group
+        return started
+    if "resources" in values:
+        return _started(document, typed.convert(Part(document, values, path), Resources), path)
+    hint = "a worker has its 'configuration', or 'resources' and 'coupling'"
+    raise InputError("the key 'configuration' is missing", where=document.where(path), hint=hint)
+
+
+def _kept(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: values[key] for key in keys if key in values}
+
+
+def _started(document: Document, resources: Resources, path: tuple[Key, ...]) -> Started:
+    started = Started(partial(document.where, path))
+    for at, entry in enumerate(resources.resources):
+        started.pools.append(_pool(entry, document, (*path, "resources", at)))
+    weights = resources.coupling.weights if resources.coupling is not None else []
+    try:
+        couplings = []
+        for each in weights:
+            ends = sorted([(each.resource1_idx, each.group1_idx), (each.resource2_idx, each.group2_idx)])
+            couplings.append(Coupling(*ends[0], *ends[1], each.weight))
+        started.couplings = hyperqueue_coupling.checked(couplings, started.pools)
+    except InputError as error:
+        where = document.where((*path, "coupling", "weights"))
+        raise type(error)(error.message, where=where, hint=error.hint) from None
+    return started
+
+
+#: the keys that each kind of pool has beside its name
+_KEYS: Final = {"list": ("values",), "range": ("start", "end"), "groups": ("groups",), "sum": ("size",)}
+
+
+def _pool(entry: Resource, document: Document, path: tuple[Key, ...]) -> Pool:
+    keys = _KEYS[entry.kind]
+    stated = [key for each in _KEYS.values() for key in each if getattr(entry, key) is not UNSET]
+    for key in dict.fromkeys([*keys, *stated]):
+        if key not in stated:
+            message = f"the key '{key}' is missing"
+            raise InputError(message, where=document.where(path), hint=f"a {entry.kind} has {' and '.join(keys)}")
+        if key not in keys:
+            message = f"a {entry.kind} has no {key}"
+            raise InputError(message, where=document.where([*path, key], key=True), hint=f"it has {' and '.join(keys)}")
+    if entry.size is not UNSET:
+        return Pool(entry.name, Sum(entry.size))
+    if entry.start is not UNSET and entry.end is not UNSET:
+        if entry.start > entry.end:
+            message = f"Start must be greater or equal to end: got {entry.start}-{entry.end}"
+            raise InputError(message, where=document.where(path))
+        return Pool(entry.name, Range(entry.start, entry.end))
+    if entry.values is not UNSET:
+        return Pool(entry.name, Listed(tuple(map(str, entry.values))))
+    return Pool(entry.name, hyperqueue.grouped([list(map(str, group)) for group in entry.groups or []]))

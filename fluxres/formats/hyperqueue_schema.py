@@ -1,0 +1,69 @@
+"""HyperQueue's workers as JSON: what ``hq worker info --output-mode json`` prints, as far as it is about resources.
+
+A worker has many more keys, which change with every version and say nothing of what it has; those are passed over.  What stands
+under ``resources`` is read to the last key.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from fluxres import limits
+from fluxres.syntax.hyperqueue_tokens import U32_MAX
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Label = Word | Annotated[int, Meta(ge=0, le=limits.ID_MAX)]
+Number = Annotated[int, Meta(ge=0, le=U32_MAX)]
+List = Annotated[list[Label], Meta(min_length=1)]
+
+
+class Resource(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One pool: a list or groups of labels, a range of numbers, or a sum in ten-thousandths."""
+
+    name: Word
+    kind: Literal["list", "range", "groups", "sum"]
+    values: List | UnsetType = UNSET
+    start: Number | UnsetType = UNSET
+    end: Number | UnsetType = UNSET
+    groups: Annotated[list[List], Meta(min_length=1)] | UnsetType = UNSET
+    size: Annotated[int, Meta(ge=1, le=limits.SIZE_MAX, description="In ten-thousandths of a unit.")] | UnsetType = UNSET
+
+
+class Weight(Struct, forbid_unknown_fields=True):
+    """How much two groups belong together; pools by their number in the list of resources."""
+
+    resource1_idx: Number
+    group1_idx: Number
+    resource2_idx: Number
+    group2_idx: Number
+    weight: Annotated[int, Meta(ge=0, le=65_535)]
+
+
+class Coupling(Struct, forbid_unknown_fields=True):
+    """All weights."""
+
+    weights: list[Weight] = []
+
+
+class Resources(Struct, forbid_unknown_fields=True):
+    """What a worker has."""
+
+    resources: list[Resource]
+    coupling: Coupling | None = None
+
+
+class Configuration(Struct):
+    """How a worker was started."""
+
+    resources: Resources
+    hostname: Word | UnsetType = UNSET
+    group: Word | UnsetType = UNSET
+
+
+class Worker(Struct):
+    """One worker."""
+
+    configuration: Configuration
+    id: Number | UnsetType = UNSET

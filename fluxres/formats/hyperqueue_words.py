@@ -1,0 +1,152 @@
+"""HyperQueue's workers in the words they were started with: lines of options, or paragraphs of definitions.
+
+A line is taken apart as a shell does it, without variables and without running anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from fluxres.errors import InputError
+from fluxres.formats.source import Source
+from fluxres.syntax import hyperqueue, hyperqueue_coupling
+from fluxres.syntax.excerpt import excerpt
+from fluxres.syntax.hyperqueue import Pool
+from fluxres.syntax.hyperqueue_coupling import Coupling
+
+_START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^'\n]*'|"(?:[^"\\\n]|\\.)*")+""")
+_QUOTED = re.compile(r"""'([^'\n]*)'|"((?:[^"\\\n]|\\.)*)"|\\(.)|([^'"\\]+)""")
+#: options that say nothing of what a worker has, with a value and without
+_PASSED_OVER: Final = frozenset(
+    {
+        "time-limit",
+        "idle-timeout",
+        "heartbeat",
+        "on-server-lost",
+        "work-dir",
+        "overview-interval",
+        "manager",
+        "detect-resources",
+        "server-dir",
+        "max-parallel-downloads",
+        "max-download-tries",
+        "wait-between-download-tries",
+    }
+)
+_FLAGS: Final = frozenset({"no-detect-resources", "no-hyper-threading", "debug"})
+
+
+@dataclass(slots=True)
+class Started:
+    """A worker as it was started.
+
+    Args:
+        where: says its place in the file.
+    """
+
+    where: Callable[[], str]
+    pools: list[Pool] = field(default_factory=list)
+    couplings: list[Coupling] = field(default_factory=list)
+    name: str | None = None
+    group: str | None = None
+
+
+def of_words(source: Source) -> Iterator[Started]:
+    """Workers, each a line of options or a paragraph of definitions.
+
+    Errors: InputError with file and line, and the column in the definition.
+    """
+    open_worker: Started | None = None
+    for number, raw in enumerate(source.text.split("\n"), start=1):
+        line = raw.strip()
+        if line.startswith("#"):
+            continue
+        started = _START.match(line)
+        is_options = started is not None or line.startswith("--")
+        if open_worker is not None and (is_options or not line):
+            yield open_worker
+            open_worker = None
+        if not line:
+            continue
+        worker = Started(partial(source.where, number)) if is_options or open_worker is None else open_worker
+        try:
+            if is_options:
+                add_options(line[started.end() :] if started is not None else line, worker)
+            else:
+                worker.pools.append(hyperqueue.parse(line))
+        except InputError as error:
+            raise type(error)(error.message, where=f"{source.where(number)}: {error.where}", hint=error.hint) from None
+        if is_options:
+            yield worker
+        else:
+            open_worker = worker
+    if open_worker is not None:
+        yield open_worker
+
+
+def add_options(line: str, worker: Started) -> None:
+    """Add to a worker what options say; a word without an option is a definition.
+
+    Errors: InputError for an option that is not one of ``hq worker start``, and those of the definitions.
+    """
+    words = list(_words(line))
+    at = 0
+    coupling = ""
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if not word.startswith("--"):
+            worker.pools.append(hyperqueue.parse(word))
+            continue
+        option, equals, value = word[2:].partition("=")
+        if option in _FLAGS:
+            continue
+        if not equals:
+            if at == len(words):
+                raise InputError("expected a value, got the end", where=f"--{option}")
+            value = words[at]
+            at += 1
+        match option:
+            case "cpus":
+                worker.pools.insert(0, hyperqueue.parse_cpus(value))
+            case "resource" | "resources":
+                worker.pools.append(hyperqueue.parse(value))
+            case "coupling":
+                coupling = f"{coupling},{value}" if coupling else value
+            case "hostname":
+                worker.name = value
+            case "group":
+                worker.group = value
+            case _ if option not in _PASSED_OVER:
+                hint = "options are --cpus, --resource, --coupling, --hostname and --group"
+                raise InputError(f"unknown option --{option[:40]}", where="options", hint=hint)
+    if coupling:
+        worker.couplings = hyperqueue_coupling.parse(coupling, worker.pools)
+
+
+def _words(line: str) -> Iterator[str]:
+    """The words of a command line, as a shell makes them."""
+    at = 0
+    while at < len(line):
+        if line[at].isspace():
+            at += 1
+            continue
+        if line[at] == "#":
+            return
+        found = _WORD.match(line, at)
+        if found is None:
+            raise InputError(f"expected an end of the quotes that begin with {excerpt(line[at:])}", where=f"column {at + 1}")
+        yield "".join(
+            part[1] if part[1] is not None else _unescaped(part[2]) if part[2] is not None else part[3] or part[4]
+            for part in _QUOTED.finditer(found[0])
+        )
+        at = found.end()
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r'\\(["\\$`])', r"\1", text)

@@ -1,0 +1,224 @@
+"""HyperQueue's workers, written: a line for each node in words of ``hq worker start``, or the JSON of its workers.
+
+Cores become ``cpus``, GPUs ``gpus``; what stands in several pools of a node becomes groups; one pool with a size becomes a sum.
+Pools that stand in the same sockets as the cores are coupled with them, which is how HyperQueue says that they lie together.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import orjson
+
+from fluxres.formats.format import Fact
+from fluxres.formats.hyperqueue import GRAPH, GROUP, RELATION, WEIGHT
+from fluxres.formats.inventory import FRACTION_UNIT
+from fluxres.formats.inventory_write import Inventory, Lost, Share, Vertices
+from fluxres.formats.loaded import Hold, Output
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hyperqueue, hyperqueue_coupling
+from fluxres.syntax.hyperqueue import CPUS, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.syntax.hyperqueue_coupling import Coupling
+from fluxres.syntax.hyperqueue_tokens import PER_UNIT, U32_MAX
+
+CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units"})
+_CARRIES_GRAPH: Final[frozenset[Fact]] = CARRIES | frozenset({"graphs"})
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9/]*")
+
+
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, json: bool = False) -> Output:
+    """The nodes of a machine as workers.
+
+    Args:
+        json: as ``hq worker list --output-mode json`` prints them, instead of command lines.
+
+    Cost: O(pools) array operations, O(hosts × types + labels that are no range) Python.
+
+    >>> from fluxres.formats.hyperqueue import read
+    >>> from fluxres.formats.source import Source
+    >>> write(read(Source(b"cpus=2x4\\ngpus=[a]\\n")).structure).data
+    b"hq worker start --hostname node0 --cpus 2x4 --resource 'gpus=[a]'\\n"
+    """
+    made = _Workers(Inventory(structure, marks=frozenset({GROUP})))
+    workers = [made.worker(number) for number in range(len(made.inventory.hosts))]
+    if json:
+        data = orjson.dumps([_plain(worker) for worker in workers], option=orjson.OPT_INDENT_2) + b"\n"
+    else:
+        data = "".join(map(_line, workers)).encode()
+    return Output(data, made.left_out(allocations))
+
+
+def clean(word: str) -> str:
+    """A word as the name of a resource: letters, digits and ``/``, which stands for an underscore in types.
+
+    >>> clean("gpus_amd"), clean("a-b"), clean("1x")
+    ('gpus/amd', 'a/b', 'x1x')
+    """
+    made = re.sub(r"[^A-Za-z0-9]", "/", word)
+    return made if _NAME.fullmatch(made) else f"x{made}"
+
+
+@dataclass(slots=True)
+class _Written:
+    """A worker to be written."""
+
+    number: int
+    name: str
+    group: str | None
+    pools: list[Pool] = field(default_factory=list)
+    couplings: list[Coupling] = field(default_factory=list)
+
+
+class _Workers:
+    """Makes workers of hosts, and keeps what could not be said."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory, self.structure = inventory, inventory.structure
+        self.words, self.renamed = inventory.words(clean)
+        self.lost = Lost(self.structure)
+        self.merged: list[str] = []
+        self.edges = _Edges(self.structure)
+
+    def worker(self, number: int) -> _Written:
+        """The worker of a host."""
+        inventory, v = self.inventory, int(self.inventory.hosts[number])
+        group = inventory.properties(v).get(GROUP)
+        made = _Written(number, inventory.host_name(number), group if isinstance(group, str) else None)
+        stands: dict[int, list[tuple[int, int]]] = {}
+        sockets: list[int] | None = None
+        for share in sorted(inventory.shares[number], key=lambda share: self.words[share.type] != CPUS):
+            if inventory.is_sum(share):
+                made.pools.append(Pool(self.words[share.type], self._sum(share)))
+                continue
+            groups = share.groups()
+            parents = [self.structure.parent.item(int(part[0])) for part in groups]
+            is_first = not made.pools and self.words[share.type] == CPUS
+            is_beside = len(groups) > 1 and parents == sockets
+            at = len(made.pools)
+            made.pools.append(Pool(self.words[share.type], self._labels(share, groups)))
+            self._place(share, parents, v, type_name="socket" if is_beside or share.type == "core" else "group")
+            if len(groups) > 1:
+                sockets = parents if is_first else sockets
+                for group_number, parent in enumerate(parents):
+                    stands.setdefault(parent, []).append((at, group_number))
+            if is_beside:
+                made.couplings += [Coupling(0, each, at, each) for each in range(len(groups))]
+        made.couplings = sorted([*made.couplings, *self.edges.couplings(stands)])
+        return made
+
+    def _place(self, share: Share, parents: list[int], host: int, *, type_name: str) -> None:
+        """Note which pools come back in the same place: straight in the host, or in groups that come back themselves."""
+        s = self.structure
+        if len(parents) == 1:
+            self.lost.moved[share.vertices] |= parents[0] != host
+            return
+        base = type_name if type_name == "socket" else f"{share.type}-group"
+        for number, parent in enumerate(parents):
+            kind = s.kind_of(parent)
+            comes_back = (kind.type, kind.basename, kind.name, s.id.item(parent)) == (type_name, base, None, number)
+            if comes_back and parent not in s.names and s.parent.item(parent) == host:
+                self.lost.between[parent] = True
+            else:
+                self.lost.moved[share.vertices[share.above == parent]] = True
+
+    def _sum(self, share: Share) -> Sum:
+        s, vertices = self.structure, share.vertices
+        first = int(vertices[0])
+        if len(vertices) > 1:
+            host = s.where(int(self.inventory.hosts[self.inventory.host[first]]))
+            self.merged.append(f"pools: {len(vertices)} of type {share.type} in {host} are one sum")
+        is_fraction = all(s.kind_of(v).unit == FRACTION_UNIT for v in vertices.tolist())
+        total = sum(s.size[vertices].tolist()) * (1 if is_fraction else PER_UNIT)
+        if total % PER_UNIT == 0:  # comes back as whole units
+            self.lost.mark("units", vertices[[s.kind_of(v).unit is not None for v in vertices.tolist()]])
+            if is_fraction:
+                self.lost.mark("sizes", vertices)
+        self.lost.mark("ids", vertices[s.id[vertices] >= 0])
+        if s.id.item(first) < 0 and s.name(first) != share.type:
+            self.lost.mark("names", vertices)
+        return Sum(total)
+
+    def _labels(self, share: Share, groups: Sequence[Vertices]) -> Labels | Groups:
+        s, vertices = self.structure, np.concatenate(groups)
+        self.lost.mark("sizes", vertices[s.size[vertices] != 1])
+        self.lost.mark("units", vertices[[s.kinds[number].unit is not None for number in s.kind[vertices].tolist()]])
+        labels = self.inventory.distinct(vertices, self.lost)
+        if isinstance(labels, list) and any('"' in label for label in labels):
+            self.lost.mark("names", vertices)
+            labels = [label.replace('"', "'") for label in labels]
+            labels = labels if len(set(labels)) == len(labels) else range(len(labels))
+        if isinstance(labels, range) and labels.stop > U32_MAX:
+            labels = list(map(str, labels))
+        ends = np.cumsum([len(group) for group in groups]).tolist()
+        parts = [labels[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        made = [Range(part[0], part[-1]) if isinstance(part, range) else Listed(tuple(part)) for part in parts]
+        return made[0] if len(made) == 1 else Groups(tuple(made))
+
+    def left_out(self, allocations: Sequence[Hold]) -> list[str]:
+        """What could not be said of the machine."""
+        carries = _CARRIES_GRAPH if self.edges.is_all_said else CARRIES
+        return self.inventory.left_out(allocations, carries, self.lost, [*self.renamed, *self.merged[:1]])
+
+
+class _Edges:
+    """The weights between groups, and whether all of them are said."""
+
+    def __init__(self, structure: Structure) -> None:
+        self._structure = structure
+        self._graph = structure.subsystems.get(GRAPH)
+        self._said = 0
+        self._fits = self._graph is not None and not self._graph.hierarchy and set(self._graph.attributes) == {WEIGHT}
+
+    @property
+    def is_all_said(self) -> bool:
+        """Whether the machine has no auxiliary graph but this, and every edge of it was said."""
+        s, graph = self._structure, self._graph
+        return graph is not None and len(s.subsystems) == 1 and s.tree_end == s.n and self._said == len(graph)
+
+    def couplings(self, stands: dict[int, list[tuple[int, int]]]) -> list[Coupling]:
+        """The couplings among the groups of one host: (pool, group) by vertex."""
+        graph = self._graph
+        if graph is None or not self._fits or not stands:
+            return []
+        found = []
+        for v, ends in stands.items():
+            for row in graph.out_rows(v).tolist():
+                other, weight = stands.get(graph.dst.item(row)), float(graph.attributes[WEIGHT][row])
+                if other is None or not (0 <= weight <= 65_535 and weight.is_integer()):
+                    continue
+                self._said += ends[0] < other[0] and graph.relations[graph.relation.item(row)] == RELATION
+                one, two = sorted([ends[0], other[0]])
+                found.append(Coupling(*one, *two, int(weight)))
+        return list({(each.resource1, each.group1, each.resource2, each.group2): each for each in found}.values())
+
+
+def _line(worker: _Written) -> str:
+    words = ["hq", "worker", "start", "--hostname", worker.name]
+    words += ["--group", worker.group] if worker.group is not None else []
+    for pool in worker.pools:
+        if pool.name == CPUS and not isinstance(pool.kind, Sum):
+            words += ["--cpus", hyperqueue.format_kind(pool.kind)]
+        else:
+            words += ["--resource", hyperqueue.format(pool)]
+    if worker.couplings:
+        words += ["--coupling", hyperqueue_coupling.format(worker.couplings, worker.pools)]
+    return f"{shlex.join(words)}\n"
+
+
+def _plain(worker: _Written) -> dict[str, Any]:
+    return {
+        "id": worker.number + 1,
+        "configuration": {
+            "hostname": worker.name,
+            "group": worker.group if worker.group is not None else "default",
+            "resources": {
+                "resources": [hyperqueue.to_plain(pool) for pool in worker.pools],
+                "coupling": {"weights": hyperqueue_coupling.to_plain(worker.couplings)},
+            },
+        },
+    }

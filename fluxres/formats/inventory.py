@@ -1,0 +1,305 @@
+"""What HyperQueue, canary, CTest and JQM say of a machine: hosts, and on each a number of named stocks of labelled things.
+
+The four files differ and the machine they mean does not, so each reader makes this of its file, and what becomes of it in the
+graph is decided here once (``specs/decisions/0008-peer-systems.md``): one pool for each label, a parent for each group of labels,
+one pool with a size for what is only counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from fluxres import limits
+from fluxres.errors import InputError
+from fluxres.graph import uuids
+from fluxres.graph.kinds import PropertyValue
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.structure import Structure
+from fluxres.syntax.excerpt import excerpt
+
+#: their words for what everybody else calls otherwise
+TYPES: Final = {"cpus": "core", "gpus": "gpu"}
+#: types that mean something else in a graph
+RESERVED: Final = frozenset({"cluster", "node", "socket", "group", "share", "slot"})
+#: what stands before the key of a property that is about the file and not about the pool
+OF_FILE: Final = "file:"
+#: the property that keeps a label which is no name: it stands twice, or has a character that no path can hold
+LABEL: Final = f"{OF_FILE}label"
+#: the property that keeps a number of slots which is no size
+SLOTS: Final = f"{OF_FILE}slots"
+#: the property that names the types of which a host has none, and says so
+EMPTY: Final = f"{OF_FILE}empty_types"
+#: what stands before the key of a property whose value is no single one, kept as JSON
+NESTED: Final = "json:"
+#: the unit of amounts in ten-thousandths
+FRACTION_UNIT: Final = "0.0001"
+FRACTIONS: Final = 10_000
+
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,17}")
+_DIGITS: Final = "0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Labelled things that are alike but for their label.
+
+    Args:
+        labels: in order; a `range` of numbers costs nothing however long it is.
+        size: units of each; 0 is a thing that nobody can have.
+        unit: of the size.
+        properties: of each.
+        fractions: whether each can be given out in ten-thousandths.
+    """
+
+    labels: Sequence[str] | range
+    size: int = 1
+    unit: str | None = None
+    properties: Mapping[str, PropertyValue] = field(default_factory=dict)
+    fractions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """One resource of a host.
+
+    Args:
+        word: its name in the file.
+        groups: runs by group; one group stands in the host itself, several have a pool each.
+        amount: units of what has no labels; then there are no groups.
+        unit: of the amount.
+        beside: whether its groups are those of the first grouped stock, and stand in the same pools.
+        where: says its place in the file; asked for only when something is wrong.
+    """
+
+    word: str
+    groups: tuple[tuple[Run, ...], ...] = ()
+    amount: int | None = None
+    unit: str | None = None
+    beside: bool = False
+    where: Callable[[], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One node. Without a name it is numbered."""
+
+    stocks: tuple[Stock, ...]
+    name: str | None = None
+    properties: Mapping[str, PropertyValue] = field(default_factory=dict)
+    where: Callable[[], str] = str
+
+
+def types_of(words: Iterable[str], where: str) -> dict[str, str]:
+    """The type in the graph of each word in a file.
+
+    `cpus` are `core`, `gpus` are `gpu`; where the file has that word too, they keep their own.
+    Errors: InputError for two words of one type.
+
+    >>> types_of(["cpus", "gpus/amd", "node"], "x"), types_of(["cpus", "core"], "x")
+    ({'cpus': 'core', 'gpus/amd': 'gpus_amd', 'node': 'node_'}, {'cpus': 'cpus', 'core': 'core'})
+    """
+    known = dict.fromkeys(words)
+    found: dict[str, str] = {}
+    owner: dict[str, str] = {}
+    for word in known:
+        kept = TYPES.get(word)
+        made = kept if kept is not None and kept not in known else word.replace("/", "_")
+        made = f"{made}_" if made in RESERVED else made
+        if made in owner:
+            message = f"{excerpt(word)} and {excerpt(owner[made])} are both the type {excerpt(made)} here"
+            raise InputError(message, where=where, hint="rename one")
+        found[word], owner[made] = made, word
+    return found
+
+
+def structure(
+    hosts: Sequence[Host],
+    *,
+    file: str,
+    origin: int | None = None,
+    properties: Mapping[str, PropertyValue] | None = None,
+) -> Structure:
+    """The machine of these hosts: a cluster of nodes, with ranks in their order.
+
+    Args:
+        file: for messages without a place of their own.
+        origin: base of the uuids; random by default.
+        properties: of the cluster.
+
+    Cost: O(hosts + stocks + labels listed) Python, O(pools) array writes.
+    Errors: InputError and LimitExceeded with the place of the stock.
+
+    >>> host = Host((Stock("cpus", ((Run(range(4)),),)), Stock("mem", amount=64)))
+    >>> s = structure([host], file="x")
+    >>> [s.path(v) for v in range(s.n)][-2:]
+    ['/cluster/node0/core3', '/cluster/node0/mem']
+    """
+    types = types_of((stock.word for host in hosts for stock in host.stocks), file)
+    places: dict[int, Callable[[], str]] = {}
+    seen: set[str] = set()
+    nodes = [_node(number, host, types, seen, places) for number, host in enumerate(hosts)]
+    root = Recipe("cluster", properties=properties or {}, children=tuple(nodes))
+
+    def where(recipe: Recipe, key: str) -> str:
+        place = places.get(id(recipe))
+        return (place() if place is not None else "") or file
+
+    return expand(root, origin=uuids.new_origin() if origin is None else origin, where=where)
+
+
+def _node(number: int, host: Host, types: Mapping[str, str], seen: set[str], places: dict[int, Callable[[], str]]) -> Recipe:
+    name = f"node{number}" if host.name is None else host.name
+    properties = dict(host.properties)
+    if name in seen or not _is_name(name):
+        properties[LABEL] = name
+        name = _free(lambda at: f"node~{at}", number, seen)
+    seen.add(name)
+    taken: set[str] = set()
+    stems = {*types.values(), "socket", *(f"{type_name}-group" for type_name in types.values())}
+    groups: list[_Group] = []
+    children: list[Recipe | _Group] = []
+    for stock in host.stocks:
+        type_name = types[stock.word]
+        if stock.amount is not None:
+            made: list[Recipe] = [_sum(stock, type_name, taken)]
+            children += made
+        elif len(stock.groups) == 1:
+            made = [recipe for run in stock.groups[0] for recipe in _run(run, type_name, taken, stems)]
+            children += made
+        else:
+            new = _groups(stock, type_name)
+            children += new
+            groups += new
+            made = []
+            for group, runs in zip(groups[: len(stock.groups)] if stock.beside else new, stock.groups, strict=True):
+                inside = [recipe for run in runs for recipe in _run(run, type_name, group.taken, stems)]
+                group.inside += inside
+                made += inside
+            places.update((id(group), stock.where) for group in new)
+        places.update((id(recipe), stock.where) for recipe in made)
+    finished = []
+    for child in children:
+        finished.append(child.recipe() if isinstance(child, _Group) else child)
+        places[id(finished[-1])] = places[id(child)]
+    node = Recipe("node", names=[name], ids=number, properties=properties, children=tuple(finished))
+    places[id(node)] = host.where
+    return node
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """A pool for a group of labels, while it is filled."""
+
+    type: str
+    basename: str
+    number: int
+    inside: list[Recipe] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+
+    def recipe(self) -> Recipe:
+        return Recipe(self.type, basename=self.basename, ids=self.number, children=tuple(self.inside))
+
+
+def _groups(stock: Stock, type_name: str) -> list[_Group]:
+    """New groups for a stock, none where it stands in those of the cpus."""
+    if stock.beside:
+        return []
+    is_cpus = type_name == TYPES["cpus"]
+    type_and_base = ("socket", "socket") if is_cpus else ("group", f"{type_name}-group")
+    return [_Group(*type_and_base, number) for number in range(len(stock.groups))]
+
+
+def _sum(stock: Stock, type_name: str, taken: set[str]) -> Recipe:
+    name = type_name if type_name not in taken else _free(lambda at: f"{type_name}~{at}", 0, taken)
+    taken.add(name)
+    names = None if name == type_name else [name]
+    return Recipe(type_name, ids=None, names=names, size=stock.amount or 0, unit=stock.unit)
+
+
+def _run(run: Run, type_name: str, taken: set[str], stems: set[str]) -> list[Recipe]:
+    """Entries for a run: numbers become ids, other labels names, and what can be neither is numbered and keeps its label.
+
+    Args:
+        taken: names that brothers have, to which those of the run are added.
+        stems: words that with a number behind them are the names of numbered pools.
+    """
+    base = Recipe(type_name, size=max(run.size, 1), unit=run.unit, properties=run.properties, children=_shares(run))
+    if run.size == 0:
+        base = replace(base, properties={**run.properties, SLOTS: 0}, state="down")
+    if isinstance(run.labels, range):
+        return [replace(base, count=len(run.labels), ids=run.labels.start)] if len(run.labels) else []
+    made: list[Recipe] = []
+    numbers: list[int] = []
+    names: list[str] = []
+
+    def close() -> None:
+        if numbers:
+            made.append(replace(base, count=len(numbers), ids=np.array(numbers, np.int64)))
+        if names:
+            made.append(replace(base, count=len(names), ids=None, names=list(names), word_for_word=True))
+        numbers.clear()
+        names.clear()
+
+    for at, label in enumerate(run.labels):
+        is_number = _DECIMAL.fullmatch(label) is not None
+        name = f"{type_name}{label}" if is_number else label
+        looks_numbered = not is_number and label.rstrip(_DIGITS) in stems and label[-1:] in _DIGITS
+        if name in taken or looks_numbered or not _is_name(name):
+            close()
+            name = _free(lambda at: f"{type_name}~{at}", at, taken)
+            made.append(replace(base, names=[name], ids=None, word_for_word=True, properties={**base.properties, LABEL: label}))
+        else:
+            if names if is_number else numbers:
+                close()
+            if is_number:
+                numbers.append(int(label))
+            else:
+                names.append(label)
+        taken.add(name)
+    close()
+    return made
+
+
+def _shares(run: Run) -> tuple[Recipe, ...]:
+    return (Recipe("share", ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
+
+
+def kept_properties(given: Mapping[str, Any]) -> dict[str, PropertyValue]:
+    """Properties of a pool for those of a file: what is no single value is kept as JSON under a marked key.
+
+    Errors: InputError for a number in it that is none.
+
+    >>> kept_properties({"vendor": "AMD", "links": [1, 2]})
+    {'vendor': 'AMD', 'json:links': '[1,2]'}
+    """
+    made: dict[str, PropertyValue] = {}
+    for key, value in given.items():
+        if isinstance(value, dict | list) or key.startswith((NESTED, OF_FILE)):
+            made[f"{NESTED}{key}"] = _json(value, key)
+        else:
+            made[key] = value
+    return made
+
+
+def _json(value: object, key: str) -> str:
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        where = f"property {excerpt(key)}"
+        raise InputError("has a number that is none (NaN, or infinite)", where=where, hint="write it as text") from None
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= limits.NAME_LENGTH_MAX and text.isprintable() and "/" not in text
+
+
+def _free(name: Callable[[int], str], start: int, seen: set[str]) -> str:
+    while name(start) in seen:
+        start += 1
+    return name(start)

@@ -1,0 +1,162 @@
+"""JQM's resource managers as a machine: what is counted is one pool with a size, items are a pool each.
+
+A highlander manager has no resource: it stands among the properties of its node, as does what a job takes that does not say,
+since both are rules for jobs and not things a node has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from msgspec import UNSET
+
+from fluxres.errors import InputError
+from fluxres.formats import typed
+from fluxres.formats.inventory import OF_FILE, Host, Run, Stock, kept_properties, structure
+from fluxres.formats.jqm_schema import Node, ResourceManager, Site
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Document, Key
+from fluxres.syntax import jqm
+from fluxres.syntax.jqm import Discrete, Highlander, Quantity, Rules
+from fluxres.syntax.place import shown
+
+#: the property that keeps what is no resource: by key of a manager
+RULES: Final = f"{OF_FILE}managers"
+_SUFFIX: Final = "resourcemanager"
+_NAME_DEFAULT: Final = "ports"
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of resource managers.
+
+    Errors: InputError with file, line, column and path; LimitExceeded.
+
+    >>> text = b"managers: [{type: quantity, key: thread, quantity: 3}, {type: discrete, key: ports, list: 'p1,p2'}]"
+    >>> s = read(Source(text)).structure
+    >>> [(s.path(v), s.size.item(v)) for v in range(2, s.n)]
+    [('/cluster/node0/thread', 3), ('/cluster/node0/p1', 1), ('/cluster/node0/p2', 1)]
+    """
+    document = source.document
+    hosts = [_host(node, managers, document, path) for node, managers, path in parse(document)]
+    return Loaded(structure(hosts, file=source.file, origin=origin), [], "jqm")
+
+
+class Stated(NamedTuple):
+    """A manager as a file has it."""
+
+    rules: Rules
+    is_enabled: bool = True
+    description: str | None = None
+
+
+Parsed = tuple[str | None, list[Stated], tuple[Key, ...]]
+"""Name of a node, its managers, and the place in the document."""
+
+
+def parse(document: Document) -> list[Parsed]:
+    """The managers of each node in a document. Errors: InputError with file, line, column and path."""
+    site = typed.convert(document, Site)
+    if site.nodes is UNSET:
+        return [_node(site, document, ())]
+    if _stated(site):
+        message = f"both 'nodes' and {shown(_stated(site)[0])}"
+        raise InputError(message, where=document.where(["nodes"], key=True), hint="put the managers into the nodes")
+    if not site.nodes:
+        raise InputError("no nodes", where=document.where(["nodes"]), hint="list at least one")
+    return [_node(node, document, ("nodes", at)) for at, node in enumerate(site.nodes)]
+
+
+def _stated(node: Node) -> list[str]:
+    return [key for key in ("managers", "resource_managers", "discrete_list", "threads") if getattr(node, key) is not UNSET]
+
+
+def _node(node: Node, document: Document, path: tuple[Key, ...]) -> Parsed:
+    found: list[Stated] = []
+    seen: set[tuple[str, str]] = set()
+    for key, managers in (("managers", node.managers), ("resourceManagers", node.resource_managers)):
+        for at, each in enumerate(managers or []):
+            place: tuple[Key, ...] = (*path, key, at)
+            made = _manager(each, document, place)
+            if (jqm.type_of(made), made.key) in seen:
+                message = f"a second {jqm.type_of(made)} manager {shown(made.key)}"
+                raise InputError(message, where=document.where([*place, "key"]), hint="rename one")
+            seen.add((jqm.type_of(made), made.key))
+            found.append(Stated(made, each.enabled, each.description or None))
+    released: list[tuple[str, str, dict[str, Any], str]] = []
+    if node.threads is not UNSET:
+        released.append(("quantity", "thread", {"quantity": node.threads}, "nbThread"))
+    if node.discrete_list is not UNSET:
+        word = _NAME_DEFAULT if node.discrete_name is UNSET else node.discrete_name
+        released.append(("discrete", word, {"list": node.discrete_list}, "discreteRmList"))
+    for type_name, word, parameters, key in released:
+        found.append(Stated(_configured(type_name, word, parameters, partial(document.where, [*path, key]))))
+    if not found:
+        hint = "list 'managers', or give 'discreteRmList' or 'nbThread'"
+        raise InputError("no resource managers", where=document.where(path), hint=hint)
+    return None if node.name is UNSET else node.name, found, path
+
+
+def _manager(given: ResourceManager, document: Document, path: tuple[Key, ...]) -> Rules:
+    where = partial(document.where, path)
+    if (given.type is UNSET) == (given.implementation is UNSET):
+        hint = f"types are {', '.join(jqm.TYPES)}"
+        raise InputError("expected either a type or an implementation", where=where(), hint=hint)
+    type_name = given.type if given.type is not UNSET else _type_of_class(str(given.implementation))
+    parameters: dict[str, Any] = dict(given.parameters) if given.parameters is not UNSET else {}
+    for name, value in (("quantity", given.quantity), ("consumption", given.consumption), ("list", given.list_)):
+        if value is not UNSET:
+            if name in parameters:
+                raise InputError(f"{name} is given twice", where=where(), hint="beside the key, or among the parameters")
+            parameters[name] = value
+    return _configured(str(type_name), given.key, parameters, where)
+
+
+def _type_of_class(name: str) -> str:
+    return name.rpartition(".")[2].lower().removesuffix(_SUFFIX)
+
+
+def _configured(type_name: str, key: str, parameters: Mapping[str, Any], where: Any) -> Rules:
+    try:
+        return jqm.configured(type_name, key, parameters)
+    except InputError as error:
+        raise type(error)(f"{error.where}: {error.message}", where=where(), hint=error.hint) from None
+
+
+def _host(name: str | None, managers: Sequence[Stated], document: Document, path: tuple[Key, ...]) -> Host:
+    where = partial(document.where, path)
+    stocks: list[Stock] = []
+    rules: dict[str, dict[str, Any]] = {}
+    for manager, is_enabled, description in managers:
+        kept = plain(manager)
+        if is_enabled and isinstance(manager, Quantity) and manager.quantity:
+            stocks.append(Stock(manager.key, amount=manager.quantity, where=where))
+            kept = {} if manager.consumption == 1 else {"consumption": manager.consumption}
+        elif is_enabled and isinstance(manager, Discrete) and manager.items:
+            stocks.append(Stock(manager.key, ((Run(manager.items),),), where=where))
+            kept = {} if manager.consumption == 0 else {"consumption": manager.consumption}
+        elif not is_enabled:
+            kept["enabled"] = False
+        if description is not None:
+            kept["description"] = description
+        if kept:
+            rules[f"{jqm.type_of(manager)}.{manager.key}"] = kept
+    return Host(tuple(stocks), name, kept_properties({RULES: rules}) if rules else {}, where)
+
+
+def plain(manager: Rules) -> dict[str, Any]:
+    """A manager as the short form of the file has it; nothing that is the default.
+
+    >>> plain(Quantity("thread", 3))
+    {'type': 'quantity', 'key': 'thread', 'quantity': 3}
+    """
+    made: dict[str, Any] = {"type": jqm.type_of(manager), "key": manager.key}
+    if isinstance(manager, Highlander):
+        return made
+    if isinstance(manager, Quantity):
+        made["quantity"] = manager.quantity
+        return made | ({} if manager.consumption == 1 else {"consumption": manager.consumption})
+    made["list"] = list(manager.items)
+    return made | ({} if manager.consumption == 0 else {"consumption": manager.consumption})

@@ -1,0 +1,25 @@
+"""A part of a document that is converted by itself, with messages that have its place in the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fluxres.formats.yaml_document import Document, Key
+
+
+class Part(Document):
+    """A value of a document, or what is left of one after keys of no interest were taken out.
+
+    >>> from fluxres.formats import yaml_document
+    >>> whole = yaml_document.load(b"a: 1\\nb: [x, y]\\n")
+    >>> Part(whole, ["y"], ("b",)).where([0])
+    '<text>:2:5: b[0]'
+    """
+
+    def __init__(self, whole: Document, values: object, path: Iterable[Key]) -> None:
+        super().__init__(values, whole.file, whole.text, whole.path, whole.is_json)
+        self.whole, self.base = whole, tuple(path)
+
+    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
+        """The place in the whole of a path in this part."""
+        return self.whole.where([*self.base, *path], key=key)

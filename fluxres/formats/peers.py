@@ -1,0 +1,100 @@
+"""The formats of HyperQueue, canary, CTest and JQM: how files of each are told, and who reads and writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fluxres.formats.detection import keys
+from fluxres.formats.format import Format
+
+_WORKER = re.compile(
+    rb"""(?:\s*+(?:\#[^\n]*+\n)?)*+                                     # empty lines and comments
+    (?:(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start\b
+      |--(?:cpus|resources?|hostname|coupling)[= \t]
+      |[A-Za-z0-9/]+[ \t]*=[ \t]*
+       (?:(?:list|range|sum)[ \t]*\([^)\n]*+\) | [0-9][0-9_]*[ \t]*x[ \t]*[0-9] | \[[^\n={}]*\][ \t]*\r?(?:\n|\Z)))
+    """,
+    re.VERBOSE,
+)
+_INSTANCES = re.compile(r"(?:resource_pool\.)?(?:resources|local)\.[^.\[\]]+(?:\[\]\.id)?")
+_MANAGERS = re.compile(r"(?:nodes\[\]\.)?(?:managers|resourceManagers)\[\]\.(?:key|type|implementation)")
+_RELEASED = frozenset({"discreteRmList", "nbThread", "nodes[].discreteRmList", "nodes[].nbThread"})
+
+
+def _is_hyperqueue(head: bytes) -> bool:
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (b"{", b"["):
+        return _WORKER.match(head.removeprefix(b"\xef\xbb\xbf")) is not None
+    found = {key.removeprefix("[].") for key in keys(head)}
+    return "configuration.resources" in found or {"resources[].kind", "resources[].name"} <= found
+
+
+def _is_ctest(head: bytes) -> bool:
+    found = keys(head)
+    return "local" in found and ("version" in found or any(key.startswith("local[].") for key in found))
+
+
+def _is_canary(head: bytes) -> bool:
+    found = keys(head)
+    if "fluxres" in found or "version" in found:
+        return False
+    if "resource_pool" in found or "nodes[].resources" in found:
+        return True
+    return any(_INSTANCES.fullmatch(key) for key in found)
+
+
+def _is_jqm(head: bytes) -> bool:
+    found = keys(head)
+    return "fluxres" not in found and (not _RELEASED.isdisjoint(found) or any(map(_MANAGERS.fullmatch, found)))
+
+
+_LABELLED: Final = frozenset({"names", "ids", "sizes"})
+_NODES: Final = "what is not a node or stands between a node and its cores, GPUs and other things without parts"
+
+FORMATS: Final = (
+    Format(
+        "hyperqueue",
+        "HyperQueue workers, as command lines or JSON; 'hyperqueue:cpus=1x4 gpus=[0,1]' is one",
+        (".hq",),
+        _is_hyperqueue,
+        reader="fluxres.formats.hyperqueue:read",
+        writer="fluxres.formats.hyperqueue_write:write",
+        live="fluxres.formats.hyperqueue:read_words",
+        carries=_LABELLED,
+        loses=f"{_NODES}, but for groups; units, states, properties; sizes of what is counted one by one",
+        options=frozenset({"fractions", "json"}),
+    ),
+    Format(
+        "canary",
+        "canary resource pool, YAML or JSON; 'canary:cpus=32 gpus=4' is one",
+        (".canary", ".canary.json"),
+        _is_canary,
+        reader="fluxres.formats.canary:read",
+        writer="fluxres.formats.canary_write:write",
+        live="fluxres.formats.canary:read_words",
+        carries=_LABELLED | frozenset({"units", "properties"}),
+        loses=f"{_NODES}; states, tags",
+        options=frozenset({"form"}),
+    ),
+    Format(
+        "ctest",
+        "CTest resource specification file, version 1.0",
+        (".ctest", ".ctest.json"),
+        _is_ctest,
+        reader="fluxres.formats.ctest:read",
+        writer="fluxres.formats.ctest_write:write",
+        carries=_LABELLED,
+        loses=f"which node an instance is on; {_NODES}; units, states, properties; capitals in labels",
+        options=frozenset({"node"}),
+    ),
+    Format(
+        "jqm",
+        "JQM resource managers, YAML or JSON",
+        (".jqm", ".jqm.json"),
+        _is_jqm,
+        reader="fluxres.formats.jqm:read",
+        writer="fluxres.formats.jqm_write:write",
+        carries=_LABELLED,
+        loses=f"{_NODES}; units, states, properties; sizes of items",
+    ),
+)
