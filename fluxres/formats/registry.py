@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import compression, flux
+from fluxres.formats import compression, flux, peers
 from fluxres.formats.detection import keys
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.loaded import Hold, Loaded, Output
@@ -57,6 +57,7 @@ _FORMATS: Final = (
         carries=ALL,
     ),
     *flux.FORMATS,
+    *peers.FORMATS,
 )
 
 #: how much of a file is looked at to tell its format: the first keys, past any comment
