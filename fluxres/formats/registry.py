@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import compression, flux, peers
-from fluxres.formats.detection import keys
+from fluxres.formats.detection import keys, xml_root
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.loaded import Hold, Loaded, Output
 from fluxres.formats.source import Source
@@ -57,6 +57,17 @@ _FORMATS: Final = (
         carries=ALL,
     ),
     *flux.FORMATS,
+    Format(
+        "hwloc",
+        "hwloc topology, XML of versions 1 to 3; 'hwloc:' is this machine",
+        (".xml",),
+        lambda head: xml_root(head) == "topology",
+        reader="fluxres.formats.hwloc:read",
+        many="fluxres.formats.hwloc_cluster:read_many",
+        live="fluxres.formats.hwloc_system:read",
+        carries=frozenset({"pools", "names", "basenames", "ids", "sizes", "units", "properties"}),
+        options=frozenset({"keep", "cluster"}),
+    ),
     *peers.FORMATS,
 )
 

@@ -52,6 +52,8 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self._file = file
         self._open: list[Element] = []
+        # Pieces of text by depth: elements with many children have as many pieces, which are joined once.
+        self._texts: list[list[str]] = []
         self._root: Element | None = None
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
@@ -83,12 +85,13 @@ class _Reader:
         else:
             self._root = element
         self._open.append(element)
+        self._texts.append([])
 
     def _end(self, _name: str) -> None:
-        self._open.pop()
+        self._open.pop().text = "".join(self._texts.pop())
 
     def _characters(self, text: str) -> None:
-        self._open[-1].text += text
+        self._texts[-1].append(text)
 
     def _refuse(self, name: str, *_: object) -> NoReturn:
         raise InputError(f"declares the entity {name!r}, and entities are not read", where=self._here())

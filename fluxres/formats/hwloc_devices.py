@@ -1,0 +1,210 @@
+"""GPUs, coprocessors, network cards and disks out of the I/O devices of a topology.
+
+The system knows one card by many names: a GPU is `card1` and `renderD128` to the kernel, `cuda0`, `nvml0` and
+`opencl0d0` to its libraries.  What stands below one PCI function is one GPU or one network card; each disk is its own.
+A console's graphics chip has a name in the kernel too and computes nothing: it is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded
+from fluxres.formats.hwloc_objects import Object
+from fluxres.graph.kinds import Kind, PropertyValue, properties_tuple
+
+TYPES: Final = ("gpu", "coproc", "nic", "storage")
+_NUMBERED: Final = re.compile(r"(cuda|rsmi|nvml|ze|opencl[0-9]+d)([0-9]{1,9})")
+_APIS: Final = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "VectorEngine")
+"""Libraries that name a coprocessor, the surest first; without PCI, only those of the first one are counted."""
+_STARTS: Final = {"cuda": "CUDA", "rsmi": "RSMI", "nvml": "NVML", "ze": "LevelZero", "opencl": "OpenCL", "ve": "VectorEngine"}
+_NAMED_AFTER: Final = re.compile(rf"({'|'.join(_STARTS)})[0-9][0-9a-z.]*")
+VOLUME: Final = "LVM PV "
+"""What the model of a disk begins with where it is the id of a volume on it, which no other disk has."""
+#: classes of PCI devices that compute: 3D and other display controllers, processing accelerators; not VGA
+_COMPUTING: Final = ("0302", "0380", "1200")
+_MEMORY_KIB: Final = ("CUDAGlobalMemorySize", "RSMIVRAMSize", "LevelZeroHBMSize", "LevelZeroDDRSize", "OpenCLGlobalMemorySize")
+_SIZE: Final = re.compile(r"([0-9]{1,18})(?:KiB)?")
+
+
+class Device(NamedTuple):
+    """One pool, but for what it is in: the fields of a row."""
+
+    kind: Kind
+    id: int
+    size: int
+    name: str | None
+    line: int
+
+
+class _Found(NamedTuple):
+    """What is one card or disk: the PCI function it is on, and its names."""
+
+    at: int
+    type: str
+    pci: Object | None
+    names: list[Object]
+
+
+def told(**values: str) -> dict[str, PropertyValue]:
+    """The properties that are known: words without their spaces at the ends, the empty ones left out."""
+    stripped = {key: " ".join(text.split())[: limits.VALUE_LENGTH_MAX] for key, text in values.items()}
+    return {key: text for key, text in stripped.items() if text}
+
+
+def pools(machine: Object, types: frozenset[str], file: str) -> dict[int, list[Device]]:
+    """The devices of a machine by id() of the object that they are in, in the order in which they stand there.
+
+    Errors: LimitExceeded for a disk larger than any pool.
+    """
+    found = list(_found(machine))
+    gpu_ids = _gpu_ids([each for each in found if each.type == "gpu"])
+    taken: set[str] = set()
+    count = dict.fromkeys(TYPES, 0)
+    by_place: dict[int, list[Device]] = {}
+    for each in found:
+        number = count[each.type]
+        count[each.type] += 1
+        if each.type not in types:
+            continue
+        id_ = gpu_ids[number] if each.type == "gpu" else number
+        size, unit = _size(each, file) if each.type == "storage" else (1, None)
+        properties = properties_tuple(_properties(each).items())
+        name = _name(each, taken)
+        kind = Kind(each.type, each.type, unit, name, properties)
+        by_place.setdefault(each.at, []).append(Device(kind, id_, size, None, (each.names or [machine])[0].line))
+    return by_place
+
+
+# -- which there are -----------------------------------------------------------------------------------------------------
+
+
+def _found(machine: Object) -> Iterator[_Found]:
+    """The cards and disks in the order of the file; `at` is id() of the object that holds the bridges to them."""
+    for holder in machine.walk():
+        if holder.type in ("Bridge", "PCIDev", "OSDev"):
+            continue
+        loose: list[Object] = []
+        todo = [child for child in reversed(holder.children) if child.type in ("Bridge", "PCIDev", "OSDev")]
+        while todo:
+            found = todo.pop()
+            if found.type == "PCIDev":
+                yield from _cards(id(holder), found, [below for below in found.walk() if below.type == "OSDev"])
+            elif found.type == "OSDev":
+                loose += (below for below in found.walk() if below.type == "OSDev")
+            else:
+                todo += reversed(found.children)
+        yield from _loose(id(holder), loose)
+
+
+def _cards(at: int, pci: Object, names: list[Object]) -> Iterator[_Found]:
+    """What one PCI function is."""
+    computing = [name for name in names if name.device in ("GPU", "CoProc")]
+    type_ = _computes(pci, computing)
+    if type_ is not None:
+        yield _Found(at, type_, pci, computing)
+    yield from (_Found(at, "storage", pci, [name]) for name in names if name.device == "Block")
+    network = [name for name in names if name.device == "Network"] + [name for name in names if name.device == "OpenFabrics"]
+    if network:
+        yield _Found(at, "nic", pci, network)
+
+
+def _computes(pci: Object, names: list[Object]) -> str | None:
+    """Whether a PCI function is a GPU, another coprocessor, or neither."""
+    class_ = pci.attributes.get("pci_type", "")[:4]
+    apis = {_api(name) for name in names}
+    renders = any(name.name.startswith("renderD") for name in names)
+    if apis & {"CUDA", "RSMI", "LevelZero", "NVML"} or renders or class_ in _COMPUTING[:2]:
+        return "gpu"
+    if "OpenCL" in apis:
+        return "gpu" if class_.startswith("03") else "coproc"
+    return "coproc" if apis - {""} or class_ in _COMPUTING or any(name.device == "CoProc" for name in names) else None
+
+
+def _loose(at: int, names: list[Object]) -> Iterator[_Found]:
+    """Devices of which nobody said where on PCI they are."""
+    coprocessors = [name for name in names if name.device == "CoProc" or _api(name) in ("RSMI", "NVML")]
+    for api in _APIS:
+        fitting = [name for name in coprocessors if _api(name) == api and name.infos.get("OpenCLDeviceType", "GPU") != "CPU"]
+        if fitting:
+            is_gpu = api in ("CUDA", "RSMI", "LevelZero", "NVML") or api == "OpenCL"
+            yield from (_Found(at, "gpu" if is_gpu else "coproc", None, [name]) for name in fitting)
+            break
+    yield from (_Found(at, "storage", None, [name]) for name in names if name.device == "Block")
+    yield from (_Found(at, "nic", None, [name]) for name in names if name.device == "Network")
+
+
+def _api(name: Object) -> str:
+    """The library that gives a device its name; version 1 says it in an info, and some only by the name."""
+    said = name.attributes.get("subtype") or name.infos.get("CoProcType") or name.infos.get("Backend", "")
+    if said in _APIS:
+        return said
+    match = _NAMED_AFTER.fullmatch(name.name)
+    return _STARTS[match[1]] if match is not None else ""
+
+
+# -- what they are -------------------------------------------------------------------------------------------------------
+
+
+def _gpu_ids(gpus: list[_Found]) -> list[int]:
+    """The numbers that their library has for the GPUs, or their order where it has none or one twice."""
+    for api in _APIS:
+        numbers = [
+            int(match[2])
+            for gpu in gpus
+            for name in gpu.names[:]
+            if _api(name) == api and (match := _NUMBERED.fullmatch(name.name)) is not None
+        ]
+        if len(numbers) == len({*numbers}) == len(gpus):
+            return numbers
+    return list(range(len(gpus)))
+
+
+def _name(found: _Found, taken: set[str]) -> str | None:
+    """The system's name of a disk or network card as a name template, None where it cannot be the name of a pool."""
+    if found.type not in ("nic", "storage"):
+        return None
+    name = found.names[0].name
+    # A name that another pool of the node might have by its type and number is not taken.
+    plain = re.fullmatch(r"(?:socket|numa|memory|gpumemory|core|pu|group|die|gpu|coproc|nic|storage|l[1-5]i?cache)[0-9]*", name)
+    if not name or plain or name in taken or "$" in name or "/" in name:
+        return None
+    if not name.isprintable() or len(name) > limits.NAME_LENGTH_MAX:
+        return None
+    taken.add(name)
+    return name
+
+
+def _size(found: _Found, file: str) -> tuple[int, str | None]:
+    """Bytes of a disk; one disk where nobody says."""
+    match = _SIZE.fullmatch(found.names[0].infos.get("Size", ""))
+    if match is None or int(match[1]) == 0:
+        return 1, None
+    size = int(match[1]) * 1024
+    if size > limits.SIZE_MAX:
+        raise LimitExceeded(f"Size is {match[1]} KiB, at most {limits.SIZE_MAX >> 10}", where=f"{file}:{found.names[0].line}")
+    return size, "B"
+
+
+def _properties(found: _Found) -> dict[str, PropertyValue]:
+    """Vendor, model and kind, as far as somebody says."""
+    infos: dict[str, str] = {}
+    for name in reversed(found.names):
+        infos |= name.infos
+    pci = {} if found.pci is None else found.pci.infos
+    vendor = infos.get("GPUVendor") or (infos.get("Vendor") if found.type == "storage" else "") or pci.get("PCIVendor", "")
+    named = infos.get("Model", "") if found.type == "storage" and not infos.get("Model", "").startswith(VOLUME) else ""
+    model = infos.get("GPUModel") or named or pci.get("PCIDevice", "")
+    kind = found.names[0].attributes.get("subtype", "") if found.type == "storage" else ""
+    if found.type == "coproc":
+        kind = next((api for api in _APIS if any(_api(name) == api for name in found.names)), "")
+    properties = told(vendor=vendor or "", model=model or "", kind=kind or infos.get("Type", ""))
+    if found.pci is not None and (ids := re.search(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", found.pci.attributes.get("pci_type", ""))):
+        properties["pci"] = ids[1]
+    memory = next((infos[key] for key in _MEMORY_KIB if _SIZE.fullmatch(infos.get(key, ""))), None)
+    if memory is not None and found.type in ("gpu", "coproc"):
+        properties["memory_bytes"] = int(_SIZE.fullmatch(memory)[1]) * 1024  # type: ignore[index]  # it matched
+    return properties

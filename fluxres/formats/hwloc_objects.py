@@ -1,0 +1,187 @@
+"""The objects of an hwloc topology, from XML of hwloc 1, 2 or 3 as one tree.
+
+In version 1 a NUMA node stands above its cores; from version 2 on it hangs beside them.  Files of the first kind are read
+as libhwloc 2 reads them: the node goes to the object of the same processors, or to a group that is made of what was
+below it.  Numbers of kinds of devices differ between versions 2 and 3, so they are words here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from fluxres.errors import InputError
+from fluxres.formats.safe_xml import Element
+
+MEMORY: Final = ("NUMANode", "MemCache")
+DEVICES: Final = ("Bridge", "PCIDev", "OSDev")
+_TYPES: Final = {"Socket": "Package", "Node": "NUMANode", "System": "Machine"}
+_OS_DEVICES: Final = {"0": "Block", "1": "GPU", "2": "Network", "3": "OpenFabrics", "4": "DMA", "5": "CoProc"}
+#: bits of version 3, whose kinds may be several; the first that is set says most
+_OS_DEVICE_BITS: Final = {8: "CoProc", 4: "GPU", 1: "Block", 32: "OpenFabrics", 16: "Network", 64: "DMA", 2: "Memory"}
+_HEX: Final = re.compile(r"(?:0x)?[0-9a-f]{0,8}")
+
+
+@dataclass(slots=True)
+class Object:
+    """One object: type as hwloc 2 calls it, what it is called, where it stands in its level."""
+
+    type: str
+    name: str
+    attributes: Mapping[str, str]
+    infos: Mapping[str, str]
+    children: list[Object] = field(default_factory=list)
+    index: int = 0
+    """Logical index among the objects of its type."""
+    device: str = ""
+    """Kind of an OS device: Block, GPU, Network, OpenFabrics, DMA, CoProc or Memory; empty for others."""
+    line: int = 0
+
+    def walk(self) -> Iterator[Object]:
+        """The object and all below it, parents first."""
+        todo = [self]
+        while todo:
+            found = todo.pop()
+            yield found
+            todo += reversed(found.children)
+
+    def normal(self) -> list[Object]:
+        """The children that are neither memory nor devices."""
+        return [child for child in self.children if child.type not in MEMORY and child.type not in DEVICES]
+
+
+def machine_of(root: Element, file: str) -> Object:
+    """The machine of a document.
+
+    Cost O(elements). Errors: InputError `FILE:line` for what is no topology.
+    """
+    if root.name != "topology":
+        hint = "lstopo --of xml writes one"
+        raise InputError(f"expected <topology>, got <{root.name}>", where=f"{file}:{root.line}", hint=hint)
+    machines = [element for element in root.all("object") if _TYPES.get(kind := _type(element), kind) == "Machine"]
+    if len(machines) != 1:
+        raise InputError(f"expected one object of type Machine, got {len(machines)}", where=f"{file}:{root.line}")
+    machine = _object(machines[0], file, root.attributes.get("version", "").startswith("3"))
+    # From version 3 on, what is known of the whole machine stands beside it.
+    machine.infos = {**_infos(root), **machine.infos}
+    if any(_has_more(found) for found in machine.walk()):
+        _lift(machine, [])
+    return settled(machine)
+
+
+def settled(machine: Object) -> Object:
+    """The same tree in the order of hwloc: processors, memory, devices; each object with its logical index."""
+    _settle(machine)
+    counts: dict[str, int] = {}
+    for found in machine.walk():
+        found.index = counts.get(found.type, 0)
+        counts[found.type] = found.index + 1
+    return machine
+
+
+def _type(element: Element) -> str:
+    return element.attributes.get("type", "")
+
+
+def _infos(element: Element) -> dict[str, str]:
+    given = (child.attributes for child in element.children if child.name == "info")
+    return {info.get("name", ""): info.get("value", "") for info in given}
+
+
+def _object(element: Element, file: str, is_new: bool) -> Object:
+    attributes = element.attributes
+    type_ = attributes.get("type", "")
+    if not type_:
+        raise InputError("an <object> without type", where=f"{file}:{element.line}")
+    type_ = _TYPES.get(type_, type_)
+    if type_ == "Cache":
+        # Version 1 has one type for all caches.
+        type_ = f"L{attributes.get('depth', '')}{'i' * (attributes.get('cache_type') == '2')}Cache"
+    found = Object(type_, attributes.get("name", ""), attributes, {}, line=element.line)
+    if type_ == "OSDev":
+        found.device = _device(attributes.get("osdev_type", ""), is_new)
+    if not element.children:
+        return found
+    found.infos = _infos(element)
+    if type_ == "Group" and found.infos.get("Type") == "Die":
+        # Version 1 knows no dies.
+        found.type = "Die"
+    found.children = [_object(child, file, is_new) for child in element.children if child.name == "object"]
+    if type_ in DEVICES:
+        wrong = next((child for child in found.children if child.type not in DEVICES and child.type != "Misc"), None)
+        if wrong is not None:
+            raise InputError(f"expected devices in a {type_}, got a {wrong.type}", where=f"{file}:{wrong.line}")
+    return found
+
+
+def _device(number: str, is_new: bool) -> str:
+    if not is_new:
+        return _OS_DEVICES.get(number, "")
+    bits = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
+    return next((kind for bit, kind in _OS_DEVICE_BITS.items() if bits & bit), "")
+
+
+def _has_more(numa: Object) -> bool:
+    """Whether something other than memory is in a NUMA node, as only version 1 has it."""
+    return numa.type == "NUMANode" and any(child.type not in MEMORY for child in numa.children)
+
+
+def _lift(found: Object, above: list[tuple[Object, int]]) -> None:
+    """Put the NUMA nodes of version 1 in an object beside what is in them, as libhwloc does.
+
+    `above` are the objects around it and their processors, the machine first.
+    """
+    above.append((found, _cpus(found)))
+    before, found.children = found.children, []
+    for child in before:
+        _lift(child, above)
+        found.children += _beside(child, above) if _has_more(child) else [child]
+    above.pop()
+
+
+def _beside(numa: Object, above: list[tuple[Object, int]]) -> list[Object]:
+    """What stands in place of a NUMA node, which itself goes to the highest object of its processors."""
+    within = numa.normal()
+    devices = [child for child in numa.children if child.type in DEVICES]
+    numa.children = [child for child in numa.children if child.type in MEMORY]
+    cpus = _cpus(numa)
+    same = next((object_ for object_, others in above if others == cpus), None)
+    if same is not None or not within:
+        (same or above[-1][0]).children.append(numa)
+        return [*within, *devices]
+    if len(within) == 1 and _cpus(within[0]) == cpus:
+        within[0].children += [numa, *devices]
+        return within
+    shared = {key: numa.attributes[key] for key in ("cpuset", "nodeset") if key in numa.attributes}
+    return [Object("Group", "", shared, {}, [*within, numa, *devices], line=numa.line)]
+
+
+def _settle(found: Object) -> None:
+    """Put the children of an object in order, and what is in a group around one object, or none, where that is."""
+    children: list[Object] = []
+    for child in found.children:
+        if child.children:
+            _settle(child)
+        within = child.normal() if child.type == "Group" else []
+        if len(within) == 1 and len(child.children) > 1:
+            # libhwloc makes such groups for memory, and takes them out again where all of a level are alike.
+            within[0].children += child.children[1:]
+            within[0].children.sort(key=_place)
+            child = within[0]
+        children += [child] if within or child.type != "Group" else child.children
+    children.sort(key=_place)
+    found.children = children
+
+
+def _place(child: Object) -> int:
+    return 2 if child.type in DEVICES else int(child.type in MEMORY)
+
+
+def _cpus(found: Object) -> int:
+    """The processors of an object as bits, -1 where that cannot be read."""
+    words = found.attributes.get("cpuset", "-").lower().split(",")
+    if any(_HEX.fullmatch(word) is None for word in words):
+        return -1
+    return int("".join(word.removeprefix("0x").zfill(8) for word in words), 16)
