@@ -1,0 +1,274 @@
+"""How the recorded facts about HyperQueue, canary, CTest and JQM are put to our code.
+
+Each operation of a case has one function here, which gives a sentence where we differ and None where we agree.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fluxres.errors import FluxresError
+from fluxres.formats import canary as canary_pools
+from fluxres.formats import ctest as ctest_files
+from fluxres.formats import hyperqueue as hyperqueue_workers
+from fluxres.formats.source import Source
+from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, hyperqueue_tokens, jqm
+from fluxres.syntax import hyperqueue_environment as hyperqueue_variables
+from fluxres.syntax.hyperqueue import Groups, Pool, Sum
+from fluxres.syntax.hyperqueue_tokens import PER_UNIT, format_amount
+
+Case = dict[str, Any]
+Operation = dict[str, Any]
+
+
+def refusal(expect: Mapping[str, Any], do: Callable[[], Any], agrees: Callable[[Any], str | None]) -> str | None:
+    """Whether something is refused if and only if it should be, with the words expected."""
+    try:
+        found = do()
+    except FluxresError as error:
+        if expect["ok"]:
+            return f"refused: {error}"
+        wanted = expect.get("error_contains", "")
+        return None if wanted in str(error) else f"refused with {error}, expected {wanted!r}"
+    return agrees(found) if expect["ok"] else f"expected a refusal, got {found!r:.200}"
+
+
+def same(expected: Any, got: Any) -> str | None:
+    return None if expected == got else f"expected {expected!r}, got {got!r}"
+
+
+def source(values: Any) -> Source:
+    return Source(json.dumps(values).encode(), "pool.json")
+
+
+# -- HyperQueue ------------------------------------------------------------------------------------------------------
+
+
+def normal(kind: hyperqueue.Kind) -> dict[str, Any]:
+    """A pool as the cases have it."""
+    if isinstance(kind, Sum):
+        return {"kind": "sum", "size": format_amount(kind.amount)}
+    plain = hyperqueue.to_plain(Pool("x", kind))
+    del plain["name"]
+    return plain
+
+
+def dialect(operation: Operation) -> Any:
+    return "seed" if operation.get("grammar", "").startswith("seed") else "current"
+
+
+def pools_of(case: Case) -> list[Pool]:
+    return [hyperqueue.parse(f"{each['name']}={each['definition']}") for each in case["pool"]["resources"]]
+
+
+def parse_pool(case: Case, operation: Operation) -> str | None:
+    expect = operation["expect"]
+
+    def agrees(pool: Pool) -> str | None:
+        again = hyperqueue.parse(hyperqueue.format(pool)) if not isinstance(pool.kind, Groups) else pool
+        wrong = same(expect.get("name", pool.name), pool.name) or same(expect["normal"], normal(pool.kind))
+        return wrong or same(pool, again)
+
+    if operation["op"] == "parse-cpus":
+        return refusal(expect, lambda: hyperqueue.parse_cpus(operation["text"], dialect=dialect(operation)), agrees)
+    return refusal(expect, lambda: hyperqueue.parse(operation["text"], dialect=dialect(operation)), agrees)
+
+
+def parse_request(case: Case, operation: Operation) -> str | None:
+    expect = operation["expect"]
+
+    def agrees(ask: hyperqueue_request.Ask) -> str | None:
+        is_all = ask.amount == hyperqueue_request.ALL
+        got = {
+            "ok": True,
+            "name": ask.name,
+            "amount": "all" if is_all else format_amount(ask.amount),
+            "policy": "all" if is_all else ask.policy,
+        }
+        return same(expect, got)
+
+    return refusal(expect, lambda: hyperqueue_request.parse(operation["text"], dialect=dialect(operation)), agrees)
+
+
+def parse_amount(case: Case, operation: Operation) -> str | None:
+    expect = operation["expect"]
+    if operation["op"] == "amount-from-float32":
+        units, fractions = divmod(hyperqueue_tokens.amount_of_float(operation["value"]), PER_UNIT)
+        return same(expect, {"units": units, "fractions": fractions})
+    return refusal(
+        expect, lambda: hyperqueue_tokens.parse_amount(operation["text"]), lambda got: same(expect["amount"], format_amount(got))
+    )
+
+
+def format_an_amount(case: Case, operation: Operation) -> str | None:
+    return same(operation["expect"], format_amount(operation["units"] * PER_UNIT + operation["fractions"]))
+
+
+def parse_coupling(case: Case, operation: Operation) -> str | None:
+    def agrees(found: list[hyperqueue_coupling.Coupling]) -> str | None:
+        wanted = operation["expect"].get("weights", operation["expect"].get("couplings"))
+        return None if wanted is None else same(wanted, hyperqueue_coupling.to_plain(found))
+
+    return refusal(operation["expect"], lambda: hyperqueue_coupling.parse(operation["text"], pools_of(case)), agrees)
+
+
+def parse_cpulist(case: Case, operation: Operation) -> str | None:
+    expect = operation["expect"]
+    return refusal(
+        expect, lambda: hyperqueue_coupling.parse_cpulist(operation["text"]), lambda got: same(expect["values"], got)
+    )
+
+
+def detect(case: Case, operation: Operation) -> str | None:
+    found, _ = hyperqueue_variables.detected(operation["env"])
+    return same({name: tuple(labels) for name, labels in operation["expect_lists"].items()}, found)
+
+
+def export(case: Case, operation: Operation) -> str | None:
+    if operation["op"] == "export-request":
+        asks = [hyperqueue_request.of_value(name, value) for name, value in operation["request"].items()]
+        return same(operation["expect"], hyperqueue_request.to_plain(hyperqueue_request.variant(asks)))
+    pools = pools_of(case)
+    if operation["op"] == "summary":
+        wrong = same(operation["expect_line"], hyperqueue.summary(pools))
+        return wrong or same(operation["expect_multiline"], hyperqueue.summary(pools, multiline=True))
+    exported = {"resources": [hyperqueue.to_plain(pool) for pool in pools], "coupling": {"weights": []}}
+    read = hyperqueue_workers.read(source(exported), origin=0).structure  # our reader takes what theirs writes
+    return same(operation["expect"], exported) or (None if read.n > 1 else "nothing was read")
+
+
+# -- canary ----------------------------------------------------------------------------------------------------------
+
+
+def canary_parse(case: Case, operation: Operation) -> str | None:
+    expect, given = operation["expect"], source(case["pool"])
+    grammar = "current" if operation["grammar"] == "current" else "seed"
+
+    def agrees(pool: canary_pools.ResourcePool) -> str | None:
+        (node,) = pool.nodes
+        listed = {
+            word: list(each.instances() if isinstance(each, canary_pools.Alike) else each)
+            for word, each in node.resources.items()
+        }
+        plain = {word: [{"id": each.id, "slots": each.slots} for each in found] for word, found in listed.items()}
+        wrong = same(expect.get("resources", plain), plain) or same(expect.get("total_slots", node.slots()), node.slots())
+        counts = {word: len(found) for word, found in listed.items()}
+        return wrong or same(expect.get("count", counts), counts)
+
+    return refusal(expect, lambda: canary_pools.parse(given.document, grammar=grammar), agrees)
+
+
+def canary_infer(case: Case, operation: Operation) -> str | None:
+    expect = dict(operation["expect"])
+    feasible = expect.pop("feasible_with_fpga_count_0", None)
+    found = canary.infer(operation["parameters"], case["pool"]["types"])
+    if feasible is not None:
+        try:
+            canary.requests(found, {"cpus": 8, "gpus": 1, "fpgas": 0})
+        except FluxresError:
+            feasible = not feasible
+        if not feasible:
+            return "expected that it can never run"
+    return same(expect, found)
+
+
+def canary_environment(case: Case, operation: Operation) -> str | None:
+    if operation["op"] == "gpu-env":
+        devices = [canary.Device(each["node"], each["id"], each.get("vendor")) for each in operation["allocated_gpus"]]
+        got = canary.device_environment(devices, operation["task_variables"])
+    else:
+        got = canary.environment(operation["allocated_ids"], operation["task_variables"])
+    return environment(operation, got)
+
+
+# -- CTest -----------------------------------------------------------------------------------------------------------
+
+
+def ctest_parse(case: Case, operation: Operation) -> str | None:
+    def agrees(found: ctest_files.Machine) -> str | None:
+        read = ctest_files.read(source(case["pool"]), origin=0).structure
+        return same(sum(map(len, found.values())) + 2, read.n)
+
+    return refusal(operation["expect"], lambda: ctest_files.parse(source(case["pool"]).document), agrees)
+
+
+def ctest_parse_groups(case: Case, operation: Operation) -> str | None:
+    def agrees(found: list[ctest_groups.Group]) -> str | None:
+        plain = [[[need.type, need.slots] for need in needs] for needs in ctest_groups.expand(found)]
+        again = ctest_groups.parse(ctest_groups.format(found))
+        return same(operation["expect"]["groups"], plain) or same(found, again)
+
+    return refusal(operation["expect"], lambda: ctest_groups.parse(operation["text"]), agrees)
+
+
+# -- JQM -------------------------------------------------------------------------------------------------------------
+
+
+def managers_of(case: Case) -> list[jqm.Rules]:
+    made = []
+    for each in case["pool"]["managers"]:
+        known = {key: value for key, value in each.items() if key in ("quantity", "consumption", "list")}
+        made.append(jqm.configured(each["type"], each["key"], known))
+    return made
+
+
+def jqm_consumption(case: Case, operation: Operation) -> str | None:
+    (manager,) = managers_of(case)
+    got = jqm.consumption(manager, operation["job_definition"], operation["job_instance"])
+    return None if operation["expect"] is None else same(operation["expect"], got)
+
+
+def jqm_priority(case: Case, operation: Operation) -> str | None:
+    expect = operation["expect"]
+    return refusal(expect, lambda: jqm.priority(operation["value"]), lambda got: same(expect.get("stored", got), got))
+
+
+# -- all -------------------------------------------------------------------------------------------------------------
+
+
+def environment(operation: Operation, got: Mapping[str, str]) -> str | None:
+    """Whether variables are as expected, in each way in which a case may expect them."""
+    for key, value in operation.get("expect_env", {}).items():
+        if got.get(key) != value:
+            return f"{key}: expected {value!r}, got {got.get(key)!r}"
+    for key in operation.get("expect_env_absent", []):
+        if key in got:
+            return f"{key}: expected none, got {got[key]!r}"
+    for key, members in operation.get("expect_env_set", {}).items():
+        if sorted(got.get(key, "").split(",")) != sorted(members):
+            return f"{key}: expected {members}, got {got.get(key)!r}"
+    for key, members in operation.get("expect_env_set_in_braces", {}).items():
+        text = got.get(key, "")
+        if sorted(text.strip("{}").split(",")) != sorted(members) or (text[:1], text[-1:]) != ("{", "}"):
+            return f"{key}: expected {members} in braces, got {text!r}"
+    for one, other in operation.get("expect_env_equal", []):
+        if one not in got or got.get(one) != got.get(other):
+            return f"expected {one} and {other} to be equal"
+    return None
+
+
+def each_alone(check: Callable[[Case, Operation], str | None]) -> Callable[[Case], Iterable[str]]:
+    """A case of operations that do not depend on each other."""
+    return lambda case: (wrong for operation in case["operations"] if (wrong := check(case, operation)) is not None)
+
+
+KINDS: dict[tuple[str, str], Callable[[Case], Iterable[str]]] = {
+    ("hyperqueue", "parse-pool"): each_alone(parse_pool),
+    ("hyperqueue", "parse-request"): each_alone(parse_request),
+    ("hyperqueue", "parse-amount"): each_alone(parse_amount),
+    ("hyperqueue", "format-amount"): each_alone(format_an_amount),
+    ("hyperqueue", "parse-coupling"): each_alone(parse_coupling),
+    ("hyperqueue", "parse-cpulist"): each_alone(parse_cpulist),
+    ("hyperqueue", "detect"): each_alone(detect),
+    ("hyperqueue", "export"): each_alone(export),
+    ("canary", "parse-pool"): each_alone(canary_parse),
+    ("canary", "request-from-parameters"): each_alone(canary_infer),
+    ("canary", "env"): each_alone(canary_environment),
+    ("ctest", "parse-pool"): each_alone(ctest_parse),
+    ("ctest", "parse-request"): each_alone(ctest_parse_groups),
+    ("jqm", "parameters"): each_alone(jqm_consumption),
+    ("jqm", "validate"): each_alone(jqm_priority),
+}
+"""System and kind of a case -> where we differ, in sentences."""
