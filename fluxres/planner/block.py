@@ -172,6 +172,34 @@ class Block(ABC):
             return field >> (ordinal & self._low) & self._mask
         return max(self._values(ordinal, i, j))
 
+    def change_one(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
+        """Add units to one pool over the window; False, and nothing done, where it would leave 0 … its limit."""
+        times, flat, width, mask = self.times, self._flat, self._width, self._mask
+        column, shift = ordinal >> self._column, ordinal & self._low
+        i = bisect_right(times, start) - 1
+        j = len(times) if end >= FOREVER else bisect_left(times, end, i + 1)
+        if j - i > 1:
+            return self.change(((ordinal, amount, limit),), start, end, room)
+        # All of the window lies in one row, as most do.
+        first: int = flat[self.rows[i] * width + column] >> shift & mask
+        if not 0 <= first + amount <= limit:
+            return False
+        i, j = self._cut(start, end, room)
+        flat = self._flat
+        flat[self.rows[i] * width + column] += amount << shift
+        value: int = flat[self.rows[i - 1] * width + column] >> shift & mask
+        changes = self.changes
+        changes[i] += (value != first + amount) - (value != first)
+        if j < len(times):
+            value = flat[self.rows[j] * width + column] >> shift & mask
+            changes[j] += (value != first + amount) - (value != first)
+            if not changes[j]:
+                self._settle(i, j)
+                return True
+        if not changes[i]:
+            self._settle(i, j)
+        return True
+
     def change(self, picks: Sequence[Pick], start: int, end: int, room: int) -> bool:
         """Add units to a few pools over the window; False, and nothing done, where one would leave 0 … its limit."""
         i, j = self.window(start, end)

@@ -69,7 +69,12 @@ class Timeline:
         Errors: LimitExceeded (BREAKPOINTS_MAX); nothing done.
         """
         number, ordinal = divmod(ordinal, self.span)
-        return self._change(number, ((ordinal, amount, limit),), start, end)
+        block = self.blocks.get(number) or self._open(number)
+        before = len(block.times)
+        if not block.change_one(ordinal, amount, limit, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
+            return False
+        self.breakpoints += len(block.times) - before
+        return True
 
     def _change(self, number: int, picks: Sequence[Pick], start: int, end: int) -> bool:
         block = self.blocks.get(number) or self._open(number)

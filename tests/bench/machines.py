@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fluxres.graph import uuids
@@ -34,26 +35,65 @@ def machine(shape: str, nodes: int) -> Structure:
 
 @dataclass(frozen=True)
 class Job:
+    """One job of the queue; `fluxion` is what Fluxion did with it, by column of the recorded queue."""
+
     nodes: int
     cores: int
     gpus: int
     duration_s: int
+    fluxion: dict[str, str] = field(default_factory=dict, compare=False)
 
     def request(self) -> Request:
+        return exclusive_nodes(self.nodes) if self.nodes else bundle(self.cores, self.gpus)
+
+    def document(self) -> str:
+        """Its jobspec as a file has it."""
         if self.nodes:
-            return exclusive_nodes(self.nodes)
-        return bundle(self.cores, self.gpus)
+            return document([_node(self.nodes)], self.duration_s)
+        return document(_bundle(self.cores, self.gpus), self.duration_s)
 
 
-def exclusive_nodes(number: int) -> Request:
-    return Request(
-        jobspec.parse_resources([{"type": "slot", "count": 1, "label": "task", "with": [{"type": "node", "count": number}]}])
+def document(inside: list[dict[str, object]], duration_s: int = 3600) -> str:
+    """The text of a jobspec with one slot of this."""
+    return json.dumps(
+        {
+            "version": 9999,
+            "resources": [_slot(inside)],
+            "tasks": [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}],
+            "attributes": {"system": {"duration": duration_s}},
+        }
     )
 
 
+def _slot(inside: list[dict[str, object]]) -> dict[str, object]:
+    return {"type": "slot", "count": 1, "label": "task", "with": inside}
+
+
+def _node(number: int) -> dict[str, object]:
+    return {"type": "node", "count": number}
+
+
+def _bundle(cores: int, gpus: int) -> list[dict[str, object]]:
+    return [{"type": "core", "count": cores}] + ([{"type": "gpu", "count": gpus}] if gpus else [])
+
+
+def exclusive_nodes(number: int) -> Request:
+    return Request(jobspec.parse_resources([_slot([_node(number)])]))
+
+
 def bundle(cores: int, gpus: int = 0) -> Request:
-    inside = [{"type": "core", "count": cores}] + ([{"type": "gpu", "count": gpus}] if gpus else [])
-    return Request(jobspec.parse_resources([{"type": "slot", "count": 1, "label": "task", "with": inside}]))
+    return Request(jobspec.parse_resources([_slot(_bundle(cores, gpus))]))
+
+
+def documents(nodes: int) -> dict[str, str]:
+    """The requests of the benchmark by name."""
+    return {
+        "1 core": document(_bundle(1, 0)),
+        "8 cores + 1 GPU": document(_bundle(8, 1)),
+        "1 node": document([_node(1)]),
+        "64 nodes": document([_node(64)]),
+        "N+1 nodes": document([_node(nodes + 1)]),
+    }
 
 
 def queue(nodes: int, jobs: int, seed: int = 1) -> list[Job]:
@@ -72,6 +112,6 @@ def read_queue(path: Path) -> list[Job]:
     """A recorded queue: columns nodes_exclusive, slot_cores, slot_gpus and duration."""
     with path.open(newline="") as file:
         return [
-            Job(int(row["nodes_exclusive"]), int(row["slot_cores"]), int(row["slot_gpus"]), int(float(row["duration"])))
+            Job(int(row["nodes_exclusive"]), int(row["slot_cores"]), int(row["slot_gpus"]), int(float(row["duration"])), row)
             for row in csv.DictReader(file)
         ]
