@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE, WAY
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.demand import Demand
 from fluxres.match.supply import Supply
 from fluxres.match.typology import Typology
 
@@ -84,13 +84,14 @@ class Drawing:
         self._weights = np.zeros(len(self.supply.pools), np.int64)
         able = np.ones(len(self.supply.pools), np.bool_)
         for draw in draws:
+            number = draw.number(counts)
             for kind_number in np.unique(structure.kind[self.supply.pools[self._types == draw.demand.kind]]).tolist():
                 worth = draw.demand.per_unit(structure.kinds[kind_number].unit)
                 of = structure.kind[self.supply.pools] == kind_number
                 if worth is None:
                     able &= ~of
                     continue
-                units = draw.number(counts) / worth
+                units = number / worth
                 if draw.shared_by and units.denominator > 1:
                     raise Entangled  # whole units only of what all of them draw together
                 self._weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
@@ -180,7 +181,7 @@ def split(demands: tuple[Demand, ...]) -> tuple[list[Demand], list[Demand]]:
     return [demand for demand in demands if not demand.charged], [demand for demand in demands if demand.charged]
 
 
-def is_guided(draws: tuple[Draw, ...], plan: Plan, typology: Typology) -> bool:
+def is_guided(draws: tuple[Draw, ...], typology: Typology) -> bool:
     """Whether windows can be skipped without a search."""
     if not draws:
         return True

@@ -7,12 +7,13 @@ is a number per type, and then choosing nodes is arithmetic over one level.  Any
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, prod
 from typing import Literal
 
 from fluxres.match.demand import Demand, Plan
+from fluxres.match.drawing import Draw, is_simple, split
 from fluxres.match.typology import Typology
 
 
@@ -47,12 +48,14 @@ class Form:
         node: the demand for nodes (`nodes`).
         outer: the slot around the nodes, or the slot that is the bundle.
         parts: what is asked for in each node or bundle, in the order written.
+        draws: what is charged for each.
     """
 
     sort: Literal["nodes", "bundles", "units"]
     node: Demand | None
     outer: Demand | None
     parts: tuple[Part, ...]
+    draws: tuple[Draw, ...] = ()
     _needs: dict[tuple[int, ...], dict[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def number(self, counts: tuple[int, ...]) -> int:
@@ -92,32 +95,54 @@ class Form:
 
 def form(plan: Plan, typology: Typology) -> Form | None:
     """The form of a request, or None where only the traverser will do."""
-    if len(plan.demands) != 1 or plan.named or typology.node < 0 or typology.nests(typology.node):
+    sought, charged = split(plan.demands)
+    if len(sought) != 1 or plan.named or typology.node < 0 or typology.nests(typology.node):
         return None
-    top = plan.demands[0]
+    if not all(is_simple(demand, typology) for demand in plan.all if demand.charged):
+        return None
+    top = sought[0]
     if top.is_slot:
-        if len(top.children) == 1 and top.children[0].kind == typology.node:
-            return _nodes(top.children[0], top, typology)
-        parts = _parts(top.children, top, typology)
-        return Form("bundles", None, top, parts) if parts and top.confined and not top.beside else None
-    if top.kind == typology.node:
-        return _nodes(top, None, typology)
-    parts = _parts((top,), None, typology)
-    if parts and (typology.node_of[typology.vertices(top.kind)] >= 0).all():
-        return Form("units", None, None, parts)
-    return None
+        found = _slot(top, typology)
+    elif top.kind == typology.node:
+        found = _nodes(top, None, typology)
+    else:
+        parts = _parts((top,), None, typology)
+        inside = parts and (typology.node_of[typology.vertices(top.kind)] >= 0).all()
+        found = Form("units", None, None, parts) if inside else None
+    if found is None or not charged:
+        return found
+    if found.node is None:
+        return None
+    nodes = tuple(demand for demand in (found.outer, found.node) if demand is not None)
+    return replace(found, draws=(*found.draws, *(Draw(demand, None, inner=False, shared_by=nodes) for demand in charged)))
+
+
+def _slot(top: Demand, typology: Typology) -> Form | None:
+    sought, charged = split(top.children)
+    if len(sought) == 1 and sought[0].kind == typology.node:
+        found = _nodes(sought[0], top, typology)
+        draws = tuple(Draw(demand, top, inner=False, shared_by=(sought[0],)) for demand in charged)
+        return None if found is None else replace(found, draws=(*found.draws, *draws))
+    parts = _parts(tuple(sought), top, typology)
+    if not parts or not top.confined or top.beside:
+        return None
+    return Form("bundles", None, top, parts, tuple(Draw(demand, top, inner=False, shared_by=()) for demand in charged))
 
 
 def _nodes(node: Demand, outer: Demand | None, typology: Typology) -> Form | None:
     if not node.children:
         return Form("nodes", node, outer, ()) if node.wanted_unit is None else None
     parts: list[Part] = []
+    draws: list[Draw] = []
     for child in node.children:
-        found = _parts(child.children, child, typology) if child.is_slot else _parts((child,), outer, typology)
-        if not found:
+        sought, charged = split(child.children if child.is_slot else (child,))
+        slot = child if child.is_slot else outer
+        found = _parts(tuple(sought), slot, typology)
+        if sought and not found:
             return None
         parts += found
-    return Form("nodes", node, outer, tuple(parts))
+        draws += (Draw(demand, slot, inner=child.is_slot, shared_by=()) for demand in charged)
+    return Form("nodes", node, outer, tuple(parts), tuple(draws))
 
 
 def _parts(demands: tuple[Demand, ...], slot: Demand | None, typology: Typology) -> tuple[Part, ...]:
@@ -133,7 +158,7 @@ def _parts(demands: tuple[Demand, ...], slot: Demand | None, typology: Typology)
 
 def _part(demand: Demand, slot: Demand | None, typology: Typology) -> Part | None:
     kind = demand.kind
-    if kind not in typology.in_node or typology.below[kind] or typology.is_flagged(kind):
+    if demand.upstream or kind not in typology.in_node or typology.below[kind] or typology.is_flagged(kind):
         return None
     (least, most), units = typology.least_and_most(kind), typology.units(kind)
     ones = least == most == 1

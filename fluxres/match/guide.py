@@ -31,8 +31,9 @@ class Guide:
         self._number = form.number(self._counts)
         needs = form.needs(self._counts)
         kinds = tuple(sorted(needs))
-        self._amounts = (self._number, *(needs[kind] for kind in kinds))
-        self._failures = floor.failures(eligible, (form.sort, self._clear, kinds))
+        drawn = tuple(sorted(form.draws, key=lambda draw: draw.demand.kind))
+        self._amounts = (self._number, *(needs[kind] for kind in kinds), *(self._counts[draw.demand.number] for draw in drawn))
+        self._failures = floor.failures(eligible, (form.sort, self._clear, kinds, *(draw.key(self._counts) for draw in drawn)))
 
     def _search(self, start: int, end: int) -> Search:
         return Search(self._floor, self._plan, self._form, self._eligible, self._policy, start, end)
@@ -65,6 +66,22 @@ class Guide:
         return self._level.touched if self._clear else self._level.roof
 
     @cached_property
+    def _drawn_kinds(self) -> list[int]:
+        """Types whose use may be in the way of what is charged: of the suppliers, and of what stands above and below them."""
+        if not self._form.draws:
+            return []
+        typology = self._floor.typology
+        supply = typology.supply(frozenset(draw.demand.kind for draw in self._form.draws))
+        types = typology.structure.type
+        found: set[int] = set()
+        at = supply.pools
+        while at.size:
+            found.update(np.unique(types[at]).tolist())
+            at = np.unique(typology.structure.parent[at])
+            at = at[at >= 0]
+        return sorted(found.union(*(typology.below[draw.demand.kind] for draw in self._form.draws)))
+
+    @cached_property
     def _wanted(self) -> Words:
         """Nodes that would do if nothing were held."""
         found = self._floor.open(self._eligible, whole=self._clear)
@@ -76,13 +93,13 @@ class Guide:
 
     def next_start(self, start: int, end: int) -> int | None:
         """See :class:`fluxres.match.earliest.Guide`."""
-        if self._clear and self._form.sort == "nodes":
+        if self._clear and self._form.sort == "nodes" and not self._form.draws:
             later = self._marks.blocked_until(self._wanted, self._number, start, end)
             return None if later >= FOREVER else later
         return self._halve(start, end)
 
     def _halve(self, start: int, end: int) -> int | None:
-        kinds = [] if self._clear else self._form.kinds
+        kinds = [*([] if self._clear else self._form.kinds), *self._drawn_kinds]
         moments = self._floor.planner.levels.moments(self._level, kinds, start + 1, end)
         low, high = 0, len(moments)
         while low < high:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
+from fluxres import limits
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.structure import Structure
 from fluxres.match import earliest, reasons, settle, vector
 from fluxres.match import plan as plans
 from fluxres.match.demand import Plan
+from fluxres.match.drawing import Entangled, is_guided
 from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
 from fluxres.match.form import Form, form
@@ -111,7 +114,8 @@ class Matcher:
             if shape is not None and not reference:
                 fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
                 if fast.is_able:
-                    return fast.settle()
+                    with suppress(Entangled):
+                        return fast.settle()
             situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
             return self._traverse(situation, plan, chosen)
 
@@ -122,16 +126,34 @@ class Matcher:
     ) -> Match | None:
         """The match with the earliest start from `after` on, or None when there never is one.
 
+        A start that stays undecided is passed over.
+
         Args:
             duration: ticks; FOREVER for a job without end.
+
+        Errors: as for `match`; LimitExceeded only where no start was found.
         """
         if duration < 1:
             raise UsageError(f"duration: expected at least one tick, got {duration}")
         plan, shape = self._ready(request)
-        attempt = self.attempt(request, how, reference=reference)
+        undecided: list[LimitExceeded] = []
+        decisive = self.attempt(request, how, reference=reference)
+
+        def attempt(start: int, end: int) -> Match | None:
+            try:
+                return decisive(start, end)
+            except LimitExceeded as error:
+                undecided.append(error)
+                return None
+
         eligible = self._eligible_for(request.constraint)
-        guide = None if shape is None or reference else Guide(self._floor, plan, shape, eligible, policy(how))
-        return earliest.earliest(attempt, self.planner, guide, duration, after)
+        guide = None
+        if shape is not None and not reference and is_guided(shape.draws, self.typology):
+            guide = Guide(self._floor, plan, shape, eligible, policy(how))
+        found = earliest.earliest(attempt, self.planner, guide, duration, after)
+        if found is None and undecided:
+            raise undecided[0]
+        return found
 
     def satisfiable(self, request: Request, *, reference: bool = False) -> bool:
         """Whether the request could ever be matched: with everything up and nothing held. The constraint holds all the same.
@@ -144,8 +166,10 @@ class Matcher:
         if shape is not None and not reference:
             fast = vector.Search(floor, plan, shape, eligible, policy("first"), 0, FOREVER)
             if fast.is_able:
-                return fast.fits(plan.lowest)
-        return Traverser(self._ideal_situation(eligible, plan), plan, plan.lowest, policy("first")).match() is not None
+                with suppress(Entangled):
+                    return fast.fits(plan.lowest)
+        ideal = self._ideal_situation(eligible, plan)
+        return Traverser(ideal, plan, plan.lowest, policy("first"), self._budget(plan)).match() is not None
 
     def why_not(
         self,
@@ -194,13 +218,14 @@ class Matcher:
 
     def _enough(self, situation: Situation, plan: Plan, shape: Form | None, chosen: Policy) -> tuple[dict[str, int], bool]:
         floor = self._idle()[1] if situation.ideal else self._floor
-        budget = Budget(self.structure.n)
+        budget = self._budget(plan)
 
         def attempt(counts: tuple[int, ...]) -> bool:
             if shape is not None:
                 fast = vector.Search(floor, plan, shape, situation.eligible, chosen, situation.start, situation.end)
                 if fast.is_able:
-                    return fast.fits(counts)
+                    with suppress(Entangled):
+                        return fast.fits(counts)
             return Traverser(situation, plan, counts, chosen, budget).match() is not None
 
         return reasons.enough(plan, attempt)
@@ -211,8 +236,12 @@ class Matcher:
     # -- what is kept ------------------------------------------------------------------------------------------------
 
     def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Match | None:
-        budget = Budget(self.structure.n)
+        budget = self._budget(plan)
         return settle.settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
+
+    def _budget(self, plan: Plan) -> Budget:
+        # Where suppliers overlap, a node more or less is one of very many alike, and each costs a walk over its suppliers.
+        return Budget(limits.MATCH_STEPS_MAX // 20) if plan.charged else Budget(limits.MATCH_STEPS_MAX + 8 * self.structure.n)
 
     def _ready(self, request: Request) -> tuple[Plan, Form | None]:
         found = self._plans.get(id(request))

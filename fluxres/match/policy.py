@@ -44,6 +44,7 @@ class Policy:
         score: low first; ties by ascending vertex number.
         near: nodes are chosen close together (`nearest.py`); everything else ascending.
         by_node: the score is the same for all pools of a node.
+        evened: each instance of a slot goes to the node with the most room left, and not to the first with any.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Policy:
     score: Score | None = None
     near: bool = False
     by_node: bool = False
+    evened: bool = False
 
     def order(self, situation: Situation, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
         """Candidates (ascending vertices of one type) in the order in which they are to be tried.
@@ -95,7 +97,7 @@ _ORDERS: Final = {
     "locality": Policy("locality", near=True),
     "variation": Policy("variation", score=_variation),
     "pack": Policy("pack", score=_pack, by_node=True),
-    "spread": Policy("spread", score=_spread, by_node=True),
+    "spread": Policy("spread", score=_spread, by_node=True, evened=True),
 }
 _NODE_EXCLUSIVE: Final = {
     "firstnodex": "first",

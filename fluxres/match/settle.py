@@ -75,11 +75,13 @@ def _at_most(demand: Demand, typology: Typology) -> int:
         if demand.children:
             return len(pools)
         return max(ceil(int(typology.sizes(demand.kind).sum()) * typology.most_worth(demand)), 1)
-    # Every pool answers one child: units of one type that several children ask for add up.
+    # Every pool answers one child: units of one type that several children ask for add up. What is only looked at on a way is
+    # looked at by all.
+    children = [child for child in demand.children if not (child.charged and child.shared)]
     needed: dict[int, int] = {}
-    for child in demand.children:
+    for child in children:
         worth = 0 if child.is_slot or child.children else typology.most_worth(child)
         if worth:
             needed[child.kind] = needed.get(child.kind, 0) + ceil(child.count.min / worth)
     together = [int(typology.sizes(kind).sum()) // units for kind, units in needed.items()]
-    return min([_at_most(child, typology) // child.count.min for child in demand.children] + together, default=1)
+    return min([_at_most(child, typology) // child.count.min for child in children] + together, default=1)

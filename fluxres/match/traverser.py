@@ -28,6 +28,7 @@ from fluxres.match import nearest
 from fluxres.match.accumulator import Accumulator
 from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
+from fluxres.match.evened import Evened
 from fluxres.match.policy import Policy
 from fluxres.match.result import Match
 from fluxres.match.situation import Situation
@@ -66,17 +67,17 @@ Agenda = tuple[Step, "Agenda"] | None
 
 
 class Budget:
-    """Choices that may still be undone, over all searches for one question: the limit, and some walks through the machine."""
+    """Choices that may still be undone, over all searches for one question."""
 
-    def __init__(self, pools: int) -> None:
-        self.left = limits.MATCH_STEPS_MAX + 8 * pools
+    def __init__(self, steps: int) -> None:
+        self.steps = self.left = steps
 
     def spend(self) -> None:
         """One more. Errors: LimitExceeded when none is left."""
         self.left -= 1
         if self.left < 0:
             raise LimitExceeded(
-                f"a request whose parts compete for the same pools: undecided after {limits.MATCH_STEPS_MAX} choices",
+                f"a request whose parts compete for the same pools: undecided after {self.steps} choices",
                 hint="ask for its parts one by one, or in one slot",
             )
 
@@ -101,7 +102,8 @@ class Traverser:
         self.policy = policy
         self.taken = Accumulator(situation)
         self.charger = Charger(situation, self.taken, node_exclusive=policy.node_exclusive)
-        self.budget = budget or Budget(situation.structure.n)
+        self.budget = budget or Budget(limits.MATCH_STEPS_MAX)
+        self.evened = Evened(situation, self.taken, plan.measured)
         self._asked = {demand.kind for demand in plan.all}
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
@@ -284,9 +286,10 @@ class Traverser:
             yield self._goals(demand.children, goal.below, slot, goal.within, following)
             return
         nodes = self._candidates(demand, goal.below, goal.within)
+        # An instance may stand where the one before it does; or, where it looks for the most room left, anywhere.
+        following_nodes = enumerate(nodes[goal.cursor :].tolist(), goal.cursor)
         refused: set[object] = set()
-        for at in range(goal.cursor, len(nodes)):
-            node = int(nodes[at])
+        for at, node in ((0, v) for v in self.evened.nodes(nodes)) if self.policy.evened else following_nodes:
             if self._is_like(node, refused) or not self._is_passable(node):
                 continue
             following = (goal._replace(left=goal.left - 1, cursor=at), rest)

@@ -269,6 +269,9 @@ class Case:
                 yield from self.instances(vertex, below, around, rest, found, counts, number + 1, at)
             return
         nodes = self.candidates("node", below)
+        if self.policy == "spread":
+            # The most room left first; each instance looks at all of them.
+            nodes, at = sorted(nodes, key=lambda v: (self.taken_in(v, taken) - self.room(v), v)), 0
         for position in range(at, len(nodes)):
             node = nodes[position]
             if not (self.is_up(node) and self.satisfies(node) and self.free(node) > 0):
@@ -280,6 +283,11 @@ class Case:
             goals += self.goals([child for child in vertex.children if child not in inside], below, own, around, len(opened))
             for found in self.extend(goals, opened, counts):
                 yield from self.instances(vertex, below, around, rest, found, counts, number + 1, position)
+
+    def taken_in(self, node: int, taken: list[Entry]) -> int:
+        """Units of the measured type that a match has in a node."""
+        own = [e for e in taken if e.what in ("units", "whole", "share", "draw") and self.type(e.v) == self.measured()]
+        return sum(e.amount for e in own if self.node(e.v) == node)
 
     def is_confined(self, slot: Vertex, below: int) -> bool:
         """Whether each instance lies within one node."""

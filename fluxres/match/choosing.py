@@ -1,0 +1,241 @@
+"""Which nodes the vector path uses, and how much of what is asked for falls to each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.match import nearest
+from fluxres.match.drawing import Drawing, Entangled
+from fluxres.planner.bits import Words
+from fluxres.planner.marks import ordinals_of
+
+if TYPE_CHECKING:
+    from fluxres.match.vector import Search
+
+Int64 = NDArray[np.int64]
+Nodes = tuple[Int64, Int64]
+"""Ordinals of nodes in the order in which they are used, and how much falls to each."""
+
+
+class Choice:
+    """The nodes for one request in its window.
+
+    Args:
+        search: the request.
+        counts: how many of each demand.
+        drawing: what is charged; None for nothing.
+    """
+
+    def __init__(self, search: Search, counts: tuple[int, ...], drawing: Drawing | None) -> None:
+        self._search = search
+        self._counts = counts
+        self._drawing = drawing
+        #: The number of each bundle, node after node, where they are not counted through.
+        self.turns: Int64 | None = None
+
+    def nodes(self, *, any_will_do: bool = False) -> Nodes | None:
+        """Nodes to be used; None for too few.
+
+        Args:
+            any_will_do: it only matters whether there are enough; the order of the policy may not be that of the nodes.
+
+        Errors: Entangled where only a search can tell.
+        """
+        search, form = self._search, self._search.form
+        number, needs = form.number(self._counts), form.needs(self._counts)
+        one_each = form.sort == "nodes"
+        words = search.candidates(needs)
+        if not words.any():
+            return None
+        evened = search.policy.evened and form.sort == "bundles" and number > 1 and not any_will_do
+        if self._drawing is not None:
+            if evened:
+                raise Entangled
+            return self._supplied(search.ordered(words), needs, self._drawing, number)
+        near = search.policy.near and form.sort != "units"
+        if number == 1 and (near or search.policy.score is None or search.scores is None):
+            return self._one(words, needs)
+        nodes = search.ordered(words)
+        if one_each and len(nodes) < number:
+            return None
+        doubtful = search.doubtful(nodes, list(needs))
+        if near:
+            return self._in_one_node(needs, number) or self._near(nodes, needs, doubtful, number)
+        if one_each:
+            chosen = self._first(nodes, needs, doubtful, number)
+            return None if chosen is None else (chosen, np.ones(number, np.int64))
+        if evened:
+            return self._evened(np.sort(nodes), needs, search.doubtful(np.sort(nodes), list(needs)), number)
+        return self._fill(nodes, needs, doubtful, number)
+
+    def _one(self, words: Words, needs: dict[int, int]) -> Nodes | None:
+        """The first node that has what is needed, where it is enough; no other is looked at."""
+        descending = self._search.policy.descending and not self._search.policy.near
+        for at in np.flatnonzero(words)[:: -1 if descending else 1].tolist():
+            word = words.item(at)
+            while word:
+                bit = (word if descending else word & -word).bit_length() - 1
+                node = at << 6 | bit
+                if not self._search.is_doubtful(node, needs) or self._search.fits_into(node, needs):
+                    return np.array([node]), np.ones(1, np.int64)
+                word ^= 1 << bit
+        return None
+
+    def _first(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64 | None:
+        """The first so many nodes that have what is needed."""
+        refused: list[int] = []
+        for at in np.flatnonzero(doubtful).tolist():
+            if at - len(refused) >= number:
+                break
+            if not self._search.fits_into(int(nodes[at]), needs):
+                refused.append(at)
+        if refused:
+            nodes = np.delete(nodes, refused)
+        return nodes[:number] if len(nodes) >= number else None
+
+    def _fill(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Nodes | None:
+        """One node after the other, as much as fits into each."""
+        chosen: list[Int64] = []
+        rooms: list[Int64] = []
+        left, step = number, 8
+        at = 0
+        while left > 0 and at < len(nodes):
+            part = slice(at, at + step)
+            room = self._search.room(nodes[part], needs, doubtful[part])
+            reach = np.cumsum(room)
+            last = int(reach.searchsorted(left))
+            if last < len(room):
+                room = room[: last + 1].copy()
+                room[last] -= int(reach[last]) - left
+                left = 0
+            else:
+                left -= int(reach[-1])
+            chosen.append(nodes[part][: len(room)])
+            rooms.append(room)
+            at, step = at + step, step * 4
+        if left > 0:
+            return None
+        every, amounts = np.concatenate(chosen), np.concatenate(rooms)
+        return every[amounts > 0], amounts[amounts > 0]
+
+    def _in_one_node(self, needs: dict[int, int], number: int) -> Nodes | None:
+        """The lowest node that has room for all: nothing lies closer together than that."""
+        if self._search.form.sort == "nodes" and number > 1:
+            return None
+        together = {kind: units * number for kind, units in needs.items()}
+        nodes = ordinals_of(self._search.candidates(together), self._search.level.length)
+        found = self._first(nodes, together, self._search.doubtful(nodes, list(together)), 1)
+        return None if found is None else (found, np.array([number]))
+
+    def _near(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Nodes | None:
+        room = self._room_for(nodes, needs, doubtful, number)
+        positions = self._nearest(nodes, room, number)
+        if not positions.size:
+            return None
+        amounts = room[positions]
+        amounts[-1] -= int(amounts.sum()) - number
+        return nodes[positions], amounts
+
+    def _room_for(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64:
+        """How many instances each node has room for, as far as they are wanted."""
+        room = self._search.room(nodes, needs, doubtful) if needs else np.full(len(nodes), number)
+        return np.minimum(room, 1 if self._search.form.sort == "nodes" else number)
+
+    def _nearest(self, nodes: Int64, room: Int64, number: int) -> Int64:
+        vertices = self._search.level.vertices[nodes]
+        return nearest.choose(vertices, self._search.floor.typology.structure.parent[vertices], room, number)
+
+    # -- where something is charged ----------------------------------------------------------------------------------
+
+    def _supplied(self, nodes: Int64, needs: dict[int, int], drawing: Drawing, number: int) -> Nodes | None:
+        """The first nodes that have what is needed and can be supplied.
+
+        Errors: Entangled where only a search can tell.
+        """
+        search = self._search
+        doubtful = search.doubtful(nodes, list(needs))
+        if search.policy.near:
+            room = drawing.alone(nodes, self._room_for(nodes, needs, doubtful, number))
+            near = self._nearest(nodes, room, number)
+            nodes = np.concatenate([nodes[near], np.delete(nodes, near)])
+            doubtful = search.doubtful(nodes, list(needs))
+        caps = drawing.caps
+        chosen: list[Int64] = []
+        rooms: list[Int64] = []
+        left, at, step = number, 0, max(2 * number, 8)
+        while left > 0 and at < len(nodes):
+            part = nodes[at : at + step]
+            room = drawing.limited(part, self._room_for(part, needs, doubtful[at : at + step], left))
+            reach = np.cumsum(room)
+            room = np.maximum(np.minimum(room, left - (reach - room)), 0)
+            drawing.spend(part, room)
+            chosen.append(part)
+            rooms.append(room)
+            left -= int(room.sum())
+            at, step = at + step, step * 4
+        if left > 0:
+            drawing.caps = caps
+            drawing.require_never(nodes, self._room_for(nodes, needs, doubtful, number), number)
+            return None
+        every, amounts = np.concatenate(chosen), np.concatenate(rooms)
+        return every[amounts > 0], amounts[amounts > 0]
+
+    # -- evened out --------------------------------------------------------------------------------------------------
+
+    def _evened(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Nodes | None:
+        """Bundle after bundle where most room is left.
+
+        What a bundle finds in a node is the room there less what the bundles before it took: so the bundles are the largest of these
+        numbers. Nodes in doubt are counted as roomy as they may be, and looked into when they are among the chosen.
+        """
+        search = self._search
+        units = needs[search.plan.measured]
+        found = search.scores
+        level = -found[nodes] if found is not None else search.floor.units(search.plan.measured)[nodes]
+        most = search.room_at_most(nodes, needs)
+        while True:
+            if int(most.sum()) < number:
+                return None
+            amounts = _largest(level, most, units, number)
+            unsure = np.flatnonzero(doubtful & (amounts > 0))
+            if not unsure.size:
+                break
+            doubtful = doubtful.copy()
+            doubtful[unsure] = False
+            for at in unsure.tolist():
+                most[at] = search.fits_into(int(nodes[at]), needs)
+        used = np.flatnonzero(amounts)
+        nodes, level, amounts = nodes[used], level[used], amounts[used]
+        order = np.argsort(nodes, kind="stable")
+        nodes, level, amounts = nodes[order], level[order], amounts[order]
+        nth = np.arange(int(amounts.sum())) - np.repeat(np.cumsum(amounts) - amounts, amounts)
+        self.turns = np.empty(len(nth), np.int64)
+        self.turns[np.lexsort((np.repeat(nodes, amounts), nth * units - np.repeat(level, amounts)))] = np.arange(len(nth))
+        return nodes, amounts
+
+
+def _largest(level: Int64, most: Int64, units: int, number: int) -> Int64:
+    """How many of `level`, `level - units`, … (at most `most` of each) are among the largest so many; of equal ones the first.
+
+    >>> _largest(np.array([4, 7, 7]), np.array([9, 9, 9]), 2, 5).tolist()
+    [1, 2, 2]
+    """
+    lowest, highest = int((level - units * most).min()), int(level.max())
+
+    def at_least(bound: int) -> Int64:
+        return np.minimum(np.maximum((level - bound) // units + 1, 0), most)
+
+    while lowest < highest:
+        middle = (lowest + highest + 1) // 2
+        if int(at_least(middle).sum()) >= number:
+            lowest = middle
+        else:
+            highest = middle - 1
+    # Those at the bound itself are too many; the last nodes go without.
+    found, above = at_least(lowest), at_least(lowest + 1)
+    at_bound = np.flatnonzero(found > above)
+    found[at_bound[number - int(above.sum()) :]] -= 1
+    return found

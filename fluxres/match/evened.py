@@ -1,0 +1,57 @@
+"""Nodes by what is left in them while a match grows: the order of `spread`, in which each instance of a slot looks for the most room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.match.accumulator import Accumulator, Pick
+from fluxres.match.situation import Situation
+
+
+class Evened:
+    """The room left in nodes, with what one search took so far.
+
+    Cost: the nodes this match has something in, and those that are asked for.
+    """
+
+    def __init__(self, situation: Situation, taken: Accumulator, measured: int) -> None:
+        self._situation = situation
+        self._taken = taken
+        self._measured = measured
+        self._counted: list[Pick] = []
+        self._used: dict[int, int] = {}
+
+    def nodes(self, ordered: NDArray[np.int32]) -> Iterator[int]:
+        """Nodes with the most room left first; `ordered` by the room they had before."""
+        self._count()
+        used = self._used
+        room = dict(zip(used, self._room(np.array(list(used), np.int32)), strict=True))
+        there = set(ordered.tolist()) if used else set()
+        changed = sorted((used[v] - room[v], v) for v in used if v in there)
+        if not changed:
+            yield from ordered.tolist()
+            return
+        rest = ((-units, v) for v, units in zip(ordered.tolist(), self._room(ordered), strict=True) if v not in used)
+        yield from (v for _, v in merge(changed, rest))
+
+    def _room(self, nodes: NDArray[np.int32]) -> list[int]:
+        found: list[int] = self._situation.room(nodes).tolist() if len(nodes) else []
+        return found
+
+    def _count(self) -> None:
+        """Bring the sums up to date: picks come and go at the end of the list only, and each is a new one."""
+        picks, counted = self._taken.picks, self._counted
+        while counted and (len(picks) < len(counted) or picks[len(counted) - 1] is not counted[-1]):
+            self._add(counted.pop(), -1)
+        for pick in picks[len(counted) :]:
+            counted.append(pick)
+            self._add(pick, 1)
+
+    def _add(self, pick: Pick, sign: int) -> None:
+        node = self._situation.typology.node_at[pick.v]
+        if self._situation.structure.type.item(pick.v) == self._measured and node >= 0:
+            self._used[node] = self._used.get(node, 0) + sign * (pick.amount or 1)

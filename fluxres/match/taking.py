@@ -1,0 +1,164 @@
+"""The pools that the vector path takes in the nodes it chose, as rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.match.drawing import Drawing
+from fluxres.match.form import Part
+from fluxres.match.policy import POLICIES
+from fluxres.match.rows import Rows, Taker
+
+if TYPE_CHECKING:
+    from fluxres.match.vector import Search
+
+Int64 = NDArray[np.int64]
+
+
+class Taking:
+    """What one search takes, once its nodes are chosen.
+
+    Args:
+        search: the request in its window.
+        counts: how many of each demand.
+        drawing: what is charged; None for nothing.
+    """
+
+    def __init__(self, search: Search, counts: tuple[int, ...], drawing: Drawing | None) -> None:
+        self._search = search
+        self._counts = counts
+        self._drawing = drawing
+        self.rows = Rows(search.floor.typology.structure)
+
+    def nodes(self, nodes: Int64) -> None:
+        """Nodes, or parts of nodes by number."""
+        form, number = self._search.form, len(nodes)
+        rows, counts = self.rows, self._counts
+        vertices = self._search.level.vertices[nodes]
+        assert form.node is not None  # this form has one
+        outer = np.arange(number) // counts[form.node.number]
+        self._draw(nodes, np.ones(number, np.int64), outer)
+        if self._search.whole:
+            rows.add(vertices, np.ones(number, np.int64))
+            if form.outer is not None:
+                rows.slot(form.outer.number, outer, vertices)
+            for slot in {part.slot.number: part.slot for part in form.parts if part.slot not in (None, form.outer)}.values():
+                repeats = counts[slot.number]
+                rows.slot(slot.number, np.arange(number * repeats), np.repeat(vertices, repeats))
+            return
+        if not form.node.children:
+            rows.share(vertices)
+            if form.outer is not None:
+                rows.empty_slot(form.outer.number, counts[form.outer.number])
+            return
+        groups = self._repeated()
+        if self._evenly(nodes, groups, outer):
+            return
+        for at, node in enumerate(nodes.tolist()):
+            taker = Taker(self._search.pools, self._search.floor, rows, node)
+            for parts, repeats in groups:
+                for again in range(repeats):
+                    for part in parts:
+                        instance = int(outer[at]) if part.slot is form.outer else at * repeats + again
+                        taker.take(part, part.units(counts), instance)
+        for parts, repeats in groups:
+            if parts[0].slot is not None and parts[0].slot is not form.outer:
+                rows.empty_slot(parts[0].slot.number, number * repeats)
+        if form.outer is not None:
+            rows.empty_slot(form.outer.number, counts[form.outer.number])
+
+    def _repeated(self) -> list[tuple[list[Part], int]]:
+        """The parts by the slot they stand in, in the order written, and how often each slot is repeated."""
+        found: list[tuple[list[Part], int]] = []
+        for part in self._search.form.parts:
+            inner = part.slot is not None and part.slot is not self._search.form.outer
+            if found and inner and found[-1][0][0].slot is part.slot:
+                found[-1][0].append(part)
+            else:
+                found.append(([part], self._search.form.repeats(part, self._counts) if inner else 1))
+        return found
+
+    def _evenly(self, nodes: Int64, groups: list[tuple[list[Part], int]], outer: Int64) -> bool:
+        """Take the same lowest (or highest) pools of each node at once, where every node has all of them free."""
+        rows, counts, form = self.rows, self._counts, self._search.form
+        kinds = [part.demand.kind for parts, _ in groups for part in parts]
+        if len(nodes) < 4 or not self._is_even(nodes, kinds):
+            return False
+        for parts, repeats in groups:
+            for part in parts:
+                units = part.units(counts)
+                vertices = self._even_pools(nodes, part, repeats * units).reshape(-1)
+                if part.shares:
+                    rows.share(vertices)
+                else:
+                    rows.add(vertices, np.ones(len(vertices), np.int64))
+                if part.slot is None:
+                    continue
+                instances = np.repeat(outer, units) if part.slot is form.outer else np.arange(len(vertices)) // units
+                if part.shares:
+                    rows.empty_slot(part.slot.number, int(instances[-1]) + 1)
+                else:
+                    rows.slot(part.slot.number, instances, vertices)
+        return True
+
+    def _is_even(self, nodes: Int64, kinds: list[int]) -> bool:
+        policy, floor = self._search.policy, self._search.floor
+        plain = policy.score is None or policy.by_node or policy.score is POLICIES["variation"].score
+        return (
+            plain
+            and len(set(kinds)) == len(kinds)
+            and not self._search.doubtful(nodes, kinds).any()
+            and all(
+                floor.planner.columns.dtype(kind) is None
+                and floor.up_pools(kind) is None
+                and (policy.score is None or policy.by_node or not floor.is_varied(kind))
+                for kind in kinds
+            )
+        )
+
+    def _even_pools(self, nodes: Int64, part: Part, number: int) -> NDArray[np.int32]:
+        """The first so many pools of each node, one row a node."""
+        first, stop = self._search.level.edges(part.demand.kind)
+        steps = np.arange(number)
+        at = (stop[nodes] - 1)[:, None] - steps if self._search.policy.descending else first[nodes][:, None] + steps
+        pools: NDArray[np.int32] = self._search.floor.typology.vertices(part.demand.kind)[at]
+        return pools
+
+    def bundles(self, nodes: Int64, amounts: Int64, turns: Int64 | None = None) -> None:
+        """Bundles, or units: so many in each node.
+
+        Args:
+            turns: the number of each instance, node after node, where they are not counted through.
+        """
+        form, rows, counts = self._search.form, self.rows, self._counts
+        if form.sort == "bundles":
+            self._draw(nodes, amounts, np.arange(int(amounts.sum())))
+        if self._search.policy.node_exclusive:
+            vertices = self._search.level.vertices[nodes]
+            rows.add(vertices, np.ones(len(nodes), np.int64))
+            if form.outer is not None:
+                rows.slot(form.outer.number, np.arange(int(amounts.sum())), np.repeat(vertices, amounts))
+            return
+        instance = 0
+        for node, amount in zip(nodes.tolist(), amounts.tolist(), strict=True):
+            taker = Taker(self._search.pools, self._search.floor, rows, node)
+            if form.sort == "units":
+                taker.take(form.parts[0], amount, 0)
+                continue
+            for _ in range(amount):
+                for part in form.parts:
+                    taker.take(part, part.units(counts), instance if turns is None else int(turns[instance]))
+                instance += 1
+        if form.outer is not None:
+            rows.empty_slot(form.outer.number, instance)
+
+    def _draw(self, nodes: Int64, amounts: Int64, instances: Int64) -> None:
+        """What the nodes are supplied with; `instances` of the slot around each node, or of the bundles one after the other."""
+        if self._drawing is None:
+            return
+        self._drawing.take(self.rows, nodes, amounts)
+        for slot, numbers, pools in self._drawing.slots(np.repeat(nodes, amounts), instances):
+            self.rows.slot(slot, numbers, pools)
