@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LimitExceeded,
         MergeConflict,
         NotHeld,
+        PolicyError,
         StaleHandle,
         StillHeld,
         StoreBusy,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fluxres.formats.requests import Request
+    from fluxres.instance import Instance, Job, QueuePolicy
     from fluxres.match import Match, Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.store.files import load, save
@@ -41,14 +43,18 @@ __all__ = [
     "FluxresError",
     "InfeasibleRequest",
     "InputError",
+    "Instance",
     "InsufficientResources",
+    "Job",
     "LimitExceeded",
     "Match",
     "MergeConflict",
     "NotHeld",
     "Policy",
+    "PolicyError",
     "Pool",
     "Problem",
+    "QueuePolicy",
     "Request",
     "ResourceGraph",
     "Selection",
@@ -71,6 +77,7 @@ __all__ = [
 _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
     **dict.fromkeys(("load", "save"), "fluxres.store.files"),
+    **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     **dict.fromkeys(("Match", "Policy"), "fluxres.match"),
     "Request": "fluxres.formats.requests",
 }

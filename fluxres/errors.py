@@ -149,6 +149,12 @@ class InfeasibleRequest(FluxresError):
         return {**super().to_dict(), "reasons": self.reasons}
 
 
+class PolicyError(FluxresError):
+    """A queue policy that raised, did what a policy cannot do, or did not come to an end; the instance is whole."""
+
+    code = "policy"
+
+
 class StoreError(FluxresError):
     """The store cannot be read or written: missing, damaged, no space, wrong version."""
 
@@ -182,6 +188,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StillHeld: (1, 409),
     InsufficientResources: (1, 409),
     InfeasibleRequest: (3, 422),
+    PolicyError: (2, 422),
     StoreError: (4, 500),
     StoreBusy: (4, 503),
     StoreConflict: (4, 409),

@@ -84,6 +84,9 @@ IDSET_COUNT_MAX: Final = 16_777_216
 BITMAP_INDEX_MAX: Final = (1 << 24) - 1
 """Largest index set in a bitmap of hwloc: its memory grows with the index, not with what is in it (2 MB here)."""
 
+RANKS_MAX: Final = 1_048_576
+"""Ranks of one resource set, as many as one range of a hostlist has hosts: a few bytes of text could name any number of nodes."""
+
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
 

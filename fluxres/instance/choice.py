@@ -1,0 +1,61 @@
+"""Which inventory an instance schedules on, by name or by what is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from fluxres.errors import UsageError
+from fluxres.instance.counted import Counted
+from fluxres.instance.graph_inventory import GraphInventory
+from fluxres.instance.inventory import Inventory, NotSimple
+from fluxres.instance.named import ASCENDING, DESCENDING, Named
+from fluxres.instance.simple import Simple, interchangeable, one_pool, simple
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+KINDS: Final = ("graph", "auto", "named", "counted")
+
+
+def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Inventory:
+    """The inventory of this name; `named:TYPE` and `counted:TYPE` say of what, else nodes and the one pool of several units.
+    With `auto` the first request decides.
+
+    Errors: UsageError for another name, and where pools of the type are not alike.
+    """
+    name, _, type_name = kind.partition(":")
+    if name not in KINDS or (type_name and name in ("graph", "auto")):
+        raise UsageError(f"inventory: expected {', '.join(KINDS)}, got {kind!r:.80}")
+    if name in ("graph", "auto"):
+        return GraphInventory(graph, match_policy)
+    structure = graph.structure
+    if name == "named":
+        try:
+            return Named(graph, type_name or "node", match_policy)
+        except NotSimple as error:
+            raise UsageError(str(error), where=f"inventory {kind}", hint="use inventory='graph' or 'auto'") from None
+    large = np.flatnonzero(structure.size[: structure.tree_end] > 1)
+    wanted = type_name or (structure.types[structure.type.item(int(large[0]))] if len(large) else "")
+    pool = one_pool(structure, Simple(wanted, 1, 1, False, True))
+    if pool is None:
+        raise UsageError(f"there is no single pool of {wanted or 'several'} units to count", where=f"inventory {kind}")
+    return Counted(graph, pool)
+
+
+def fastest(graph: ResourceGraph, match_policy: str, request: Request) -> Inventory:
+    """The fastest inventory that can answer this request."""
+    wanted = simple(request)
+    return (wanted and _fastest(graph, match_policy, wanted)) or GraphInventory(graph, match_policy)
+
+
+def _fastest(graph: ResourceGraph, match_policy: str, wanted: Simple) -> Inventory | None:
+    structure = graph.structure
+    if graph.records.jobs() or graph.records.stages or match_policy not in (*ASCENDING, *DESCENDING):
+        return None
+    pool = one_pool(structure, wanted)
+    if pool is not None:
+        return Counted(graph, pool)
+    return Named(graph, wanted.type, match_policy) if interchangeable(structure, wanted) is not None else None

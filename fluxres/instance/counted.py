@@ -1,0 +1,249 @@
+"""Units of one pool: they have no names, so a number says all.
+
+This is what the simulators of the field have: a machine of so many processors.  What runs gives back at known moments, so
+what is free only grows with time until the first reservation; one reservation needs its start and what is left over beside
+it, and only several need rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fluxres.clock import FOREVER
+from fluxres.errors import InfeasibleRequest
+from fluxres.instance.inventory import Hold, NotSimple, Running
+from fluxres.instance.rows import Numbers
+from fluxres.instance.simple import Simple, simple
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+
+class Counted:
+    """Units of one pool of a machine.
+
+    Args:
+        graph: the machine.
+        vertex: the pool.
+    """
+
+    kind: str = "counted"
+
+    def __init__(self, graph: ResourceGraph, vertex: int) -> None:
+        self.graph = graph
+        structure = self.structure = graph.structure
+        self.vertex = vertex
+        self.type = structure.types[structure.type.item(vertex)]
+        self.size = structure.size.item(vertex)
+        self.is_up = structure.unavailable_above(vertex) < 0
+        self.free = self.size
+        self._asks: dict[int, tuple[Request, int]] = {}
+        self._running = Running()
+        self._reserved: dict[int, Hold] = {}
+        self._spare = 0
+        """Beside a single reservation: units free at its start that it does not need."""
+        self._rows: Numbers | None = None
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request) -> int:
+        """Units asked for."""
+        known = self._asks.get(id(request))
+        if known is None or known[0] is not request:
+            if len(self._asks) > 4096:
+                self._asks.clear()
+            known = self._asks[id(request)] = (request, self._units(simple(request)))
+        return known[1]
+
+    def _units(self, wanted: Simple | None) -> int:
+        if wanted is None or wanted.type != self.type or wanted.is_whole:
+            raise NotSimple(f"only units of {self.type} are counted here")
+        if wanted.number > self.size:
+            raise InfeasibleRequest(
+                f"{wanted.number} units of {self.type} asked for, the machine has {self.size}", hint="ask for less"
+            )
+        return wanted.number
+
+    @property
+    def measure(self) -> str:
+        """The type of the pool, which is what the size of jobs is measured in."""
+        return self.type
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no unit is free."""
+        return self.free == 0 or not self.is_up
+
+    def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
+        """Units now; see Inventory."""
+        if ask > self.free or not self.is_up:
+            return None
+        reserved = self._reserved
+        if reserved:
+            if self._rows is not None:
+                if not self._rows.fits(ask, now, end):
+                    return None
+            else:
+                (only,) = reserved.values()
+                if only.start < end:
+                    if ask > self._spare:
+                        return None
+                    self._spare -= ask
+        if self._rows is not None:
+            self._rows.change(now, end, -ask)
+        hold = Hold(key, now, end, ask)
+        self.free -= ask
+        self._running.add(hold)
+        return hold
+
+    # -- reserving ---------------------------------------------------------------------------------------------------
+
+    def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
+        """The earliest window; see Inventory."""
+        if not self.is_up:
+            return None
+        self.unreserve(key)
+        if not self._reserved:
+            return self._reserve_first(key, ask, duration, now)
+        rows = self._all_rows(now)
+        start = rows.earliest(ask, duration)
+        if start is None:
+            return None
+        end = start + duration
+        rows.change(start, end, -ask)
+        self._reserved[key] = Hold(key, start, end, ask)
+        return start
+
+    def reserve_count(self, key: int, ask: int, now: int) -> int | None:
+        """The same: units have no names here."""
+        self.clear()
+        return self._reserve_first(key, ask, 1, now) if self.is_up else None
+
+    def _reserve_first(self, key: int, ask: int, duration: int, now: int) -> int | None:
+        free, start = self.free, now
+        ends, holds = self._running.ends, self._running.holds
+        at = 0
+        if free < ask:
+            for at, hold in enumerate(holds):
+                free += hold.count
+                if free >= ask:
+                    start, at = ends[at], at + 1
+                    break
+            else:
+                return None
+            if start >= FOREVER:
+                return None
+            while at < len(ends) and ends[at] == start:
+                free += holds[at].count
+                at += 1
+        self._spare = free - ask
+        self._reserved[key] = Hold(key, start, start + duration, ask)
+        return start
+
+    def _all_rows(self, now: int) -> Numbers:
+        if self._rows is None:
+            rows = self._rows = Numbers(now, self.size)
+            for hold in (*self._running.holds, *self._reserved.values()):
+                rows.change(hold.start, hold.end, -hold.count)
+        return self._rows
+
+    def begin(self, key: int, ask: int, now: int, end: int) -> Hold | None:
+        """Units that were reserved; see Inventory."""
+        reserved = self._reserved[key]
+        if reserved.start != now or reserved.end != end:
+            self.unreserve(key)
+            return self.start(key, ask, now, end)
+        if ask > self.free or not self.is_up:
+            return None
+        del self._reserved[key]
+        self._drop_rows()
+        hold = Hold(key, now, end, ask)
+        self.free -= ask
+        self._running.add(hold)
+        return hold
+
+    def unreserve(self, key: int) -> None:
+        """Drop a reservation; see Inventory."""
+        reserved = self._reserved.pop(key, None)
+        if reserved is not None:
+            if self._rows is not None:
+                self._rows.change(reserved.start, reserved.end, reserved.count)
+            self._drop_rows()
+
+    def _drop_rows(self) -> None:
+        if not self._reserved:
+            self._rows = None
+
+    def clear(self) -> None:
+        """Drop all reservations."""
+        self._reserved.clear()
+        self._rows = None
+
+    # -- giving back -------------------------------------------------------------------------------------------------
+
+    def finish(self, key: int, claim: Hold, now: int) -> None:
+        """Units are back; see Inventory."""
+        if not claim.is_live:
+            return
+        claim.is_live = False
+        self._running.remove(claim)
+        self.free += claim.count
+        if self._rows is not None:
+            self._rows.change(now, claim.end, claim.count)
+        elif self._reserved:
+            (only,) = self._reserved.values()
+            if only.start < claim.end:
+                self._spare += claim.count
+
+    def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
+        """Another end; see Inventory."""
+        self.clear()
+        if claim.is_live:
+            self._running.remove(claim)
+        else:
+            claim.is_live = True
+            self.free -= claim.count
+        claim.end = end
+        self._running.add(claim)
+
+    def advance(self, now: int) -> bool:
+        """Time moves; see Inventory."""
+        ends = self._running.ends
+        over = ends and ends[0] <= now
+        if over:
+            for hold in self._running.over(now):
+                self.free += hold.count
+        if self._rows is not None:
+            self._rows.advance(now)
+        return bool(over)
+
+    def refresh(self) -> None:
+        """States or structure have changed."""
+        self.clear()
+        structure = self.graph.structure
+        if structure is not self.structure:
+            self.vertex = structure.vertex(self.structure.path(self.vertex))
+            self.free += structure.size.item(self.vertex) - self.size
+            self.size = structure.size.item(self.vertex)
+            self.structure = structure
+            self._asks.clear()
+        self.is_up = self.structure.unavailable_above(self.vertex) < 0
+
+    # -- saying ------------------------------------------------------------------------------------------------------
+
+    def pools(self, claim: Hold) -> list[tuple[str, int]]:
+        """The pool and the units of it."""
+        return [(self.structure.path(self.vertex), claim.count)]
+
+    def vertices(self, claim: Hold) -> list[int]:
+        """The pool."""
+        return [self.vertex]
+
+    def ids(self, claim: Hold) -> str:
+        """Nothing: the units have no numbers."""
+        return ""
+
+    def count(self, claim: Hold) -> int:
+        """Units."""
+        return claim.count

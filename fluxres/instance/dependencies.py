@@ -1,0 +1,245 @@
+"""What a job waits for before it may be scheduled (Flux RFC 26): other jobs, its name being free, a moment.
+
+Dependencies are kept by what they wait for, so that the start or end of a job costs those that waited for it and no others.
+Jobs that are over are forgotten but for whether they succeeded, and that only for the latest `limits.OUTCOMES_KEPT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fluxres import limits
+from fluxres.clock import ticks
+from fluxres.errors import InputError, UsageError
+from fluxres.instance.states import RUNNING, State
+from fluxres.syntax import fluid
+
+if TYPE_CHECKING:
+    from fluxres.instance.job import Job
+
+AFTER: Final = "after"
+ANY: Final = "afterany"
+OK: Final = "afterok"
+NOT_OK: Final = "afternotok"
+SINGLETON: Final = "singleton"
+BEGIN: Final = "begin-time"
+_ALIASES: Final = {"afterstart": AFTER}
+SCHEMES: Final = (AFTER, "afterstart", ANY, OK, NOT_OK, SINGLETON, BEGIN)
+
+
+class Dependency(NamedTuple):
+    """One thing to wait for: a job by number, a moment in ticks, or (singleton) nothing more to say."""
+
+    scheme: str
+    value: int = 0
+
+    def __str__(self) -> str:
+        if self.scheme == SINGLETON:
+            return self.scheme
+        return f"{self.scheme}:{self.value / 1e6 if self.scheme == BEGIN else fluid.encode(self.value)}"
+
+
+class Verdict(Enum):
+    """What comes of a dependency."""
+
+    MET = "met"
+    OPEN = "open"
+    NEVER = "never"
+
+
+def parse(given: Dependency | str | Mapping[str, Any]) -> Dependency:
+    """A dependency from `scheme:value` or a jobspec's ``{"scheme": …, "value": …}``.
+
+    Errors: InputError for another scheme, and for what is no job id or time.
+
+    >>> parse("afterok:ƒNH"), parse({"scheme": "begin-time", "value": "1.5"})
+    (Dependency(scheme='afterok', value=1234), Dependency(scheme='begin-time', value=1500000))
+    """
+    if isinstance(given, Dependency):
+        return given
+    if isinstance(given, str):
+        scheme, _, value = given.partition(":")
+        value = value.partition("?")[0]
+    else:
+        scheme, value = str(given.get("scheme", "")), str(given.get("value", ""))
+    scheme = _ALIASES.get(scheme, scheme)
+    if scheme not in SCHEMES:
+        raise InputError(f"expected {', '.join(SCHEMES)}, got {scheme!r:.80}", where="dependency")
+    if scheme == SINGLETON:
+        return Dependency(scheme)
+    if scheme == BEGIN:
+        try:
+            return Dependency(scheme, ticks(float(value), BEGIN))
+        except (ValueError, UsageError):
+            raise InputError(f"expected seconds since 1970, got {value!r:.80}", where=f"dependency {scheme}") from None
+    return Dependency(scheme, fluid.decode(value))
+
+
+class Dependencies:
+    """The open dependencies of the jobs of one instance."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[tuple[Job, Dependency]]] = {}
+        self._open: dict[int, list[Dependency]] = {}
+        self._outcomes: dict[int, bool] = {}
+        self._named: dict[tuple[str | None, str], dict[int, Job]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, job: Job) -> list[Dependency]:
+        """What a job still waits for."""
+        return list(self._open.get(job.number, ()))
+
+    # -- adding ------------------------------------------------------------------------------------------------------
+
+    def enter(self, job: Job) -> None:
+        """A job with a name has come: later ones of that name may have to wait for it."""
+        if job.name is not None:
+            self._named.setdefault((job.user, job.name), {})[job.number] = job
+
+    def add(self, job: Job, dependency: Dependency, jobs: Mapping[int, Job], now: int) -> Verdict:
+        """Let a job wait for something.
+
+        Args:
+            jobs: the active jobs of the instance, by number.
+
+        Errors: UsageError for itself, a cycle, a job that is not known, and singleton without a name.
+        """
+        verdict = self._verdict(job, dependency, jobs, now)
+        if verdict is Verdict.OPEN:
+            opened = self._open.setdefault(job.number, [])
+            if dependency not in opened:
+                opened.append(dependency)
+                if dependency.scheme not in (SINGLETON, BEGIN):
+                    self._waiting.setdefault(dependency.value, []).append((job, dependency))
+        return verdict
+
+    def _verdict(self, job: Job, dependency: Dependency, jobs: Mapping[int, Job], now: int) -> Verdict:
+        scheme, value = dependency
+        if scheme == BEGIN:
+            return Verdict.MET if value <= now else Verdict.OPEN
+        if scheme == SINGLETON:
+            if job.name is None:
+                raise UsageError("a singleton needs a name: it waits for the others of that name", where=str(job.id))
+            return Verdict.OPEN if next(self._earlier(job), None) is not None else Verdict.MET
+        other = jobs.get(value)
+        if other is not None:
+            if scheme == AFTER and other.state in RUNNING:
+                return Verdict.MET
+            self._refuse_cycle(job, other, jobs)
+            return Verdict.OPEN
+        succeeded = self._outcomes.get(value)
+        if succeeded is None:
+            raise UsageError(f"{dependency}: no such job, or it ended too long ago to be remembered", where=str(job.id))
+        return Verdict.MET if _holds(scheme, succeeded) else Verdict.NEVER
+
+    def _earlier(self, job: Job) -> Iterator[Job]:
+        if job.name is not None:
+            found = self._named.get((job.user, job.name), {})
+            yield from (other for number, other in found.items() if number < job.number)
+
+    def _refuse_cycle(self, job: Job, other: Job, jobs: Mapping[int, Job]) -> None:
+        todo, came_from = [other], {other.number: job.number}
+        while todo:
+            reached = todo.pop()
+            if reached is job:
+                raise UsageError(f"a cycle of dependencies: {_way(job.number, came_from)}", where=str(job.id))
+            for waited in self._antecedents(reached, jobs):
+                if waited.number not in came_from:
+                    came_from[waited.number] = reached.number
+                    todo.append(waited)
+
+    def _antecedents(self, job: Job, jobs: Mapping[int, Job]) -> Iterator[Job]:
+        for dependency in self._open.get(job.number, ()):
+            if dependency.scheme == SINGLETON:
+                yield from self._earlier(job)
+            elif dependency.scheme != BEGIN and dependency.value in jobs:
+                yield jobs[dependency.value]
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def started(self, job: Job) -> list[Job]:
+        """A job has its resources; those that thereby wait for nothing any more."""
+        return [] if job.number not in self._waiting else self._settle(job.number, lambda dependency: dependency.scheme == AFTER)
+
+    def ended(self, job: Job, succeeded: bool, ran: bool) -> tuple[list[Job], list[tuple[Job, Dependency]]]:
+        """A job is inactive; who waits for nothing any more, and who waits for what will never be."""
+        number = job.number
+        self._open.pop(number, None)
+        self._outcomes[number] = succeeded
+        if len(self._outcomes) > limits.OUTCOMES_KEPT:
+            del self._outcomes[next(iter(self._outcomes))]
+        ready: list[Job] = []
+        never: list[tuple[Job, Dependency]] = []
+        if number in self._waiting:
+            never = [
+                (waiting, dependency)
+                for waiting, dependency in self._waiting[number]
+                if waiting.state is State.DEPEND and not _holds(dependency.scheme, succeeded, ran)
+            ]
+            ready = self._settle(number, lambda dependency: _holds(dependency.scheme, succeeded, ran))
+            self._waiting.pop(number, None)
+        if job.name is not None:
+            ready += self._leave(job, job.name)
+        return ready, never
+
+    def due(self, job: Job, now: int) -> bool:
+        """Time has come to `now`: whether the job waits for nothing any more."""
+        opened = self._open.get(job.number)
+        if opened is None:
+            return False
+        opened[:] = [dependency for dependency in opened if dependency.scheme != BEGIN or dependency.value > now]
+        return self._is_free(job)
+
+    def _leave(self, job: Job, name: str) -> list[Job]:
+        family = self._named[job.user, name]
+        del family[job.number]
+        if not family:
+            del self._named[job.user, name]
+        ready = []
+        for other in family.values():
+            opened = self._open.get(other.number)
+            if opened and Dependency(SINGLETON) in opened and next(self._earlier(other), None) is None:
+                opened.remove(Dependency(SINGLETON))
+                if self._is_free(other):
+                    ready.append(other)
+        return ready
+
+    def _settle(self, number: int, met: Any) -> list[Job]:
+        ready, left = [], []
+        for job, dependency in self._waiting.pop(number, ()):
+            if not met(dependency):
+                left.append((job, dependency))
+                continue
+            opened = self._open.get(job.number)
+            if opened is not None and dependency in opened:
+                opened.remove(dependency)
+                if self._is_free(job):
+                    ready.append(job)
+        if left:
+            self._waiting[number] = left
+        return ready
+
+    def _is_free(self, job: Job) -> bool:
+        if self._open.get(job.number):
+            return False
+        self._open.pop(job.number, None)
+        return job.state is State.DEPEND
+
+
+def _holds(scheme: str, succeeded: bool, ran: bool = True) -> bool:
+    """Whether a dependency holds once its antecedent is inactive; one that never started never will have."""
+    if scheme == AFTER:
+        return ran
+    return scheme == ANY or succeeded == (scheme == OK)
+
+
+def _way(first: int, came_from: Mapping[int, int]) -> str:
+    names, at = [first], first
+    while (at := came_from[at]) != first:
+        names.append(at)
+    names.append(first)
+    return " → ".join(fluid.encode(number) for number in reversed(names))

@@ -1,0 +1,255 @@
+"""Any request there is, on the resource graph itself: the matcher finds, the records remember.
+
+Every job and every reservation is an allocation of the graph under the job's id, so that whoever looks at the graph sees what
+the instance does, and the rules are held where they always are.  A request that found nothing is not tried again for as long,
+or longer, before something comes back: a queue of equal jobs costs one search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import InfeasibleRequest
+from fluxres.instance.inventory import Hold, Running
+from fluxres.instance.recording import lifted
+from fluxres.match import Match
+from fluxres.model import changes, matching
+from fluxres.syntax import fluid, idset
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+_MEASURES: Final = ("core", "node")
+"""What the size of a job is measured in: the first of these that the machine has."""
+
+
+class GraphInventory:
+    """A resource graph as what an instance schedules on.
+
+    Args:
+        graph: jobs become allocations in it.
+        match_policy: which pools to prefer.
+    """
+
+    kind: str = "graph"
+
+    def __init__(self, graph: ResourceGraph, match_policy: str = "first") -> None:
+        self.graph = graph
+        self.match_policy = match_policy
+        self._running = Running()
+        self._reserved: dict[int, Hold] = {}
+        self._feasible: dict[object, bool] = {}
+        self._failed: dict[object, int] = {}
+        """Requests that found nothing since something last came back, with the shortest window that was too long."""
+        self._sums: tuple[int, NDArray[np.int64]] | None = None
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request) -> Request:
+        """The request, if it can ever be had."""
+        what = request.resources, request.constraint
+        known = self._feasible.get(what)
+        if known is None:
+            known = matching.matcher(self.graph).satisfiable(request)
+            if len(self._feasible) > 4096:
+                self._feasible.clear()
+            self._feasible[what] = known
+        if not known:
+            refusal = self.graph.why_not(request)
+            if refusal is not None and refusal.never:
+                raise matching.refused(refusal)
+            raise InfeasibleRequest("the request can never be satisfied", hint="this machine can never satisfy it")
+        return request
+
+    @property
+    def is_full(self) -> bool:
+        """Not known without a request."""
+        return False
+
+    def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
+        """A match now, recorded; see Inventory."""
+        what = ask.resources, ask.constraint
+        if end - now >= self._failed.get(what, FOREVER + 1):
+            return None
+        found = matching.matcher(self.graph).match(ask, now, end, self.match_policy)
+        if found is None:
+            self._failed[what] = end - now
+            return None
+        hold = self._commit(key, found)
+        self._running.add(hold)
+        return hold
+
+    def _commit(self, key: int, found: Match) -> Hold:
+        count = self._measured(found.vertices, found.amounts)
+        hold = Held(key, found.start, found.end, count, found.vertices, self.graph.generation)
+        if len(found):  # a request that only shares pools holds nothing
+            changes.commit_match(self.graph, found, fluid.encode(key))
+        return hold
+
+    # -- reserving ---------------------------------------------------------------------------------------------------
+
+    def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
+        """The earliest match, recorded; see Inventory."""
+        self.unreserve(key)
+        found = matching.matcher(self.graph).earliest(ask, duration, now, self.match_policy)
+        if found is None:
+            return None
+        self._reserved[key] = self._commit(key, found)
+        return found.start
+
+    def begin(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
+        """What was reserved; see Inventory."""
+        reserved = self._reserved[key]
+        if reserved.start != now or reserved.end != end:
+            self.unreserve(key)
+            return self.start(key, ask, now, end)
+        del self._reserved[key]
+        self._running.add(reserved)
+        return reserved
+
+    def unreserve(self, key: int) -> None:
+        """Drop a reservation; see Inventory."""
+        if self._reserved.pop(key, None) is not None:
+            self._give_back(key)
+
+    def clear(self) -> None:
+        """Drop all reservations."""
+        for key in list(self._reserved):
+            self.unreserve(key)
+
+    # -- giving back -------------------------------------------------------------------------------------------------
+
+    def _give_back(self, key: int) -> None:
+        job = fluid.encode(key)
+        if self.graph.records.pools_of.get(job):
+            self.graph.free(job)
+        self._failed.clear()
+
+    def finish(self, key: int, claim: Hold, now: int) -> None:
+        """The records go; see Inventory."""
+        if claim.is_live:
+            claim.is_live = False
+            self._running.remove(claim)
+        self._give_back(key)
+
+    def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
+        """Records to another end; see Inventory."""
+        self.clear()
+        job = fluid.encode(key)
+        held = self.graph.records.pools_of.get(job)
+        if claim.is_live:
+            self._running.remove(claim)
+        elif end > claim.end:
+            claim.is_live = True
+        if held and end > claim.end:
+            whole = [(v, max(amount for _, _, amount in self.graph.records.held[v][job])) for v in held]
+            with lifted(self.graph):
+                self.graph.allocate(whole, job=job, start=seconds(claim.end), end=_seconds(end))
+        elif held and end < claim.end:
+            self.graph.free(job, start=seconds(end))
+        claim.end = end
+        if claim.is_live:
+            self._running.add(claim)
+        self._failed.clear()
+
+    def advance(self, now: int) -> bool:
+        """Time moves; see Inventory."""
+        ends = self._running.ends
+        if not ends or ends[0] > now:
+            return False
+        self._running.over(now)
+        self._failed.clear()
+        return True
+
+    def refresh(self) -> None:
+        """States or structure have changed."""
+        self.clear()
+        self._failed.clear()
+        self._feasible.clear()
+        self._sums = None
+
+    def adopt(self, key: int, claim: Hold, vertices: list[int]) -> Hold:
+        """What another inventory held and the records have already."""
+        hold = Held(key, claim.start, claim.end, claim.count, np.array(vertices, np.int32), self.graph.generation)
+        hold.is_live = claim.is_live
+        if hold.is_live:
+            self._running.add(hold)
+        return hold
+
+    # -- saying ------------------------------------------------------------------------------------------------------
+
+    def pools(self, claim: Hold) -> list[tuple[str, int]]:
+        """The records; what is below a whole pool is implied."""
+        structure = self.graph.structure
+        return [(structure.where(v), amount) for v, amount in self._held(claim)]
+
+    def vertices(self, claim: Hold) -> list[int]:
+        """Pools with a record."""
+        return sorted(self.graph.records.pools_of.get(fluid.encode(claim.key), ()))
+
+    def _held(self, claim: Hold) -> list[tuple[int, int]]:
+        job, records = fluid.encode(claim.key), self.graph.records
+        return [(v, max(amount for _, _, amount in records.held[v][job])) for v in self.vertices(claim)]
+
+    def ids(self, claim: Hold) -> str:
+        """Positions of the nodes that are touched among all nodes; empty in a machine without nodes."""
+        structure = self.graph.structure
+        if "node" not in structure.types:
+            return ""
+        nodes, found = structure.of_type("node"), set()
+        given = claim.vertices if isinstance(claim, Held) and claim.generation == self.graph.generation else None
+        for v in self.vertices(claim) if given is None else given.tolist():
+            before = int(np.searchsorted(nodes, v, side="right"))
+            if before and v < structure.end.item(int(nodes[before - 1])):
+                found.add(before - 1)
+            found.update(range(before, int(np.searchsorted(nodes, structure.end.item(v)))))
+        return idset.format(found)
+
+    @property
+    def measure(self) -> str:
+        """The type that the size of jobs is measured in."""
+        types = self.graph.structure.types
+        return next((name for name in _MEASURES if name in types), types[-1])
+
+    @property
+    def size(self) -> int:
+        """Units of that type in the machine."""
+        return int(self._prefix()[-1])
+
+    def _prefix(self) -> NDArray[np.int64]:
+        structure = self.graph.structure
+        if self._sums is None or self._sums[0] != self.graph.generation:
+            units = np.where(structure.type == structure.types.index(self.measure), structure.size, 0)
+            self._sums = self.graph.generation, np.concatenate([[0], np.cumsum(units)])
+        return self._sums[1]
+
+    def count(self, claim: Hold) -> int:
+        """Units of the measured type that were given, those implied by a whole pool among them."""
+        return claim.count
+
+    def _measured(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64]) -> int:
+        structure, prefix = self.graph.structure, self._prefix()
+        own = structure.type[vertices] == structure.types.index(self.measure)
+        total = int(amounts[own].sum())
+        whole = vertices[~own & (amounts == structure.size[vertices])]
+        return total + int((prefix[structure.end[whole]] - prefix[whole]).sum())
+
+
+class Held(Hold):
+    """What a job was given in a graph: its vertices are known after the records are gone, while the graph keeps its shape."""
+
+    __slots__ = ("generation", "vertices")
+
+    def __init__(self, key: int, start: int, end: int, count: int, vertices: NDArray[np.int32], generation: int) -> None:
+        super().__init__(key, start, end, count)
+        self.vertices = vertices
+        self.generation = generation
+
+
+def _seconds(tick: int) -> float | None:
+    return None if tick >= FOREVER else seconds(tick)

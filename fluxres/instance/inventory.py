@@ -1,0 +1,148 @@
+"""What an instance schedules on: the one question every queue policy asks, and who may answer it.
+
+A workload that counts nodes needs a thousandth of what a jobspec with sockets and watts needs.  So the instance knows this
+protocol and not what is behind it: numbers, named units, or the whole resource graph.  All three must answer alike.  Times are
+ticks.  What `ask` and `start` give is the inventory's own; the instance only carries it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Any, Protocol
+
+from fluxres.clock import FOREVER
+from fluxres.syntax.jobspec import Request
+
+Ask = Any
+"""A request as an inventory understands it."""
+
+Claim = Any
+"""What a job holds."""
+
+
+class NotSimple(Exception):
+    """A request that a fast inventory cannot say; the resource graph can.  The instance never lets it out."""
+
+
+class Inventory(Protocol):
+    """Who holds what, and until when, of what an instance has."""
+
+    kind: str
+
+    def ask(self, request: Request) -> Ask:
+        """A request made ready.
+
+        Errors: InfeasibleRequest for what can never be had; NotSimple where another inventory has to answer.
+        """
+
+    def start(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
+        """Hold what is asked for over [now, end) beside all that is held or reserved; None where there is not as much."""
+
+    def reserve(self, key: int, ask: Ask, duration: int, now: int) -> int | None:
+        """Reserve the earliest window from now on; its start, or None where there never is one.
+
+        Again for the same key it is fitted anew, and never comes later.
+        """
+
+    def begin(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
+        """Make a reservation whose time has come a holding; None where it is late and no longer fits beside the others."""
+
+    def unreserve(self, key: int) -> None:
+        """Drop a reservation, if there is one."""
+
+    def clear(self) -> None:
+        """Drop all reservations."""
+
+    def finish(self, key: int, claim: Claim, now: int) -> None:
+        """What is held is free from now on."""
+
+    def resize(self, key: int, claim: Claim, now: int, end: int) -> None:
+        """What is held is held until another end; reservations must have been cleared before it moves later."""
+
+    def advance(self, now: int) -> bool:
+        """Time moves; whether something became free by it."""
+
+    def refresh(self) -> None:
+        """States or structure of the graph have changed; reservations are cleared."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing at all could start now; False when unsure."""
+
+    def pools(self, claim: Claim) -> list[tuple[str, int]]:
+        """Paths and units of what is held."""
+
+    def vertices(self, claim: Claim) -> list[int]:
+        """Vertex numbers of what is held."""
+
+    def ids(self, claim: Claim) -> str:
+        """What is held as an idset of unit numbers; empty where units have no numbers."""
+
+    def count(self, claim: Claim) -> int:
+        """How large what is held is, in units of `measure`."""
+
+    @property
+    def measure(self) -> str:
+        """The type that sizes are measured in."""
+
+    @property
+    def size(self) -> int:
+        """Units of that type there are, in service or not."""
+
+
+class Counting(Protocol):
+    """What an inventory of equal units also can: hold a number free instead of names."""
+
+    def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
+        """Hold so many units free from the earliest moment on at which there are as many; that moment."""
+
+
+class Hold:
+    """Units held over [start, end): how many, and which, as a bit set (0 where they have no names)."""
+
+    __slots__ = ("count", "end", "is_live", "key", "start", "units")
+
+    def __init__(self, key: int, start: int, end: int, count: int, units: int = 0) -> None:
+        self.key = key
+        self.start = start
+        self.end = end
+        self.count = count
+        self.units = units
+        self.is_live = True
+        """Whether it still is among what runs: not when it was finished, or its end has come."""
+
+
+class Running:
+    """What runs, by when it ends."""
+
+    __slots__ = ("ends", "holds")
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.holds: list[Hold] = []
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def add(self, hold: Hold) -> None:
+        """One more."""
+        at = bisect_right(self.ends, hold.end)
+        self.ends.insert(at, hold.end)
+        self.holds.insert(at, hold)
+
+    def remove(self, hold: Hold) -> None:
+        """One less; it must be there."""
+        at = bisect_left(self.ends, hold.end)
+        holds = self.holds
+        while holds[at] is not hold:
+            at += 1
+        del self.ends[at], holds[at]
+
+    def over(self, now: int) -> list[Hold]:
+        """Those whose end has come; they run no more."""
+        gone = bisect_right(self.ends, min(now, FOREVER - 1))
+        found = self.holds[:gone]
+        del self.ends[:gone], self.holds[:gone]
+        for hold in found:
+            hold.is_live = False
+        return found

@@ -1,0 +1,454 @@
+"""The life of the jobs of one instance (Flux RFC 21), and the passes of its policy.
+
+Everything that happens comes in as a call and is done when the call returns; what it makes possible, the next pass starts.  A
+pass is never nested: a job that ends while it is being started, because it does nothing, makes the pass go round once more.
+Who is inactive is handed to the sink and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, cast
+
+from fluxres import limits
+from fluxres.clock import FOREVER, Clock, seconds, ticks
+from fluxres.errors import FluxresError, PolicyError, StaleHandle, UsageError
+from fluxres.instance import dependencies as deps
+from fluxres.instance import states, urgency
+from fluxres.instance.choice import make_inventory
+from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
+from fluxres.instance.inventory import Ask, Inventory, NotSimple
+from fluxres.instance.job import Event, Failure, Job, JobId
+from fluxres.instance.policy import QueuePolicy, policy
+from fluxres.instance.queue import PassOver, Queue
+from fluxres.instance.runner import Runner, Unattended
+from fluxres.instance.states import State
+from fluxres.model.matching import Wanted, as_request
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
+    from fluxres.model import ResourceGraph
+
+OVERTIME_S = 10.0
+"""How long units of a job that has not ended by its limit are taken to be held, over and over."""
+
+_SEQUENCES = 1 << 10
+
+
+class Lifecycle:
+    """Jobs, their states and the passes; :class:`~fluxres.instance.instance.Instance` is the face, and the only subclass."""
+
+    def __init__(
+        self,
+        graph: ResourceGraph,
+        *,
+        queue_policy: str | QueuePolicy,
+        match_policy: str,
+        clock: Clock | None,
+        inventory: str,
+        runner: Runner | None,
+        sink: Callable[[Job], None] | None,
+        events: Callable[[Job, Event], None] | bool,
+        passes: str,
+    ) -> None:
+        if passes not in ("event", "manual"):
+            raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
+        self._graph = graph
+        if clock is not None:
+            graph.clock = clock
+        self.clock = graph.clock
+        self._read = getattr(self.clock, "ticks", None) or (lambda: ticks(self.clock(), "clock"))
+        self.now = self._read()
+        self.epoch = self.now
+        self.policy = policy(queue_policy)
+        self._policy_given = queue_policy
+        self.match_policy = match_policy
+        self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
+        self.runner: Runner = runner if runner is not None else Unattended()
+        self.queue = Queue(self)
+        self.dependencies = Dependencies()
+        self.passes = passes
+        self.is_closed = False
+        self._sink = sink
+        self._events = events
+        self._finished: dict[int, Job] = {}
+        self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep if events else None
+        self._jobs: dict[int, Job] = {}
+        self._timers: list[tuple[int, int]] = []
+        self._recorded: set[int] = set()
+        self._last_id = (-1, 0)
+        self._in_pass = self._again = False
+        self._recalculated = self.now
+
+    @property
+    def _face(self) -> Instance:
+        return cast("Instance", self)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> int:
+        """Now, with the inventory brought to it; at the beginning of everything."""
+        if self.is_closed:
+            raise StaleHandle("this instance is closed")
+        now = self._read()
+        if now > self.now:
+            self.now = now
+        else:
+            now = self.now  # a clock that was set back must not undo what has happened
+        if self.inventory.advance(now):
+            self.queue.elapsed = True
+        return now
+
+    def _timers_due(self, now: int) -> None:
+        """Limits, and moments that were waited for."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            _, number = heappop(timers)
+            job = self._jobs.get(number)
+            if job is None:
+                continue
+            if job.state is State.DEPEND:
+                if self.dependencies.due(job, now):
+                    self._depend(job)
+            elif job.state in states.RUNNING and job.limit <= now:
+                self._overdue(job, now)
+
+    def _overdue(self, job: Job, now: int) -> None:
+        if job.state is State.RUN:
+            self._except(job, "timelimit", states.FATAL, "the limit has come")
+        if job.state is State.CLEANUP:
+            job.limit = now + ticks(OVERTIME_S)
+            self.inventory.resize(job.number, job.claim, now, job.limit)
+            self._rerecord(job)
+            self.queue.cleared()
+            heappush(self._timers, (job.limit, job.number))
+
+    def _recalculate(self, now: int) -> None:
+        period = self.policy.recalculate_s
+        if period is None or now - self._recalculated < ticks(period):
+            return
+        self._recalculated = now
+        for job in self.queue:
+            fixed = urgency.bypass(job.urgency)
+            job.priority = self._priority(job) if fixed is None else fixed
+        self.queue.sort()
+
+    # -- coming ------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        wanted: Wanted,
+        *,
+        duration_s: float | None = None,
+        urgency: int = urgency.URGENCY_DEFAULT,
+        name: str | None = None,
+        user: str | None = None,
+        dependencies: Iterable[Dependency | str | Mapping[str, Any]] = (),
+        payload: Any = None,
+    ) -> Job:
+        """Hand in a job; it may have started when this returns.
+
+        Args:
+            wanted: a shape, short options, a jobspec or a Request.
+            duration_s: its limit; by default that of the request, else none.
+            urgency: 0 (held) to 31 (expedited).
+            dependencies: ``afterok:ƒA`` and the like, beside those of the jobspec.
+            payload: for the runner.
+
+        Errors: InfeasibleRequest for what can never be had, UsageError, InputError; there is no job then.
+        """
+        now = self._enter()
+        request = wanted if isinstance(wanted, Request) else as_request(wanted)
+        length = request.duration_s if duration_s is None else duration_s
+        duration = FOREVER if length is None else ticks(length, "duration_s")
+        if duration < 1:
+            raise UsageError(f"duration_s: expected a positive number of seconds, got {length!r:.80}")
+        return self.enter_job(request, duration, now, urgency, name, user, dependencies, payload)
+
+    def enter_job(
+        self,
+        request: Request,
+        duration: int,
+        now: int,
+        urgent: int,
+        name: str | None,
+        user: str | None,
+        wanted: Iterable[Dependency | str | Mapping[str, Any]],
+        payload: Any,
+    ) -> Job:
+        """As `submit`, with what it makes of its arguments: ticks, a request."""
+        ask = self._ask(request)
+        given: Iterable[Dependency] = ()
+        if wanted or request.attributes:
+            given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
+        job = Job(self._face, self._new_id(now), request, duration, now, urgency.require_urgency(urgent), name, user, payload)
+        job.ask = ask
+        job.dependencies = tuple(given)
+        self._jobs[job.number] = job
+        if self._log:
+            self._tell(job, "submit", urgency=urgent, userid=user, flags=0, version=1)
+            self._tell(job, "validate")
+        job.state = State.DEPEND
+        if name is not None:
+            self.dependencies.enter(job)
+        if not given or self._await(job, given, now):
+            self._depend(job)
+        self._after()
+        return job
+
+    def _ask(self, request: Request) -> Ask:
+        if self.is_adaptive and not self._jobs and self.inventory.kind == "graph":
+            self._adapt(request)
+        try:
+            return self.inventory.ask(request)
+        except NotSimple:
+            if self.inventory.kind == "graph" or not self.is_adaptive:
+                raise UsageError(
+                    "this request is not one for so many equal pools",
+                    where=f"inventory {self.inventory.kind}",
+                    hint="use inventory='graph' or 'auto'",
+                ) from None
+        self._adapt(request)
+        return self.inventory.ask(request)
+
+    is_adaptive = False
+
+    def _adapt(self, request: Request | None) -> None:
+        raise NotImplementedError
+
+    def _await(self, job: Job, given: Iterable[Dependency], now: int) -> bool:
+        """Note what a job waits for; whether that is nothing."""
+        never = None
+        try:
+            for dependency in given:
+                verdict = self.dependencies.add(job, dependency, self._jobs, now)
+                if verdict is Verdict.NEVER:
+                    never = dependency
+                elif verdict is Verdict.OPEN and dependency.scheme == deps.BEGIN:
+                    heappush(self._timers, (dependency.value, job.number))
+                if self._log:
+                    self._tell(job, "dependency-add", description=str(dependency))
+        except FluxresError:
+            self.dependencies.ended(job, False, False)
+            del self._jobs[job.number]
+            raise
+        if never is not None:
+            self._except(job, "dependency", states.FATAL, f"{never} can never be")
+            return False
+        return not self.dependencies.open(job)
+
+    def _new_id(self, now: int) -> int:
+        moment, sequence = (now - self.epoch) // 1000, 0
+        last, used = self._last_id
+        if moment <= last:
+            moment, sequence = (last, used + 1) if used + 1 < _SEQUENCES else (last + 1, 0)
+        self._last_id = (moment, sequence)
+        return moment << 24 | sequence
+
+    def _depend(self, job: Job) -> None:
+        """It waits for nothing more."""
+        if self._log:
+            self._tell(job, "depend")
+        job.state = State.PRIORITY
+        self._prioritise(job)
+
+    def _prioritise(self, job: Job) -> None:
+        fixed = urgency.bypass(job.urgency)
+        job.priority = self._priority(job) if fixed is None else fixed
+        if self._log:
+            self._tell(job, "priority", priority=job.priority)
+        job.state = State.SCHED
+        if job.urgency != urgency.URGENCY_HELD:
+            self.queue.add(job)
+
+    def _priority(self, job: Job) -> int:
+        with _Guard(self.policy):
+            found = int(self.policy.priority(job, seconds(self.now)))
+        if not urgency.PRIORITY_MIN <= found <= urgency.PRIORITY_MAX:
+            raise PolicyError(f"priority {found} is not in 0 to {urgency.PRIORITY_MAX}", where=f"queue policy {self.policy.name}")
+        return found
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def _after(self) -> None:
+        """Something has happened."""
+        if self._in_pass:
+            self._again = True
+        elif self.passes == "event":
+            self._pass(-1)
+
+    def _pass(self, starts: int) -> int:
+        self._recalculate(self.now)
+        before, queue = len(self.queue), self.queue
+        self._in_pass = True
+        try:
+            self._again = True
+            while self._again:
+                self._again = False
+                queue.begin_pass(starts)
+                with _Guard(self.policy):
+                    self.policy.schedule(queue)
+                queue.end_pass()
+        except PassOver:
+            queue.changed = True
+        finally:
+            self._in_pass = False
+        return before - len(queue)
+
+    def try_start(self, job: Job) -> bool:
+        """Give a waiting job its resources now, if there are any; the queue asks."""
+        now, inventory, number = self.now, self.inventory, job.number
+        end = now + job.duration
+        end = min(end, FOREVER)
+        if job.reserved < 0:
+            claim = inventory.start(number, job.ask, now, end)
+        elif job.reserved <= now:
+            claim = inventory.begin(number, job.ask, now, end)
+            if claim is None:
+                # It is late: what was reserved begins in the past, and others stand behind it.
+                inventory.clear()
+                self.queue.cleared()
+                claim = inventory.start(number, job.ask, now, end)
+                self._again = True
+        else:
+            inventory.unreserve(number)
+            self.queue.drop(job)
+            claim = inventory.start(number, job.ask, now, end)
+            if claim is None:
+                self.queue.reserve(job)
+        if claim is None:
+            return False
+        self._alloc(job, claim, now, end)
+        return True
+
+    def _alloc(self, job: Job, claim: Any, now: int, end: int) -> None:
+        job.claim = claim
+        job.state = State.RUN
+        job.started = now
+        job.limit = end
+        self.queue.leave(job)
+        if self._log:
+            self._tell(job, "alloc")
+        if len(self.dependencies):
+            for other in self.dependencies.started(job):
+                self._depend(other)
+        if not self.runner.keeps_limits and end < FOREVER:
+            heappush(self._timers, (end, job.number))
+        if self._log:
+            self._tell(job, "start")
+        self.runner.start(job)
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def finish(self, job: Job | JobId | int | str, status: int = 0) -> None:
+        """A job has ended: its resources are free from now on.
+
+        Args:
+            status: wait status; 0 is success.
+
+        Errors: UnknownJob; UsageError for one that does not run.
+        """
+        self._enter()
+        found = self._active(job)
+        if found.state not in states.RUNNING:
+            raise UsageError(f"job {found.id} does not run, it is {found.state.name}", hint="cancel it")
+        if found.state is State.RUN:
+            found.state = State.CLEANUP
+        found.status = status
+        if self._log:
+            self._tell(found, "finish", status=status)
+        self._clean(found)
+        self._after()
+
+    def _clean(self, job: Job) -> None:
+        """Nothing of a job is left but what the sink writes down."""
+        now = self.now
+        if job.claim is not None:
+            self._end_child(job)
+            self.inventory.finish(job.number, job.claim, now)
+            self._unrecord(job)
+            self.queue.changed = True
+            if self._log:
+                self._tell(job, "release", ranks="all", final=True)
+                self._tell(job, "free")
+        job.ended = now
+        job.state = State.INACTIVE
+        if self._log:
+            self._tell(job, "clean")
+        del self._jobs[job.number]
+        with _Guard(self.policy):
+            self.policy.finished(job, seconds(now))
+        succeeded = job.status == 0 and not any(failure.severity == 0 for failure in job.exceptions)
+        ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
+        self._put_away(job)
+        for other in ready:
+            self._depend(other)
+        for other, dependency in never:
+            if other.state is State.DEPEND:
+                self._except(other, "dependency", states.FATAL, f"{dependency} can never be")
+
+    def _put_away(self, job: Job) -> None:
+        if self._sink is not None:
+            self._sink(job)
+            return
+        self._finished[job.number] = job
+        if len(self._finished) > limits.FINISHED_KEPT:
+            del self._finished[next(iter(self._finished))]
+
+    def _except(self, job: Job, kind: str, severity: int, note: str) -> None:
+        job.exceptions = (*job.exceptions, Failure(kind, severity, note))
+        if self._log:
+            self._tell(job, "exception", type=kind, severity=severity, note=note)
+        if severity != states.FATAL or job.state not in states.ACTIVE or job.state is State.CLEANUP:
+            return
+        before, job.state = job.state, State.CLEANUP
+        if before is State.RUN:
+            self.runner.stop(job, kind)
+            return
+        if before is State.SCHED and job.urgency != urgency.URGENCY_HELD:
+            self.inventory.unreserve(job.number)
+            self.queue.leave(job)
+            self.queue.changed = True
+        self._clean(job)
+
+    def _active(self, job: Job | JobId | int | str) -> Job:
+        raise NotImplementedError
+
+    def _end_child(self, job: Job) -> None:
+        raise NotImplementedError
+
+    def _unrecord(self, job: Job) -> None:
+        raise NotImplementedError
+
+    def _rerecord(self, job: Job) -> None:
+        raise NotImplementedError
+
+    def _tell(self, job: Job, event: str, **context: Any) -> None:
+        assert self._log is not None  # callers ask first: most runs have nobody who listens
+        self._log(job, Event(seconds(self.now), event, context))
+
+
+def _keep(job: Job, event: Event) -> None:
+    if job.events is None:
+        job.events = []
+    job.events.append(event)
+
+
+class _Guard:
+    """What a policy raises is said to be the policy's, by name."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, named: QueuePolicy) -> None:
+        self.policy = named
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None or isinstance(error, FluxresError | PassOver) or not isinstance(error, Exception):
+            return
+        raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error
+

@@ -1,0 +1,322 @@
+"""Whole pools of one type, told apart by name: sets of bits in Python integers.
+
+A node is free or not, so a job is a set of nodes and the machine is a set of free ones.  What is free now and a list of who
+gives back when is all that FCFS and EASY need: starting a job costs one `&` whether the machine has ten nodes or ten
+thousand. Rows over time are made when a second reservation is asked for, kept while there are reservations, and dropped with
+the last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.clock import FOREVER
+from fluxres.errors import InfeasibleRequest
+from fluxres.graph.kinds import WAY
+from fluxres.instance.inventory import Hold, NotSimple, Running
+from fluxres.instance.rows import Sets, highest, lowest
+from fluxres.instance.simple import Simple, interchangeable, simple
+from fluxres.syntax import idset
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+ASCENDING: Final = ("first", "low", "lonode")
+DESCENDING: Final = ("high", "hinode")
+"""Match policies that choose by vertex number alone."""
+
+
+class Named:
+    """Interchangeable whole pools of a machine.
+
+    Args:
+        graph: the machine.
+        type_name: of the pools.
+        match_policy: one that chooses by vertex number.
+    """
+
+    kind: str = "named"
+
+    def __init__(self, graph: ResourceGraph, type_name: str, match_policy: str = "first") -> None:
+        self.graph = graph
+        structure = self.structure = graph.structure
+        self.type = type_name
+        self._choose = highest if match_policy in DESCENDING else lowest
+        found = interchangeable(structure, Simple(type_name, 1, 1, False, True))
+        if found is None or match_policy not in (*ASCENDING, *DESCENDING):
+            raise NotSimple(f"pools of {type_name} are not interchangeable under {match_policy}")
+        self.vertex_numbers: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
+        self.size = len(self.vertex_numbers)
+        self._all = (1 << self.size) - 1
+        self._usable = self._find_usable()
+        self.free = self._all
+        self.free_count = self._usable.bit_count()
+        self._asks: dict[int, tuple[Request, int]] = {}
+        self._running = Running()
+        self._reserved: dict[int, Hold] = {}
+        self._rows: Sets | None = None
+        self._shadow: tuple[int, int] | None = None
+        """Of a reservation by number: its start, and how many pools are free then beside it."""
+
+    def _find_usable(self) -> int:
+        structure, vertices = self.structure, self.vertex_numbers
+        up = np.ones(self.size, bool)
+        for root in structure.unavailable_roots().tolist():
+            first, stop = np.searchsorted(vertices, (root, structure.end.item(root)))
+            up[first:stop] = False
+        return int.from_bytes(np.packbits(up, bitorder="little").tobytes(), "little")
+
+    def _count(self, units: int) -> int:
+        return (units & self._usable).bit_count()
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request) -> int:
+        """Pools asked for."""
+        known = self._asks.get(id(request))
+        if known is None or known[0] is not request:
+            if len(self._asks) > 4096:
+                self._asks.clear()
+            known = self._asks[id(request)] = (request, self._number(simple(request)))
+        return known[1]
+
+    def _number(self, wanted: Simple | None) -> int:
+        if wanted is None or wanted.type != self.type or interchangeable(self.structure, wanted) is None:
+            raise NotSimple(f"only whole pools of {self.type} are handed out here")
+        if wanted.number > self.size:
+            raise InfeasibleRequest(
+                f"{wanted.number} of {self.type} asked for, the machine has {self.size}", hint="ask for less"
+            )
+        return wanted.number
+
+    @property
+    def measure(self) -> str:
+        """The type of the pools, which is what the size of jobs is measured in."""
+        return self.type
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no pool is free."""
+        return self.free_count == 0
+
+    def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
+        """Pools now; see Inventory."""
+        if ask > self.free_count:
+            return None
+        shadow = self._shadow
+        if shadow is not None and shadow[0] < end and ask > shadow[1]:
+            return None
+        free = self.free & self._usable
+        if self._reserved:
+            for reserved in self._reserved.values():
+                if reserved.start < end:
+                    free &= ~reserved.units
+            if free.bit_count() < ask:
+                return None
+        hold = Hold(key, now, end, ask, self._choose(free, ask))
+        if shadow is not None and shadow[0] < end:
+            self._shadow = (shadow[0], shadow[1] - ask)
+        if self._rows is not None:
+            self._rows.take(now, end, hold.units)
+        self._hold(hold)
+        return hold
+
+    def _hold(self, hold: Hold) -> None:
+        self.free &= ~hold.units
+        self.free_count -= hold.count
+        self._running.add(hold)
+
+    # -- reserving ---------------------------------------------------------------------------------------------------
+
+    def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
+        """The earliest window; see Inventory."""
+        self.unreserve(key)
+        found = self._earliest_alone(ask, now) if not self._reserved else self._all_rows(now).earliest(
+            ask, duration, self._usable, self._choose
+        )
+        if found is None:
+            self._drop_rows()
+            return None
+        start, units = found
+        hold = self._reserved[key] = Hold(key, start, start + duration, ask, units)
+        if self._rows is not None:
+            self._rows.take(start, hold.end, units)
+        return start
+
+    def _earliest_alone(self, ask: int, now: int) -> tuple[int, int] | None:
+        """Without reservations what is free only grows: count until there are enough, then see which they are."""
+        usable = self._usable
+        free = self.free & usable
+        if self.free_count >= ask:
+            return now, self._choose(free, ask)
+        found = self._when(ask)
+        if found is None:
+            return None
+        start, stop, _ = found
+        for hold in self._running.holds[:stop]:
+            free |= hold.units
+        return start, self._choose(free & usable, ask)
+
+    def _when(self, ask: int) -> tuple[int, int, int] | None:
+        """When so many are free, how many holds have ended by then, and how many are free then."""
+        ends, holds = self._running.ends, self._running.holds
+        count, is_whole = self.free_count, self._usable == self._all
+        for at, hold in enumerate(holds):
+            count += hold.count if is_whole else self._count(hold.units)
+            if count >= ask:
+                start, stop = ends[at], at + 1
+                if start >= FOREVER:
+                    return None
+                while stop < len(ends) and ends[stop] == start:
+                    count += self._count(holds[stop].units)
+                    stop += 1
+                return start, stop, count
+        return None
+
+    def reserve_count(self, key: int, ask: int, now: int) -> int | None:
+        """A number of pools, whichever; see Counting."""
+        self.clear()
+        if self.free_count >= ask:
+            self._shadow = (now, self.free_count - ask)
+            return now
+        found = self._when(ask)
+        if found is None:
+            return None
+        self._shadow = (found[0], found[2] - ask)
+        return found[0]
+
+    def _all_rows(self, now: int) -> Sets:
+        if self._rows is None:
+            rows = self._rows = Sets(now, self._all)
+            for hold in (*self._running.holds, *self._reserved.values()):
+                rows.take(hold.start, hold.end, hold.units)
+        return self._rows
+
+    def begin(self, key: int, ask: int, now: int, end: int) -> Hold | None:
+        """Pools that were reserved; see Inventory."""
+        reserved = self._reserved[key]
+        if reserved.start != now or reserved.end != end:
+            self.unreserve(key)
+            return self.start(key, ask, now, end)
+        if reserved.units & ~(self.free & self._usable):
+            return None
+        del self._reserved[key]
+        self._drop_rows()
+        self._hold(reserved)
+        return reserved
+
+    def unreserve(self, key: int) -> None:
+        """Drop a reservation; see Inventory."""
+        reserved = self._reserved.pop(key, None)
+        if reserved is not None:
+            if self._rows is not None:
+                self._rows.give(reserved.start, reserved.end, reserved.units)
+            self._drop_rows()
+
+    def _drop_rows(self) -> None:
+        if not self._reserved:
+            self._rows = None
+
+    def clear(self) -> None:
+        """Drop all reservations."""
+        self._reserved.clear()
+        self._rows = None
+        self._shadow = None
+
+    # -- giving back -------------------------------------------------------------------------------------------------
+
+    def finish(self, key: int, claim: Hold, now: int) -> None:
+        """Pools are back; see Inventory."""
+        if not claim.is_live:
+            return
+        claim.is_live = False
+        self._running.remove(claim)
+        self.free |= claim.units
+        count = self._count(claim.units)
+        self.free_count += count
+        if self._rows is not None:
+            self._rows.give(now, claim.end, claim.units)
+        shadow = self._shadow
+        if shadow is not None and shadow[0] < claim.end:
+            self._shadow = (shadow[0], shadow[1] + count)
+
+    def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
+        """Another end; see Inventory."""
+        self.clear()
+        if claim.is_live:
+            self._running.remove(claim)
+        else:
+            claim.is_live = True
+            self.free &= ~claim.units
+            self.free_count = self._count(self.free)
+        claim.end = end
+        self._running.add(claim)
+
+    def advance(self, now: int) -> bool:
+        """Time moves; see Inventory."""
+        ends = self._running.ends
+        over = bool(ends) and ends[0] <= now
+        if over:
+            for hold in self._running.over(now):
+                self.free |= hold.units
+            self.free_count = self._count(self.free)
+        if self._rows is not None:
+            self._rows.advance(now)
+        return over
+
+    def refresh(self) -> None:
+        """States or structure have changed."""
+        self.clear()
+        if self.graph.structure is not self.structure:
+            self._renumber()
+        self._usable = self._find_usable()
+        self.free_count = self._count(self.free)
+
+    def _renumber(self) -> None:
+        """Pools have come or gone; what is held keeps its pools under new numbers."""
+        before, structure = self.structure, self.graph.structure
+        paths = {before.path(v): at for at, v in enumerate(self.vertex_numbers.tolist())}
+        found = structure.of_type(self.type)
+        self.structure, self.vertex_numbers = structure, found[(structure.flags[found] & WAY) == 0]
+        self.size = len(self.vertex_numbers)
+        self._all = (1 << self.size) - 1
+        number = {paths[path]: at for at, v in enumerate(self.vertex_numbers.tolist()) if (path := structure.path(v)) in paths}
+        self.free = self._all
+        for hold in self._running.holds:
+            hold.units = sum(1 << number[at] for at in members(hold.units))
+            self.free &= ~hold.units
+        self._asks.clear()
+
+    # -- saying ------------------------------------------------------------------------------------------------------
+
+    def pools(self, claim: Hold) -> list[tuple[str, int]]:
+        """Each pool, whole."""
+        return [(self.structure.path(self.vertex_numbers.item(at)), 1) for at in members(claim.units)]
+
+    def vertices(self, claim: Hold) -> list[int]:
+        """The pools."""
+        found: list[int] = self.vertex_numbers[members(claim.units)].tolist()
+        return found
+
+    def ids(self, claim: Hold) -> str:
+        """Positions of the pools among those of the type."""
+        return idset.format(members(claim.units))
+
+    def count(self, claim: Hold) -> int:
+        """Pools."""
+        return claim.count
+
+
+def members(units: int) -> list[int]:
+    """The numbers in a set, ascending.
+
+    >>> members(0b10110)
+    [1, 2, 4]
+    """
+    data = np.frombuffer(units.to_bytes((units.bit_length() + 7) // 8, "little"), np.uint8)
+    found: list[int] = np.flatnonzero(np.unpackbits(data, bitorder="little")).tolist()
+    return found

@@ -1,0 +1,308 @@
+"""Instances within instances (rule N1): what a child has is what one job of its parent holds, and nobody else's.
+
+A child begins with a copy of what the job holds (RFC 4 Copy) and is a scheduler like any other.  It may ask its parent for
+more (merge) and give back what is free in it (unlink); when it ends, at whatever moment and for whatever reason, its jobs end
+with it and the job's resources go back where they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappush
+from typing import TYPE_CHECKING, Any
+
+from fluxres import limits
+from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.errors import LimitExceeded, UnknownJob, UsageError
+from fluxres.instance import parts, recording, states
+from fluxres.instance.job import Event, Job, JobId
+from fluxres.instance.lifecycle import Lifecycle
+from fluxres.instance.policy import QueuePolicy
+from fluxres.instance.runner import STOPPED, Runner
+from fluxres.instance.states import State
+from fluxres.model.matching import Wanted
+from fluxres.model.targets import Targets
+from fluxres.syntax import fluid
+
+if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
+
+
+class Nesting(Lifecycle):
+    """Parents, children, and what goes between them."""
+
+    name: str
+    inventory_kind: str
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.parent: Instance | None = None
+        self.job_in_parent: Job | None = None
+        self.expires = self.expires_given = FOREVER
+        self.inventory_kind = settings["inventory"]
+        self._children: dict[int, Instance] = {}
+
+    # -- the tree ----------------------------------------------------------------------------------------------------
+
+    @property
+    def children(self) -> list[Instance]:
+        """Instances that have a part of this one."""
+        return list(self._children.values())
+
+    @property
+    def depth(self) -> int:
+        """Instances above this one."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    @property
+    def address(self) -> str:
+        """The name of the outermost instance, and the jobs that lead here: ``tioga/ƒA/ƒB``."""
+        if self.parent is None or self.job_in_parent is None:
+            return self.name
+        return f"{self.parent.address}/{self.job_in_parent.id}"
+
+    def walk(self) -> Iterator[Instance]:
+        """This instance and all below it, depth first."""
+        todo = [self._face]
+        while todo:
+            found = todo.pop()
+            yield found
+            todo += reversed(found.children)
+
+    def find(self, address: str) -> Instance:
+        """The instance of an address: a whole one, or one that begins below this instance.
+
+        Errors: UnknownJob with the part that is not there.
+        """
+        found = self._face
+        words = [word for word in address.split("/") if word]
+        own = self.address.split("/")
+        if words[: len(own)] == own:
+            words = words[len(own) :]
+        for word in words:
+            child = found.job(word).child
+            if child is None:
+                raise UnknownJob(f"job {word} has no instance", where=found.address)
+            found = child
+        return found
+
+    # -- making children ---------------------------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        job: Job | JobId | int | str,
+        *,
+        queue_policy: str | QueuePolicy | None = None,
+        match_policy: str | None = None,
+        name: str | None = None,
+        inventory: str | None = None,
+        runner: Runner | None = None,
+        sink: Callable[[Job], None] | None = None,
+        events: Callable[[Job, Event], None] | bool | None = None,
+        passes: str | None = None,
+    ) -> Instance:
+        """An instance on what a running job holds (RFC 4 Copy); it ends with the job, and the job with it.
+
+        Args: as for Instance; by default as here. The child lives by the same clock.
+
+        Cost: a copy of the part. Errors: UnknownJob; UsageError for a job that does not run or has a child already.
+        """
+        now = self._enter()
+        found = self._active(job)
+        if found.state is not State.RUN:
+            raise UsageError(f"job {found.id} does not run, it is {found.state.name}", where=self.address)
+        if found.child is not None:
+            raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
+        if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
+            raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
+        self._record(found)
+        graph = self._graph.copy(job=fluid.encode(found.number), at=seconds(now))
+        child = type(self._face)(
+            graph,
+            queue_policy=queue_policy if queue_policy is not None else self._own_policy(),
+            match_policy=match_policy if match_policy is not None else self.match_policy,
+            clock=self.clock,
+            name=name if name is not None else str(found.id),
+            inventory=inventory if inventory is not None else self.inventory_kind,
+            runner=runner if runner is not None else self.runner,
+            sink=sink if sink is not None else self._sink,
+            events=events if events is not None else self._events,
+            passes=passes if passes is not None else self.passes,
+        )
+        child.parent, child.job_in_parent = self._face, found
+        child.expires = found.limit
+        found.child = self._children[found.number] = child
+        return child
+
+    def _own_policy(self) -> str | QueuePolicy:
+        given = self._policy_given
+        if isinstance(given, str):
+            return given
+        made = type(given)
+        try:
+            return made()
+        except TypeError:
+            raise UsageError(
+                f"a child needs a policy of its own, and {given.name} cannot be made without arguments", hint="give queue_policy"
+            ) from None
+
+    # -- more and less -----------------------------------------------------------------------------------------------
+
+    def grow(self, wanted: Targets | Wanted) -> list[str]:
+        """Ask the parent for more; it becomes part of this instance (RFC 4 Merge).
+
+        Args:
+            wanted: a request, or pools of the parent by path.
+
+        Returns: paths of what was added. Errors: UsageError without a parent; InsufficientResources; nothing changes then.
+        """
+        parent, job = self._kin()
+        self._enter()
+        parent._enter()
+        added = parts.grow(parent, job, self._face, wanted)
+        self.queue.changed = True
+        parent.queue.changed = True
+        self._after()
+        return added
+
+    def shrink(self, wanted: Targets) -> list[str]:
+        """Give pools back to the parent (RFC 4 Unlink), which may hand them out at once.
+
+        Args:
+            wanted: whole pools that nothing runs on, by path or handle.
+
+        Errors: UsageError without a parent or for units of a pool; StillHeld; nothing changes then.
+        """
+        parent, job = self._kin()
+        self._enter()
+        parent._enter()
+        given = parts.shrink(parent, job, self._face, wanted)
+        self.queue.changed = True
+        parent.queue.changed = True
+        parent._after()
+        return given
+
+    def _kin(self) -> tuple[Instance, Job]:
+        if self.parent is None or self.job_in_parent is None:
+            raise UsageError("there is no parent to ask", where=self.address)
+        return self.parent, self.job_in_parent
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def close(self, status: int = 0) -> None:
+        """End this instance: its jobs are canceled, its children closed, and all it had is back with its parent.
+
+        Closing a closed instance does nothing.
+        """
+        if self.is_closed:
+            return
+        parent, job = self.parent, self.job_in_parent
+        self.shut("the instance is closed")
+        if parent is not None and job is not None and job.state in states.RUNNING:
+            parent.finish(job, status)
+
+    def fail(self, note: str = "") -> None:
+        """End this instance as a failure: of its parent's job, too."""
+        parent, job = self._kin()
+        self.shut(note or "the instance failed")
+        if job.state is State.RUN:
+            parent._enter()
+            parent._except(job, "exec", states.FATAL, note)
+            if job.state in states.RUNNING:
+                parent.finish(job, STOPPED)
+            else:
+                parent._after()
+
+    def shut(self, why: str) -> None:
+        """End all jobs here and below; the parent is not told."""
+        if self.is_closed:
+            return
+        self._in_pass = True  # nobody starts any more
+        for job in list(self._jobs.values()):
+            if job.number not in self._jobs:
+                continue
+            if job.child is not None:
+                job.child.shut(why)
+            self._except(job, "cancel", states.FATAL, why)
+            if job.number in self._jobs:
+                # Its runner has not answered; what it held goes back all the same (rule N1).
+                job.status = STOPPED
+                self._clean(job)
+        self.is_closed = True
+        if self.parent is not None and self.job_in_parent is not None:
+            self.parent._children.pop(self.job_in_parent.number, None)
+
+    def _end_child(self, job: Job) -> None:
+        if job.child is not None and not job.child.is_closed:
+            job.child.shut("the job that held its resources has ended")
+
+    def set_expiration(self, at_s: float | None) -> None:
+        """When this instance ends by itself, with exception timelimit on its jobs; None for when its job does.
+
+        Errors: UsageError for a moment after the limit of its job.
+        """
+        moment = FOREVER if at_s is None else ticks(at_s, "expiration")
+        most = FOREVER if self.job_in_parent is None else self.job_in_parent.limit
+        if at_s is not None and moment > most:
+            raise UsageError(f"its job in the parent ends at {seconds(most)}", where=self.address, hint="give that longer first")
+        self.expires_given = moment
+        self.expires = min(moment, most)
+
+    @property
+    def expires_at(self) -> float | None:
+        """When this instance ends by itself, in seconds; None for never."""
+        return None if self.expires >= FOREVER else seconds(self.expires)
+
+    def _expire(self) -> None:
+        self._in_pass = True
+        for job in list(self._jobs.values()):
+            if job.number in self._jobs:
+                self._except(job, "timelimit", states.FATAL, "the instance expires")
+        self._in_pass = False
+        parent, job_above = self.parent, self.job_in_parent
+        self.shut("the instance expires")
+        if parent is not None and job_above is not None and job_above.state is State.RUN:
+            parent._enter()
+            parent._except(job_above, "timelimit", states.FATAL, "the instance expires")
+            if job_above.state in states.RUNNING:
+                parent.finish(job_above, STOPPED)
+
+    # -- timers ------------------------------------------------------------------------------------------------------
+
+    def _wake(self, moment: int, job: Job) -> None:
+        heappush(self._timers, (moment, job.number))
+
+    def _watch(self, job: Job) -> None:
+        if not self.runner.keeps_limits and job.limit < FOREVER:
+            self._wake(job.limit, job)
+
+    def _next_tick(self) -> int:
+        """When something is due, here or below."""
+        due = min(self._own_tick(), self.expires)
+        for child in self._children.values():
+            due = min(due, child._next_tick())
+        return due
+
+    def _own_tick(self) -> int:
+        timers = self._timers
+        return min(timers[0][0] if timers else FOREVER, self.queue.next_due())
+
+    # -- the parent's records ----------------------------------------------------------------------------------------
+
+    def _record(self, job: Job) -> None:
+        """Let the graph show what a job holds, where the inventory does not write there itself."""
+        if self.inventory.kind == "graph" or job.number in self._recorded:
+            return
+        recording.record(self._graph, fluid.encode(job.number), self.inventory.pools(job.claim), job.started, job.limit)
+        self._recorded.add(job.number)
+
+    def _unrecord(self, job: Job) -> None:
+        if job.number in self._recorded:
+            self._recorded.discard(job.number)
+            self._graph.free(fluid.encode(job.number))
+
+    def _rerecord(self, job: Job) -> None:
+        if job.number in self._recorded:
+            self._unrecord(job)
+            self._record(job)
+

@@ -1,0 +1,138 @@
+"""What goes from a parent to its child and back while both run (RFC 4 Merge and Unlink, rule N1).
+
+The parent's records and the child's graph change together or not at all: what can be refused is refused before either is
+touched.  It works on the records, so a parent that only counts or names pools changes to them first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import FluxresError, StillHeld, UsageError
+from fluxres.graph.kinds import WAY
+from fluxres.graph.structure import Structure
+from fluxres.instance.recording import lifted
+from fluxres.model import targets
+from fluxres.syntax import fluid
+
+if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
+    from fluxres.instance.job import Job
+    from fluxres.model import ResourceGraph
+    from fluxres.model.matching import Wanted
+    from fluxres.model.targets import Targets
+
+
+def _records(parent: Instance) -> ResourceGraph:
+    if parent.inventory.kind != "graph":
+        if not parent.is_adaptive:
+            raise UsageError(
+                f"an instance on inventory {parent.inventory.kind} cannot grow or shrink its children",
+                where=parent.address,
+                hint="use inventory='graph' or 'auto'",
+            )
+        parent._adapt(None)
+    return parent._graph
+
+
+def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) -> list[str]:
+    """Give a child more of its parent; see Nesting.grow."""
+    graph, name = _records(parent), fluid.encode(job.number)
+    start, end = seconds(parent.now), None if job.limit >= FOREVER else seconds(job.limit)
+    growth = f"{name}+"
+    graph.allocate(wanted, job=growth, start=start, end=end, policy=parent.match_policy)
+    records = graph.records
+    pools = [(v, max(amount for _, _, amount in records.held[v][growth])) for v in sorted(records.require_job(growth))]
+    paths = [graph.structure.path(v) for v, _ in pools]
+    try:
+        part = graph.copy(job=growth, at=start)
+        child._graph.merge(part)
+    except FluxresError:
+        graph.free(growth)
+        raise
+    graph.free(growth)
+    graph.allocate(pools, job=name, start=start, end=end)
+    for instance in (child, parent):
+        _refresh(instance)
+    return paths
+
+
+def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list[str]:
+    """Give back pools of a child; see Nesting.shrink."""
+    structure = child._graph.structure
+    tops = _tops(structure, targets.resolve(child._graph, wanted), child.address)
+    _require_idle(child, structure, tops)
+    paths = [structure.path(v) for v in tops]
+    graph = _records(parent)
+    if child.inventory.kind == "graph":
+        child.queue.unreserve()
+    for path in paths:
+        child._graph.unlink(path)
+        _release(graph, fluid.encode(job.number), graph.structure.vertex(path), parent.now, job.limit)
+        _mark_ways(child._graph, path)
+    for instance in (child, parent):
+        _refresh(instance)
+    return paths
+
+
+def _refresh(instance: Instance) -> None:
+    instance.inventory.refresh()
+    instance.queue.cleared()
+
+
+def _tops(structure: Structure, named: list[tuple[int, int | None]], where: str) -> list[int]:
+    found: list[int] = []
+    for v, amount in sorted(named):
+        if amount is not None and amount != structure.size.item(v):
+            raise UsageError(
+                f"{amount} of {structure.size.item(v)} units: only whole pools go back", where=structure.where(v), hint="name all"
+            )
+        if v == 0 or v >= structure.tree_end:
+            raise UsageError("the root is given back by closing the instance", where=f"{where} {structure.where(v)}")
+        if not found or v >= structure.end.item(found[-1]):
+            found.append(v)
+    if not found:
+        raise UsageError("no pools named", hint="name at least one pool")
+    return found
+
+
+def _require_idle(child: Instance, structure: Structure, tops: list[int]) -> None:
+    for job in child.jobs():
+        if job.claim is None or job.state.letter == "I":
+            continue
+        for u in child.inventory.vertices(job.claim):
+            for v in tops:
+                if u < structure.end.item(v) and v < structure.end.item(u):
+                    raise StillHeld(f"job {job.id} holds {structure.path(u)}", where=structure.path(v), hint="it must end first")
+
+
+def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> None:
+    """Take a pool and all below it from a job that holds it, or part of it, or implies it by something above."""
+    structure, records = graph.structure, graph.records
+    held = sorted(records.require_job(job))
+    inside = [u for u in held if v <= u < structure.end.item(v)]
+    if inside:
+        graph.free(job, inside)
+        return
+    above = next(u for u in structure.ancestors(v) if u in held)
+    # What is held whole implies all below it; from now on the rest is held by its parts.
+    rest: list[int] = []
+    at = above
+    while at != v:
+        below = structure.children(at).tolist()
+        at, others = next(u for u in below if u <= v < structure.end.item(u)), below
+        rest += [u for u in others if u != at]
+    with lifted(graph):
+        graph.free(job, [above])
+        if rest:
+            graph.allocate(rest, job=job, start=seconds(now), end=None if limit >= FOREVER else seconds(limit))
+
+
+def _mark_ways(graph: ResourceGraph, gone: str) -> None:
+    """Pools above what has gone are no longer the child's to hand out whole."""
+    structure = graph.structure
+    at = structure.vertex(gone.rpartition("/")[0])
+    for v in (at, *structure.ancestors(at)):
+        structure.flags[v] |= WAY
+    graph.matcher = None

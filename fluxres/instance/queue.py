@@ -1,0 +1,245 @@
+"""Who waits, in order; and what a queue policy sees of an instance.
+
+A list in order of priority and submission.  Jobs that start or leave are passed over until there are enough holes to close,
+so that taking the head of a queue of a million is as cheap as of ten.  What a policy does goes through here, which is where a
+policy that does not come to an end is stopped.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from fluxres import limits
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import PolicyError
+from fluxres.instance.states import State
+
+if TYPE_CHECKING:
+    from fluxres.instance.job import Job
+    from fluxres.instance.lifecycle import Lifecycle
+
+
+class PassOver(Exception):
+    """As many jobs were started as the caller of the pass wanted."""
+
+
+def _order(job: Job) -> tuple[int, int]:
+    return -job.priority, job.number
+
+
+class Queue:
+    """The waiting jobs of an instance, as its policy sees them.
+
+    Iterates over all of them, highest priority first and then as they were submitted; jobs may be started while it does.
+
+    Args:
+        instance: whose.
+
+    What a policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `start`,
+    `reserve`, `reserve_count`, `unreserve`.
+    """
+
+    def __init__(self, instance: Lifecycle) -> None:
+        self._instance = instance
+        self._jobs: list[Job] = []
+        self._head = 0
+        self._count = 0
+        self._reserved: dict[int, Job] = {}
+        self._due: list[tuple[int, int, Job]] = []
+        self._actions = 0
+        self._actions_max = 0
+        self._starts_left = -1
+        self._fresh: list[Job] = []
+        self.changed = False
+        """Something was given back, taken out of service or reordered since the last pass."""
+        self.elapsed = False
+        """Something became free because its limit has come, and nothing was said of it yet."""
+
+    # -- what a policy sees ------------------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Now, in seconds."""
+        return seconds(self._instance.now)
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing at all is free now."""
+        return self._instance.inventory.is_full
+
+    @property
+    def reserved(self) -> int:
+        """Jobs with a reservation."""
+        return len(self._reserved)
+
+    @property
+    def fresh(self) -> Iterator[Job]:
+        """Jobs that came since the last pass; they stand behind all others, or `changed` is set."""
+        return (job for job in self._fresh if job.state is State.SCHED)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Job]:
+        jobs = self._jobs
+        for at in range(self._head, len(jobs)):
+            job = jobs[at]
+            if job.state is State.SCHED:
+                yield job
+
+    def candidates(self) -> Iterator[Job]:
+        """Jobs that may have become able to start since the last pass: all of them, or only those that came."""
+        if self.changed or self.elapsed:
+            return iter(self)
+        return self.fresh
+
+    def start(self, job: Job) -> bool:
+        """Start a job now, if there is room for it beside all that is held and reserved."""
+        if job.state is not State.SCHED:
+            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
+        if self._starts_left == 0:
+            raise PassOver
+        self._act()
+        if not self._instance.try_start(job):
+            return False
+        self._starts_left -= 1
+        return True
+
+    def reserve(self, job: Job) -> float | None:
+        """Reserve the earliest start for a job, in seconds; None where there is none.
+
+        It stays until the job starts, or `unreserve`.  A job that has one is fitted again, and never comes later.
+        """
+        if job.state is not State.SCHED:
+            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
+        self._act()
+        instance = self._instance
+        return self._keep(job, instance.inventory.reserve(job.number, job.ask, job.duration, instance.now))
+
+    def reserve_count(self, job: Job) -> float | None:
+        """Hold free for a job as many pools as it needs, whichever they are, from the earliest start on.
+
+        Only one job can have that.  Errors: PolicyError where pools are not interchangeable.
+        """
+        self._act()
+        inventory = self._instance.inventory
+        reserve = getattr(inventory, "reserve_count", None)
+        if reserve is None:
+            raise PolicyError(
+                "only requests for pools that are all alike can be counted",
+                where=self._where,
+                hint="reserve by name (easy), or ask for whole pools of one type",
+            )
+        self._forget()
+        return self._keep(job, reserve(job.number, job.ask, self._instance.now))
+
+    def _keep(self, job: Job, start: int | None) -> float | None:
+        if start is None:
+            self.drop(job)
+            return None
+        if job.reserved != start:
+            job.reserved = start
+            if self._instance.policy.keeps_reservations:
+                heappush(self._due, (start, job.number, job))
+        self._reserved[job.number] = job
+        return seconds(start)
+
+    def unreserve(self) -> None:
+        """Drop all reservations."""
+        if self._reserved:
+            self._instance.inventory.clear()
+            self._forget()
+
+    def due(self) -> Iterator[Job]:
+        """Jobs whose reservation has come."""
+        now = self._instance.now
+        while self._due and self._due[0][0] <= now:
+            start, _, job = heappop(self._due)
+            if job.state is State.SCHED and job.reserved == start:
+                yield job
+
+    # -- what the instance does with it ------------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        return f"queue policy {self._instance.policy.name}"
+
+    def _act(self) -> None:
+        self._actions += 1
+        if self._actions > self._actions_max:
+            raise PolicyError(
+                f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: it does not come to an end",
+                where=self._where,
+            )
+
+    def begin_pass(self, starts: int) -> None:
+        """A pass begins; as many starts at most, -1 for any number."""
+        self._actions = 0
+        self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
+        self._starts_left = starts
+
+    def end_pass(self) -> None:
+        """A pass has looked at everything."""
+        self.changed = self.elapsed = False
+        self._fresh.clear()
+        self._close_holes()
+
+    def add(self, job: Job) -> None:
+        """One more waits."""
+        jobs = self._jobs
+        self._count += 1
+        if not jobs or self._head == len(jobs) or _order(jobs[-1]) < _order(job):
+            jobs.append(job)
+        else:
+            insort(jobs, job, lo=self._head, key=_order)
+            self.changed = True
+        self._fresh.append(job)
+
+    def leave(self, job: Job) -> None:
+        """One has started, or waits no more; its state says so already."""
+        self._count -= 1
+        self.drop(job)
+
+    def drop(self, job: Job) -> None:
+        """Forget the reservation of a job that has none any more."""
+        job.reserved = -1
+        self._reserved.pop(job.number, None)
+
+    def _forget(self) -> None:
+        for job in self._reserved.values():
+            job.reserved = -1
+        self._reserved.clear()
+
+    def cleared(self) -> None:
+        """The inventory has dropped all reservations."""
+        self._forget()
+        self.changed = True
+
+    def sort(self) -> None:
+        """Priorities have changed, or a job left that may come back."""
+        self._jobs = sorted(self, key=_order)
+        self._head = 0
+        self._count = len(self._jobs)
+        self.changed = True
+
+    def next_due(self) -> int:
+        """When the next reservation comes; FOREVER for never."""
+        due = self._due
+        while due and (due[0][2].state is not State.SCHED or due[0][2].reserved != due[0][0]):
+            heappop(due)
+        return due[0][0] if due else FOREVER
+
+    def _close_holes(self) -> None:
+        jobs, head = self._jobs, self._head
+        while head < len(jobs) and jobs[head].state is not State.SCHED:
+            head += 1
+        self._head = head
+        if head > 64 and 2 * head > len(jobs):
+            del jobs[:head]
+            self._head = 0
+        if len(jobs) - self._head > 2 * self._count + 64:
+            self._jobs = list(self)
+            self._head = 0

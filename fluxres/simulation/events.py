@@ -1,0 +1,59 @@
+"""Simulated time: a clock that jumps from event to event, and the events that are to come."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from fluxres.clock import seconds
+
+SUBMIT: Final = 0
+TIMER: Final = 1
+END: Final = 2
+"""Kinds of events, in the order in which those of one moment are handled; ends in the order in which their jobs started."""
+
+
+class SimulatedClock:
+    """Now, as the simulator has it.
+
+    >>> clock = SimulatedClock(); clock.now = 1_500_000; clock()
+    1.5
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return seconds(self.now)
+
+    def ticks(self) -> int:
+        """Now in ticks, for those who count in them."""
+        return self.now
+
+
+class Events:
+    """What is to come, by moment, kind and order of announcement."""
+
+    __slots__ = ("_heap", "_made")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, Any]] = []
+        self._made = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, moment: int, kind: int, what: Any) -> None:
+        """Announce an event."""
+        self._made += 1
+        heappush(self._heap, (moment, kind, self._made, what))
+
+    def pop(self) -> tuple[int, int, int, Any]:
+        """The next event."""
+        return heappop(self._heap)
+
+    def comes_before(self, moment: int) -> bool:
+        """Whether an event comes before submissions of that moment."""
+        return bool(self._heap) and self._heap[0][0] < moment

@@ -1,0 +1,127 @@
+"""The machine of a simulation: a graph from anywhere, and what a workload's number of processors means on it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from fluxres import limits
+from fluxres.errors import InputError, UsageError
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.syntax import shape
+from fluxres.syntax.jobspec import Request, Vertex
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_SHAPE: Final = re.compile(r"[A-Za-z_]\w*(=|/|\[|$)")
+
+
+@dataclass
+class Machine:
+    """A machine for workloads that say numbers.
+
+    Args:
+        graph: the machine.
+        unit: type of the pools that a number counts; by default `node`, the one pool of several units, or the type without
+            children of which there are most.
+    """
+
+    graph: ResourceGraph
+    unit: str = ""
+    _requests: dict[int, Request] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        types = self.graph.structure.types
+        if not self.unit:
+            self.unit = self._usual()
+        elif self.unit not in types:
+            raise UsageError(f"the machine has no {self.unit!r:.80}", hint=f"it has {', '.join(types)}")
+
+    def _usual(self) -> str:
+        structure = self.graph.structure
+        if "node" in structure.types:
+            return "node"
+        leaves = [name for name in structure.types if (structure.end[v := structure.of_type(name)] == v + 1).all()]
+        return max(leaves, key=lambda name: int(structure.size[structure.of_type(name)].sum()))
+
+    @property
+    def count(self) -> int:
+        """How many of the unit there are."""
+        structure = self.graph.structure
+        return int(structure.size[structure.of_type(self.unit)].sum())
+
+    def asking(self, number: int) -> Request:
+        """The request for so many of the unit."""
+        found = self._requests.get(number)
+        if found is None:
+            structure = self.graph.structure
+            vertices = structure.of_type(self.unit)
+            large = bool((structure.size[vertices] > 1).any())
+            text = f"slot=1/{self.unit}={number}" if large else f"slot={number}/{self.unit}"
+            found = self._requests[number] = Request(shape.vertices(text))
+        return found
+
+
+def of_number(number: int, name: str = "processors") -> ResourceGraph:
+    """A machine of so many processors that have no names: one pool.
+
+    >>> of_number(100).find("type=core").vertices.tolist()
+    [1]
+    """
+    return _graph(Recipe(name, children=(Recipe("core", 1, size=number, ids=None),)))
+
+
+def of_shape(text: str) -> ResourceGraph:
+    """A machine written like a request: ``rack=2/node=16/[core=8;gpu=2]``; every pool has a number and a name.
+
+    Errors: InputError for what is no shape, a slot, or counts that leave a choice.
+
+    >>> len(of_shape("node=4/core=2"))
+    13
+    """
+    vertices = shape.vertices(text)
+    return _graph(Recipe("cluster", children=tuple(_recipe(vertex, text) for vertex in vertices)))
+
+
+def _recipe(vertex: Vertex, text: str) -> Recipe:
+    if vertex.is_slot or vertex.count.fixed is None or vertex.ids is not None or vertex.unit is not None:
+        raise InputError(
+            f"{text!r:.80}: a machine has types and numbers", where="machine", hint="such as rack=2/node=16/[core=8;gpu=2]"
+        )
+    return Recipe(vertex.type, vertex.count.fixed, children=tuple(_recipe(child, text) for child in vertex.children))
+
+
+def _graph(root: Recipe) -> ResourceGraph:
+    from fluxres.model import ResourceGraph
+
+    return ResourceGraph(expand(root, origin=uuids.new_origin()))
+
+
+def read(text: str | None, processors: int | None = None) -> ResourceGraph:
+    """A machine from what a command line says: a number, a shape, or the source of a graph; else from the workload.
+
+    Args:
+        text: ``100``, ``node=32/core=8``, a file or URL; None to take `processors`.
+        processors: what the workload says of its machine.
+
+    Errors: UsageError where neither says; those of reading a graph.
+    """
+    if text is None:
+        if processors is None:
+            raise UsageError("the workload does not say on how many processors it ran", hint="give --machine")
+        return of_number(processors)
+    if _NUMBER.fullmatch(text):
+        if not 0 < int(text) <= limits.SIZE_MAX:
+            raise UsageError(f"expected at least one processor, got {text}", where="machine")
+        return of_number(int(text))
+    from pathlib import Path
+
+    if "://" not in text and "=" in text and _SHAPE.match(text) and not Path(text).exists():
+        return of_shape(text)
+    from fluxres.store.files import load
+
+    return load(text)

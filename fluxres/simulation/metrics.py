@@ -1,0 +1,103 @@
+"""Figures of a run, summed up while jobs finish.
+
+Definitions as in the literature: wait is start minus submission, turnaround end minus submission, stretch turnaround by run
+time, and bounded slowdown max(1, turnaround / max(run time, 10 s)) (Feitelson 2001).  Utilisation is the area of the jobs by
+the area of the machine from the first submission to the last end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from fluxres.clock import TICKS_PER_S, seconds
+from fluxres.simulation.schedule import Finished
+
+BOUND_S: Final = 10.0
+"""Run times below it count as so long in the bounded slowdown."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Figures of a run; times in seconds, None where there was no job."""
+
+    jobs: int
+    results: dict[str, int]
+    mean_wait_s: float | None = None
+    max_wait_s: float | None = None
+    mean_turnaround_s: float | None = None
+    mean_stretch: float | None = None
+    max_stretch: float | None = None
+    mean_bounded_slowdown: float | None = None
+    max_bounded_slowdown: float | None = None
+    makespan_s: float | None = None
+    utilisation: float | None = None
+    throughput_per_s: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+class RunningMetrics:
+    """A sink that keeps sums.
+
+    Args:
+        size: units of the machine, for the utilisation.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.jobs = 0
+        self.results: dict[str, int] = {}
+        self._wait = self._turnaround = self._area = 0
+        self._max_wait = 0
+        self._stretch = self._slowdown = self._max_stretch = self._max_slowdown = 0.0
+        self._first: int | None = None
+        self._last = 0
+
+    def add(self, job: Finished) -> None:
+        """One more; one that never ran counts by its result only."""
+        self.results[job.result] = self.results.get(job.result, 0) + 1
+        if self._first is None or job.submit < self._first:
+            self._first = job.submit
+        if job.start < 0:
+            return
+        run, wait = job.end - job.start, job.start - job.submit
+        turnaround = wait + run
+        self.jobs += 1
+        self._wait += wait
+        self._turnaround += turnaround
+        self._area += job.size * run
+        self._max_wait = max(self._max_wait, wait)
+        self._last = max(self._last, job.end)
+        stretch = turnaround / run if run else 1.0
+        slowdown = max(1.0, turnaround / max(run, BOUND_S * TICKS_PER_S))
+        self._stretch += stretch
+        self._slowdown += slowdown
+        self._max_stretch = max(self._max_stretch, stretch)
+        self._max_slowdown = max(self._max_slowdown, slowdown)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def metrics(self) -> Metrics:
+        """The figures so far."""
+        n = self.jobs
+        if not n or self._first is None:
+            return Metrics(0, dict(self.results))
+        makespan = self._last - self._first
+        return Metrics(
+            n,
+            dict(self.results),
+            self._wait / n / TICKS_PER_S,
+            seconds(self._max_wait),
+            self._turnaround / n / TICKS_PER_S,
+            self._stretch / n,
+            self._max_stretch,
+            self._slowdown / n,
+            self._max_slowdown,
+            seconds(makespan),
+            self._area / (self.size * makespan) if makespan and self.size else None,
+            n / seconds(makespan) if makespan else None,
+        )

@@ -1,0 +1,123 @@
+"""The Standard Workload Format: 18 numbers a line, what recorded workloads of the Parallel Workloads Archive come in.
+
+Which numbers are taken is what decides whether results agree with those of others, so it is fixed here: processors are those
+asked for, else those given; the limit is the time asked for, else the run time; a run time of 0 is one second, as a job that
+ran at all took some time.  A job without one of these is left out and counted by reason, and so is one that was never
+submitted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import Final
+
+from fluxres.clock import TICKS_PER_S
+from fluxres.errors import InputError
+from fluxres.formats.source import Source
+from fluxres.simulation.workload import Submission, Workload
+from fluxres.syntax.excerpt import excerpt
+
+FIELDS: Final = 18
+_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11
+_HEADER: Final = re.compile(r";\s*([A-Za-z][\w ]*?)\s*:\s*(.*)")
+_MAX_S: Final = 10**12
+
+
+def read(source: Source) -> Workload:
+    """A workload from SWF text.
+
+    Errors: InputError with line and column for what is no number, too large, or no line of SWF. Columns past the 18th are not
+    looked at.
+    """
+    header: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
+    found: list[Submission] = []
+    ordered, last = True, 0
+    for number, line in enumerate(source.text.splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        if words[0].startswith(";"):
+            said = _HEADER.match(line.strip())
+            if said is not None:
+                header.setdefault(said[1], said[2].strip())
+            continue
+        made = _submission(words, line, number, source, left_out, notes)
+        if made is not None:
+            ordered, last = ordered and made.submit >= last, made.submit
+            found.append(made)
+    if not ordered:
+        found.sort(key=lambda job: job.submit)
+        notes["submissions were not in order"] += 1
+    return Workload(source.file, found, _processors(header), header, left_out=left_out, notes=notes)
+
+
+def _submission(
+    words: list[str], line: str, number: int, source: Source, left_out: Counter[str], notes: Counter[str]
+) -> Submission | None:
+    if len(words) < FIELDS:
+        raise InputError(
+            f"expected {FIELDS} numbers (Standard Workload Format), got {len(words)} words",
+            where=source.where(number, len(line.rstrip()) + 1),
+        )
+    values: tuple[float, ...]
+    try:
+        values = tuple(
+            int(words[at]) for at in (_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER)
+        )
+    except ValueError:
+        # Some traces have seconds with fractions.
+        values = tuple(
+            _number(words, at, line, number, source) for at in (_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER)
+        )
+    job, submit, run, given, wanted, limit, status, user = values
+    processors = wanted if wanted > 0 else given
+    if submit < 0 or run < 0 or processors <= 0:
+        missing = "submission time" if submit < 0 else "run time" if run < 0 else "number of processors"
+        left_out[f"no {missing}"] += 1
+        return None
+    if submit > _MAX_S or run > _MAX_S or limit > _MAX_S:
+        at = _SUBMIT if submit > _MAX_S else _RUN if run > _MAX_S else _LIMIT
+        raise InputError(f"expected seconds below 10^12, got {excerpt(words[at])}", where=source.where(number, _column(line, at)))
+    if wanted <= 0:
+        notes["processors given stand for those asked for"] += 1
+    if limit <= 0:
+        notes["run time stands for the time asked for"] += 1
+        limit = max(run, 1)
+    if not run:
+        notes["run time 0 is taken as 1 s"] += 1
+        run = 1
+    return Submission(
+        int(job),
+        round(submit * TICKS_PER_S),
+        round(run * TICKS_PER_S),
+        round(limit * TICKS_PER_S),
+        int(processors),
+        str(int(user)) if user >= 0 else None,
+        status=1 if status == 0 else 0,
+    )
+
+
+def _number(words: list[str], at: int, line: str, number: int, source: Source) -> float:
+    try:
+        value = float(words[at])
+        if math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    raise InputError(f"expected a number, got {excerpt(words[at])}", where=source.where(number, _column(line, at)))
+
+
+def _column(line: str, at: int) -> int:
+    return [match.start() for match in re.finditer(r"\S+", line)][at] + 1
+
+
+def _processors(header: dict[str, str]) -> int | None:
+    for key in ("MaxProcs", "MaxNodes"):
+        found = re.match(r"\d{1,9}", header.get(key, ""))
+        if found and int(found[0]) > 0:
+            return int(found[0])
+    return None

@@ -1,0 +1,70 @@
+"""What a trace or a generator gives: submissions in the order of their times, and what had to be left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fluxres.syntax.jobspec import Request
+
+
+class Submission(NamedTuple):
+    """One job of a workload; times in ticks.
+
+    Args:
+        id: as the workload has it.
+        submit: when it comes.
+        run: how long it runs if nobody stops it.
+        limit: how long it may run; FOREVER without a limit.
+        ask: how many pools of the machine's usual kind, or a request.
+        user, name: text, or None.
+        urgency: of RFC 30.
+        dependencies: as ``afterok:ID`` with ids of this workload.
+        status: its wait status when it is done.
+    """
+
+    id: int | str
+    submit: int
+    run: int
+    limit: int
+    ask: int | Request
+    user: str | None = None
+    name: str | None = None
+    urgency: int = 16
+    dependencies: tuple[str, ...] = ()
+    status: int = 0
+
+
+@dataclass
+class Workload:
+    """Submissions, once or again and again.
+
+    Args:
+        name: of its file or model.
+        submissions: ascending by `submit`; what is a list can be run several times, what is an iterator once.
+        processors: of the machine it was recorded on or made for, None where it does not say.
+        header: what else it says about itself.
+        has_dependencies: whether jobs name others, so that their ids have to be remembered.
+        left_out: jobs that could not be read as such, by reason.
+        notes: what was read otherwise than written, by reason.
+    """
+
+    name: str
+    submissions: Iterable[Submission]
+    processors: int | None = None
+    header: Mapping[str, str] = field(default_factory=dict)
+    has_dependencies: bool = False
+    left_out: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[Submission]:
+        return iter(self.submissions)
+
+    @property
+    def count(self) -> int | None:
+        """How many, where that is known beforehand."""
+        found: Any = self.submissions
+        return len(found) if hasattr(found, "__len__") else None
+
