@@ -7,6 +7,9 @@ written is what :func:`fluxres.syntax.hostlist.format` writes.
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,8 +17,10 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist
 
-NUMBER_DIGITS_MAX = 18
+NUMBER_DIGITS_MAX: Final = 18
 """Longer numbers are parts of names: they fit no column."""
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9.-]{0,63}")
+"""Names of which it is clear."""
 
 
 class Hosts:
@@ -41,7 +46,8 @@ class Hosts:
 
     def _learn(self, structure: Structure, at: int) -> str:
         name = structure.name(self._vertices.item(at))
-        hostlist.format([name])  # refuses what no host list can say
+        if not _PLAIN.fullmatch(name):
+            hostlist.format([name])  # refuses what no host list can say
         stem = name.rstrip("0123456789")
         digits = name[len(stem) :]
         if 0 < len(digits) <= NUMBER_DIGITS_MAX:

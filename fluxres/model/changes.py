@@ -61,7 +61,10 @@ def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Wind
     def spans() -> tuple[Span, ...]:
         return tuple([graph.span(job, amount, *window, structure.where(v)) for v, amount in pairs(held())])
 
-    return Allocation(job, pools, spans, lambda form: with_graph(structure, held(), window, nslots, form))
+    def r(form: str | None) -> dict[str, Any]:
+        return with_graph(structure, held(), window, nslots, form)
+
+    return Allocation(job, pools, spans, r, (seconds(window[0]), seconds(window[1])))
 
 
 def columns(named: Iterable[tuple[int, int]]) -> Held:

@@ -45,9 +45,10 @@ class Allocation:
         pools: the pools that carry a record, in vertex order, or what makes them.
         spans: the records, by pool and start, or what makes them: most callers never look.
         r: makes the resource set, with the graph in this form where one is named.
+        window: (start, end) in seconds, where all records have the same.
     """
 
-    __slots__ = ("_pools", "_r", "_spans", "job")
+    __slots__ = ("_pools", "_r", "_spans", "_window", "job")
 
     def __init__(
         self,
@@ -55,11 +56,13 @@ class Allocation:
         pools: tuple[Pool, ...] | Callable[[], tuple[Pool, ...]],
         spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
         r: Callable[[str | None], dict[str, Any]],
+        window: tuple[float, float] | None = None,
     ) -> None:
         self.job = job
         self._pools = pools
         self._spans = spans
         self._r = r
+        self._window = window
 
     def R(self, scheduling: bool | str = False) -> dict[str, Any]:  # noqa: N802 - what everybody calls it
         """The resource set of the job, R version 1 (RFC 20), as plain values.
@@ -94,12 +97,12 @@ class Allocation:
     @property
     def start(self) -> float:
         """Beginning of the earliest span in seconds."""
-        return min((span.start for span in self.spans), default=0.0)
+        return self._window[0] if self._window is not None else min((span.start for span in self.spans), default=0.0)
 
     @property
     def end(self) -> float:
         """End of the latest span in seconds; infinity is no end."""
-        return max((span.end for span in self.spans), default=math.inf)
+        return self._window[1] if self._window is not None else max((span.end for span in self.spans), default=math.inf)
 
     def __iter__(self) -> Iterator[Pool]:
         return iter(self.pools)
