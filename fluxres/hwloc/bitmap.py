@@ -117,6 +117,8 @@ class Bitmap:
     @classmethod
     def _parsed(cls, parse: Any, string: str) -> Bitmap:
         bitmap = cls()
+        # These functions do not say why they fail, and an earlier reason must not stand for it.
+        ctypes.set_errno(0)
         check(parse(bitmap._hdl, string.encode("utf-8")))
         return bitmap
 

@@ -1,0 +1,27 @@
+"""Everything here needs a libhwloc; the extra `hwloc` brings one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fluxres.errors import FluxresError
+from fluxres.hwloc import Topology
+from fluxres.hwloc._library import library
+
+MACHINE = "package:2 l3:2 core:2 pu:2"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _needs_the_library() -> None:
+    try:
+        library()
+    except FluxresError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def machine() -> Iterator[Topology]:
+    with Topology.from_synthetic(MACHINE) as topology:
+        yield topology
