@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fluxres.cli.output import answer
@@ -14,51 +14,95 @@ if TYPE_CHECKING:
 
 
 def answer_granted(settings: Settings, graph: ResourceGraph, granted: Allocation) -> None:
-    """What was given now, of what the job holds in all."""
-    import numpy as np
+    """What a job was given now, of what it holds in all."""
+    _answer(settings, graph, [granted], lambda: _granted(granted))
 
-    from fluxres.clock import ticks
-    from fluxres.render import listings
+
+def answer_granted_together(settings: Settings, graph: ResourceGraph, granted: Sequence[Allocation]) -> None:
+    """What several jobs were given at once."""
+    _answer(settings, graph, granted, lambda: {"allocations": [_granted(one) for one in granted]})
+
+
+def _granted(granted: Allocation) -> dict[str, Any]:
     from fluxres.render.amounts import seconds_or_none
 
-    def document() -> dict[str, Any]:
-        return {
-            "job": granted.job,
-            "start": granted.start,
-            "end": seconds_or_none(granted.end),
-            "pools": [{"path": p.where, "amount": s.amount} for p, s in zip(granted.pools, granted.spans, strict=True)],
-        }
+    return {
+        "job": granted.job,
+        "start": granted.start,
+        "end": seconds_or_none(granted.end),
+        "pools": [{"path": p.where, "amount": s.amount} for p, s in zip(granted.pools, granted.spans, strict=True)],
+    }
+
+
+def _answer(
+    settings: Settings, graph: ResourceGraph, granted: Sequence[Allocation], document: Callable[[], dict[str, Any]]
+) -> None:
+    import numpy as np
 
     def lines(style: Style) -> list[str]:
-        held = [
-            (granted.job, p.vertex, ticks(s.start), ticks(s.end), s.amount)
-            for p, s in zip(granted.pools, granted.spans, strict=True)
-        ]
-        return listings.records(graph, held, header=settings.header, style=style)
+        from fluxres.render import listings
+
+        return listings.records(graph, [row for one in granted for row in _rows(graph, one)], header=settings.header, style=style)
 
     answer(
         settings,
         document=document,
         lines=lines,
-        pools=lambda: graph.select(np.unique(np.array([p.vertex for p in granted.pools], np.int32))),
-        allocations=lambda: [granted],
+        pools=lambda: graph.select(np.unique(np.array([p.vertex for one in granted for p in one.pools], np.int32))),
+        allocations=lambda: granted,
     )
+
+
+def _rows(graph: ResourceGraph, allocation: Allocation) -> list[tuple[str, int, int, int, int]]:
+    """The spans of an allocation as (job, vertex, start, end, amount)."""
+    from fluxres.clock import ticks
+
+    return [(s.job, graph.vertex(s.pool), ticks(s.start), ticks(s.end), s.amount) for s in allocation.spans]
+
+
+def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -> None:
+    """What was taken back of what a job held, and what it still holds."""
+    from fluxres.clock import FOREVER
+    from fluxres.render import documents, listings
+
+    job = taken.job
+    held = listings.held_within(graph, 0, FOREVER, job) if job in graph.jobs() else []
+
+    def document() -> dict[str, Any]:
+        return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_left(graph, job, held)}
+
+    def lines(style: Style) -> Iterable[str]:
+        gone = listings.records(graph, _rows(graph, taken), header=settings.header, style=style)
+        return [f"{job} gives back:", *gone, *_left_lines(settings, graph, job, held, style)]
+
+    answer(settings, document=document, lines=lines)
 
 
 def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """What a job still holds after a free."""
     from fluxres.clock import FOREVER
-    from fluxres.render import documents, listings
+    from fluxres.render import listings
 
     held = listings.held_within(graph, 0, FOREVER, job) if job in graph.jobs() else []
-
-    def lines(style: Style) -> Iterable[str]:
-        if not held:
-            return [f"{job} holds nothing any more"]
-        return [f"{job} still holds:", *listings.records(graph, held, header=settings.header, style=style)]
-
     answer(
         settings,
-        document=lambda: {"job": job, "left": documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)},
-        lines=lines,
+        document=lambda: {"job": job, **_left(graph, job, held)},
+        lines=lambda style: _left_lines(settings, graph, job, held, style),
     )
+
+
+def _left(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]]) -> dict[str, Any]:
+    from fluxres.clock import FOREVER
+    from fluxres.render import documents
+
+    return {"left": documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}
+
+
+def _left_lines(
+    settings: Settings, graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], style: Style
+) -> Iterable[str]:
+    from fluxres.render import listings
+
+    if not held:
+        return [f"{job} holds nothing any more"]
+    return [f"{job} still holds:", *listings.records(graph, held, header=settings.header, style=style)]

@@ -1,7 +1,9 @@
 """Words of the command line that ask for resources: what is a request and not a pool, and its options.
 
 A word that starts with `/` or reads `name:/…` is a pool, and so is a uuid; any other word is a request.  A file is a request
-by its ending.  Flux's short options are options here too; as one word (`"-N4 -c8"`) they are taken apart first.
+by its ending.  Flux's short options are options here too; as one word (`"-N4 -c8"`) they are taken apart first.  Where
+several jobs are named, each word is one of several requests, and short options, which have no place among words, are
+words as well, behind `--`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources, UsageError
 if TYPE_CHECKING:
     from fluxres.match import Refusal
     from fluxres.model import ResourceGraph
+    from fluxres.model.several import Shortage
     from fluxres.syntax.jobspec import Request
 
 LETTERS: Final = "Nncgx"
@@ -36,13 +39,13 @@ _OPTIONS: Final = (
     click.Option(["-c", "cores"], metavar="CORES", help="A request: cores per task. Default: 1."),
     click.Option(["-g", "gpus"], metavar="GPUS", help="A request: gpus per task. Default: 0."),
     click.Option(["-x", "exclusive"], is_flag=True, help="A request: nodes exclusively."),
-    click.Option(
-        ["--policy"],
-        metavar="P",
-        shell_complete=complete_policy,
-        help="Which pools to prefer: first (default), low, high, pack, spread, locality, …",
-    ),
 )
+
+
+def _policy_option(default: str) -> click.Option:
+    others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
+    text = f"Which pools to prefer: {default} (default), {others}, …"
+    return click.Option(["--policy"], metavar="P", shell_complete=complete_policy, help=text)
 
 
 class Asked:
@@ -52,16 +55,22 @@ class Asked:
         words: as typed.
         short: the values of -N, -n, -c, -g and -x, None or False where not given.
         policy: the name given.
+        default: the policy where none was given.
 
     Errors: UsageError for pools together with a request, two requests, and a policy for pools; InputError for a wrong request.
     """
 
-    def __init__(self, words: Sequence[str], short: Sequence[str | bool | None], policy: str | None) -> None:
-        letters = [_letter(letter, value) for letter, value in zip(LETTERS, short, strict=True) if value]
+    def __init__(
+        self, words: Sequence[str], short: Sequence[str | bool | None] = (), policy: str | None = None, default: str = "first"
+    ) -> None:
+        letters = [_letter(letter, value) for letter, value in zip(LETTERS, short, strict=bool(short)) if value]
         texts = [word for word in words if not names_pool(word)] + [" ".join(letters)] * bool(letters)
         self.pools = [word for word in words if names_pool(word)]
         if len(texts) > 1:
-            raise UsageError(f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}", hint="join shapes with ';'")
+            raise UsageError(
+                f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}",
+                hint="join shapes of one job with ';'; allocate takes a --job for each of several",
+            )
         if texts and self.pools:
             raise UsageError(
                 f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
@@ -70,7 +79,7 @@ class Asked:
         self.request = _read(texts[0]) if texts else None
         if policy is not None and self.request is None:
             raise UsageError("--policy goes with a request", hint="pools that are named need none")
-        self.policy = "first" if policy is None else policy
+        self.policy = default if policy is None else policy
 
     def needed(self) -> Request:
         """The request of a command that takes nothing else.
@@ -112,24 +121,49 @@ def _read(word: str) -> Request:
     return as_request(word)
 
 
-class RequestCommand(Command):
-    """A command that takes a request, with the options of one; its function gets `asked` for its `words`."""
+def each(words: Sequence[str], short: Sequence[str | bool | None], policy: str | None, jobs: Sequence[str]) -> list[Asked]:
+    """What several jobs ask for, one word each, in their order.
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    Errors: UsageError where jobs and words do not go together; as Asked, with the word.
+    """
+    if any(short):
+        message = "options such as -N are of one job, and several were named"
+        raise UsageError(message, hint="write each request as one word behind --, such as -- '-N4 -c8' '-n2'")
+    if len(words) != len(jobs):
+        number = f"{len(words)} request{'s' * (len(words) != 1)} and {len(jobs)} jobs"
+        raise UsageError(f"{number} were given", hint="name one job for each request, in their order, or one job for all pools")
+    one_is_sought = not all(map(names_pool, words))
+    return [Asked([word], policy=None if names_pool(word) and one_is_sought else policy) for word in words]
+
+
+class RequestCommand(Command):
+    """A command that takes a request, with the options of one; its function gets `asked` for its `words`.
+
+    Where it has `jobs` and several are named, `asked` is a list with what each of them asks for.
+
+    Args:
+        policy: the default.
+    """
+
+    def __init__(self, *args: Any, policy: str = "first", **settings: Any) -> None:
         super().__init__(*args, **settings)
         arguments = sum(isinstance(param, click.Argument) for param in self.params)
-        self.params[arguments:arguments] = _OPTIONS
+        self.params[arguments:arguments] = [*_OPTIONS, _policy_option(policy)]
+        self.policy = policy
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, after short options that came as one word were taken apart."""
-        apart = [part for word in args for part in (word.split() if _SHORT_WORDS.fullmatch(word) else [word])]
-        return super().parse_args(ctx, apart)
+        options = args.index("--") if "--" in args else len(args)
+        apart = [part for word in args[:options] for part in (word.split() if _SHORT_WORDS.fullmatch(word) else [word])]
+        return super().parse_args(ctx, apart + args[options:])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it with what its words and options ask for."""
         given = ctx.params
-        short = [given.pop(str(option.name)) for option in _OPTIONS[: len(LETTERS)]]
-        given["asked"] = Asked(given.pop("words"), short, given.pop("policy"))
+        short = [given.pop(str(option.name)) for option in _OPTIONS]
+        words, policy, jobs = given.pop("words"), given.pop("policy"), given.get("jobs", ())
+        several = len(jobs) > 1
+        given["asked"] = each(words, short, policy, jobs) if several else Asked(words, short, policy, self.policy)
         return super().invoke(ctx)
 
 
@@ -148,6 +182,20 @@ def length_s(graph: ResourceGraph, start: float | None, end: float | None, durat
         return duration_s
     begin, stop = graph.open_window(start, end)
     return seconds(stop) - seconds(begin)
+
+
+@contextmanager
+def explained_together(why_not: Callable[[], Shortage | None]) -> Iterator[None]:
+    """As :func:`explained`, for several requests at once."""
+    try:
+        yield
+    except (InsufficientResources, InfeasibleRequest) as error:
+        shortage = why_not() if error.reasons else None
+        if shortage is None:
+            raise
+        from fluxres.render import refusals
+
+        raise shortage.error(refusals.error(shortage.refusal)) from None
 
 
 @contextmanager

@@ -272,13 +272,16 @@ class Structure:
 
     @cached_property
     def _typed(self) -> tuple[list[str], NDArray[np.uint16]]:
+        # The table of kinds is shared with other generations: what no pool here is of any more is no type of this graph.
         numbers: dict[str, int] = {}
-        of_kind = np.array([numbers.setdefault(kind.type, len(numbers)) for kind in self.kinds], np.uint16)
+        of_kind = np.zeros(len(self.kinds), np.uint16)
+        for number in np.flatnonzero(np.bincount(self.kind)).tolist():
+            of_kind[number] = numbers.setdefault(self.kinds[number].type, len(numbers))
         return list(numbers), of_kind[self.kind]
 
     @property
     def types(self) -> list[str]:
-        """Resource types, in the order their kinds were met."""
+        """Resource types that some pool is of, in the order their kinds were met."""
         return self._typed[0]
 
     @property

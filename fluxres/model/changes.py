@@ -6,12 +6,14 @@ without anything in between that could fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
 from fluxres.clock import FOREVER, seconds, ticks
@@ -109,8 +111,8 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     return given(graph, job, lambda: (found.vertices, found.amounts), window, found.nslots)
 
 
-def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> None:
-    """Take back what a job holds; see :meth:`ResourceGraph.free`."""
+def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> list[Piece]:
+    """Take back what a job holds; see :meth:`ResourceGraph.free`.  Returns what was taken."""
     named = None if wanted is None else targets.resolve(graph, wanted)
     lo = None if start is None else ticks(start, "start")
     hi = None if end is None else ticks(end, "end")
@@ -119,6 +121,45 @@ def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | 
     tell(graph, lambda: events.free(structure, job, named, lo, hi), len(named or ()))
     graph.records.free(pieces, job)
     graph.revision += 1
+    return pieces.pieces() if isinstance(pieces, Batch) else pieces
+
+
+def shrink(
+    graph: ResourceGraph,
+    job: str,
+    wanted: Targets | Wanted,
+    start: float | None,
+    end: float | None,
+    policy: str | Policy,
+) -> Allocation:
+    """Take a part of what a job holds back; see :meth:`ResourceGraph.shrink`."""
+    slots = 0
+    if targets.is_request(graph, wanted):
+        from fluxres.model import matching, shrinking
+
+        request = matching.as_request(cast("Wanted", wanted))
+        lo, hi = (None if t is None else ticks(t, name) for t, name in ((start, "start"), (end, "end")))
+        wanted, slots = shrinking.answer(graph, job, request, lo, hi, policy)
+    pieces = free(graph, job, cast("Targets", wanted), start, end)
+    return of_spans(graph, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots)
+
+
+def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int, int]], nslots: int = 0) -> Allocation:
+    """Records of one job as the face answers.
+
+    Args:
+        held: (vertex, start, end, amount) in ticks, by vertex and start.
+    """
+    structure = graph.structure
+
+    def r(form: str | None) -> dict[str, Any]:
+        # R has one window and one amount of each pool: the longest and the largest.
+        most = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
+        window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
+        return with_graph(structure, columns(most.items()), window, nslots, form)
+
+    spans = tuple(graph.span(job, amount, s, e, structure.where(v)) for v, s, e, amount in held)
+    return Allocation(job, tuple(Pool(graph, v) for v in dict.fromkeys(v for v, *_ in held)), spans, r)
 
 
 def expire(graph: ResourceGraph, before: int) -> list[str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
@@ -254,15 +253,7 @@ class Inspection:
         steps_of = self.records.steps_of
         pools = sorted(self.records.require_job(job))
         held = [(v, s, e, amount) for v in pools for s, e, amount in steps_of(v, job) if s < hi and lo < e]
-        structure = self.structure
-
-        def r(form: str | None) -> dict[str, Any]:
-            most = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
-            window = min((s for _, s, _, _ in held), default=lo), max((e for _, _, e, _ in held), default=hi)
-            return changes.with_graph(structure, changes.columns(most.items()), window, 0, form)
-
-        spans = tuple(self.span(job, amount, s, e, structure.where(v)) for v, s, e, amount in held)
-        return Allocation(job, tuple(Pool(self._face, v) for v in dict.fromkeys(v for v, *_ in held)), spans, r)
+        return changes.of_spans(self._face, job, held)
 
     def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
         """A record in seconds."""

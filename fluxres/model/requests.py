@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fluxres.match import Match, Policy, Refusal
     from fluxres.model.matching import Wanted
     from fluxres.model.several import Shortage
+    from fluxres.model.targets import Targets
 
 
 class Requests(Inspection):
@@ -96,18 +97,21 @@ class Requests(Inspection):
 
     def why_not_all(
         self,
-        wanted: Iterable[Wanted],
+        wanted: Iterable[Wanted] | Iterable[tuple[Targets | Wanted, str]],
         at: float | None = None,
         duration_s: float | None = None,
         policy: str | Policy = "first",
     ) -> Shortage | None:
         """Which of several requests has no pools beside the others, and why; None when all have.
 
+        Args:
+            wanted: as for match_all, or as for allocate_all.
+
         `.refusal` is as of `why_not`, with the earliest start of all together.
         """
         from fluxres.model import several
 
-        parts = several.requests_of(wanted, duration_s)
+        parts = several.parts_or_requests(self._face, list(wanted), duration_s)
         return several.why_not(self._face, parts, self.window(at, None)[0], policy)
 
     def earliest_all(

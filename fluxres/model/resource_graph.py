@@ -196,12 +196,27 @@ class ResourceGraph(Requests):
         """
         return changes.grow(self, job, wanted, start, end, policy)
 
-    def shrink(self, job: str, wanted: Targets, *, start: float | None = None, end: float | None = None) -> None:
+    def shrink(
+        self,
+        job: str,
+        wanted: Targets | Wanted,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        policy: str | Policy = "high",
+    ) -> Allocation:
         """Take part of what a job holds back (RFC 16 shrink).
 
+        Args:
+            wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds.
+            start, end: only this window; the whole time by default.
+            policy: for a request, which of the job's pools go first: the last ones by default, so that the first node stays.
+
+        Returns: what was taken back.
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
-        self.free(job, wanted, start=start, end=end)
+        self.now()
+        return changes.shrink(self, job, wanted, start, end, policy)
 
     def expire(self, before: float | None = None) -> list[str]:
         """Drop the records that ended by now, or by `before`; the jobs concerned.

@@ -8,7 +8,7 @@ the thing, whose parts the matcher does weigh.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -76,8 +76,8 @@ class Shortage:
     def sentences(self) -> list[str]:
         """The shortage as a terminal shows it, one sentence an item."""
         found = [f"{self.place}:", *self.refusal.sentences()]
-        found += [_BESIDE] * (not self.is_alone)
-        return found + [_NEVER] * (self.is_never and not self.refusal.never)
+        found += [f"{_BESIDE.capitalize()}."] * (not self.is_alone)
+        return found + [f"{_NEVER.capitalize()}."] * (self.is_never and not self.refusal.never)
 
     def error(self, said: InsufficientResources | InfeasibleRequest | None = None) -> InsufficientResources | InfeasibleRequest:
         """The shortage as an error.
@@ -86,15 +86,18 @@ class Shortage:
             said: the refusal as an error, where other words are wanted than those of the model.
         """
         error = matching.refused(self.refusal) if said is None else said
-        error.where = f"{self.place}: {error.where}" if error.where else self.place
+        where = f"{self.place}: {error.where}" if error.where else self.place
+        said_of = error.reasons if isinstance(error.reasons, Mapping) else {}
+        reasons = {f"{self.place}: {part}": why for part, why in said_of.items()}
         if not self.is_alone:
-            error.message = f"{error.message.removesuffix('.')}. {_BESIDE}"
-        if self.is_never and not self.refusal.never:
-            return InfeasibleRequest(error.message, where=error.where, hint=_NEVER, reasons=error.reasons)
-        return error
+            reasons[self.place] = _BESIDE
+        if isinstance(error, InfeasibleRequest) or self.is_never:
+            hint = error.hint if self.refusal.never else _NEVER
+            return InfeasibleRequest(error.message, where=where, hint=hint, reasons=reasons)
+        return InsufficientResources(error.message, where=where, hint=error.hint, earliest=error.earliest, reasons=reasons)
 
 
-_BESIDE: Final = "It could be had by itself: the others take what it needs."
+_BESIDE: Final = "by itself it could be had; the others take what it needs"
 _NEVER: Final = "this machine has never room for all of them at once"
 
 
@@ -155,6 +158,13 @@ def requests_of(wanted: Iterable[Wanted], duration_s: float | None) -> list[Part
     if not found:
         raise UsageError("no requests", hint="give at least one")
     return found
+
+
+def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s: float | None) -> list[Part]:
+    """As :func:`parts_of` for pairs, and as :func:`requests_of` for requests alone."""
+    if wanted and isinstance(wanted[0], tuple):
+        return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), duration_s)
+    return requests_of(cast("Sequence[Wanted]", wanted), duration_s)
 
 
 # -- matching ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.model import Pool, Problem, ResourceGraph
+from fluxres.model import Pool, Problem, ResourceGraph, Span
 from fluxres.model.search import available_units
 from fluxres.model.stage import Stage
 from fluxres.render.amounts import seconds_or_none
@@ -69,6 +69,11 @@ def spans(graph: ResourceGraph, vertices: Iterable[int], start: int, end: int, j
         }
         for holder, begin, v, stop, amount in sorted(found)
     ]
+
+
+def span(s: Span) -> Document:
+    """One record."""
+    return {"job": s.job, "path": s.pool, "amount": s.amount, "start": s.start, "end": seconds_or_none(s.end)}
 
 
 def totals(graph: ResourceGraph, where: str = "/", at: float | None = None, duration_s: float | None = None) -> list[Document]:

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres.errors import UsageError
-from fluxres.formats import jgf, yaml_document
+from fluxres.formats import yaml_document
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
+from fluxres.query import jgf
 from fluxres.syntax import hostlist, idset
 
 

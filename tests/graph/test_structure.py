@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, UnknownGraph, UnknownPool, UsageError
-from fluxres.graph import uuids
+from fluxres.graph import surgery, uuids
 from fluxres.graph.audit import check_structure
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind, KindTable
@@ -351,3 +351,13 @@ def test_a_written_uuid_that_another_pool_has_by_base_and_serial_is_found_by_the
         assert [problem.message for problem in check_structure(structure)] == [
             f"uuid {structure.uuid(3)} belongs to another pool too"
         ]
+
+
+def test_types_are_those_that_some_pool_is_of() -> None:
+    s = demo()
+    assert "memory" in s.types
+    only, _ = surgery.extract_many(s, s.type == s.types.index("core"))
+    assert "memory" not in only.types
+    assert len(only.of_type("memory")) == 0
+    assert sorted(only.types) == sorted({only.kind_of(v).type for v in range(only.n)})
+    assert [only.types[t] for t in only.type.tolist()] == [only.kind_of(v).type for v in range(only.n)]

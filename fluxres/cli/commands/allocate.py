@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import click
 
 from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
-from fluxres.cli.holding import answer_granted
-from fluxres.cli.requests import Asked, RequestCommand, endless, explained, length_s
+from fluxres.cli.holding import answer_granted, answer_granted_together
+from fluxres.cli.requests import Asked, RequestCommand, endless, explained, explained_together, length_s
 from fluxres.cli.settings import OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
 
@@ -16,7 +18,13 @@ from fluxres.errors import UsageError
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option("--find", "criteria", metavar="CRITERIA", help="All pools that meet the criteria, whole, in place of paths.")
 @click.option(
-    "--job", required=True, metavar="J", shell_complete=complete_job, help="Id of the job; it may hold something already."
+    "--job",
+    "jobs",
+    required=True,
+    multiple=True,
+    metavar="J",
+    shell_complete=complete_job,
+    help="Id of the job; it may hold something already. Several: one for each word, all or none of them.",
 )
 @click.option("--start", "--at", type=Moment(), metavar="T", help="From when on. Default: now.")
 @click.option("--end", type=Moment(), metavar="T", help="Until when. Default: as long as the request says, else without end.")
@@ -26,9 +34,9 @@ from fluxres.errors import UsageError
 @click.pass_obj
 def command(
     settings: Settings,
-    asked: Asked,
+    asked: Asked | list[Asked],
     criteria: str | None,
-    job: str,
+    jobs: tuple[str, ...],
     start: float | None,
     end: float | None,
     duration: float | None,
@@ -41,17 +49,40 @@ def command(
 
     Anything else is a REQUEST, for which pools are sought: a shape such as slot=4/[core=2;gpu=1], short options such as
     -N4 -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
-    """
-    from fluxres.cli.stores import changing, trying
 
+    With several --job, each word is for one of them, in their order, and all of it is given at one start or nothing.
+    """
     check_window(start, end)
     end, duration = endless(end, duration)
+    if or_reserve and end is not None:
+        raise UsageError("both --or-reserve and --end were given", hint="say how long with --duration")
+    window = Window(start, end, duration)
+    if isinstance(asked, list):
+        if criteria is not None:
+            raise UsageError("both several jobs and --find were given", hint="name the pools of each job")
+        _allocate_together(settings, asked, jobs, window, or_reserve=or_reserve, dry_run=dry_run)
+    else:
+        _allocate(settings, asked, criteria, jobs[0], window, or_reserve=or_reserve, dry_run=dry_run)
+
+
+class Window(NamedTuple):
+    """When: seconds, None where nothing was said."""
+
+    start: float | None
+    end: float | None
+    duration: float | None
+
+
+def _allocate(
+    settings: Settings, asked: Asked, criteria: str | None, job: str, window: Window, *, or_reserve: bool, dry_run: bool
+) -> None:
+    from fluxres.cli.stores import changing, trying
+
+    start, end, duration = window
     if criteria is not None and asked.request is not None:
         raise UsageError("both a request and --find were given", hint="give one of them")
     if or_reserve and asked.request is None:
         raise UsageError("--or-reserve goes with a request", hint="pools that are named are given at --start")
-    if or_reserve and end is not None:
-        raise UsageError("both --or-reserve and --end were given", hint="say how long with --duration")
     with (trying if dry_run else changing)(settings) as graph:
         wanted, policy = asked.request, asked.policy
         if wanted is None:
@@ -63,3 +94,25 @@ def command(
                 else:
                     granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
     answer_granted(settings, graph, granted)
+
+
+def _allocate_together(
+    settings: Settings, asked: list[Asked], jobs: tuple[str, ...], window: Window, *, or_reserve: bool, dry_run: bool
+) -> None:
+    from fluxres.cli.stores import changing, trying
+
+    start, end, duration = window
+    policy = next((one.policy for one in asked if one.request is not None), "first")
+    if or_reserve and any(one.request is None for one in asked):
+        raise UsageError("--or-reserve goes with requests", hint="pools that are named are given at --start")
+    with (trying if dry_run else changing)(settings) as graph:
+        pairs: list[tuple[Any, str]] = [
+            (one.request if one.request is not None else targets(graph, one.pools), job)
+            for one, job in zip(asked, jobs, strict=True)
+        ]
+        with explained_together(lambda: graph.why_not_all(pairs, start, length_s(graph, start, end, duration), policy)):
+            if or_reserve:
+                granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
+            else:
+                granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
+    answer_granted_together(settings, graph, granted)

@@ -1,0 +1,125 @@
+"""Giving back by request: which of the pools that a job holds answer it.
+
+What the job holds is a machine of its own, in which the request is matched as on any other: so slots, counts and constraints
+mean the same as when the pools were given.  States do not count, for what is down can be given back.  What lies below
+a pool held whole has no record that could be taken back alone; it is matched only as a part of that pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fluxres.allocation import steps
+from fluxres.clock import FOREVER
+from fluxres.errors import NotHeld
+from fluxres.graph import surgery
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+from fluxres.match import Matcher, Policy
+from fluxres.match.eligible import Eligible
+from fluxres.model import matching
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+Answer = tuple[list[tuple[int, int]], int]
+"""Vertices with amounts, and the number of slots they make."""
+
+
+def answer(
+    graph: ResourceGraph, job: str, request: Request, start: int | None, end: int | None, policy: str | Policy
+) -> Answer:
+    """What of the pools that a job holds answers a request.
+
+    Args:
+        start, end: window in ticks: what is held throughout it where both are given, else whenever the pool is held.
+
+    Errors: UnknownJob; NotHeld when the job does not hold that; UsageError, InfeasibleRequest for the request.
+    Cost: arrays over the machine, and a match on what the job holds.
+    """
+    held = _held(graph, job, start, end)
+    if not held:
+        throughout = "throughout" if start is not None and end is not None else "in"
+        raise NotHeld(f"job '{job}' holds nothing {throughout} this window", hint="`allocated` shows what it holds")
+    eligible = Eligible(matching.matcher(graph).typology, request.constraint)
+    amounts = {v: n for v, n in held.items() if eligible.of(v) and eligible.all_below(v)}
+    sought = replace(request, constraint=None)
+    picks, slots = _match(graph, amounts, sought, policy, below=True)
+    implied = [v for v, _ in picks if v not in amounts]
+    if implied:
+        picks, slots = _match(graph, amounts, sought, policy, below=False)
+    if picks:
+        return picks, slots
+    if implied:
+        above = next(u for u in graph.structure.ancestors(implied[0]) if u in amounts)
+        raise NotHeld(
+            f"job '{job}' holds it only as a part of {graph.structure.where(above)}",
+            where=graph.structure.where(implied[0]),
+            hint="that is held whole, and can be given back whole",
+        )
+    why = _short(graph, amounts, sought, policy)
+    raise NotHeld(f"job '{job}' does not hold that: {why}", hint="`allocated` shows what it holds")
+
+
+def _held(graph: ResourceGraph, job: str, start: int | None, end: int | None) -> dict[int, int]:
+    """By pool the units that can be taken back in the window: as many as are held at the worst moment of it."""
+    lo, hi = 0 if start is None else start, FOREVER if end is None else end
+    found: dict[int, int] = {}
+    for v in sorted(graph.records.require_job(job)):
+        spans = graph.records.steps_of(v, job)
+        if start is not None and end is not None:
+            amount = steps.least(spans, lo, hi)
+        else:
+            amount = min((n for _, _, n in steps.within(spans, lo, hi)), default=0)
+        if amount:
+            found[v] = amount
+    return found
+
+
+def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> tuple[Structure, Int32]:
+    """What is held as a machine with everything up, and the vertex of each of its pools in the real one."""
+    size = np.zeros(structure.n, np.int64)
+    for v, amount in amounts.items():
+        if below and amount == structure.size.item(v):
+            size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
+        else:
+            size[v] = amount
+    made, vertices = surgery.extract_many(structure, size > 0, size)
+    made.state[:] = 0
+    return made, vertices
+
+
+def _matcher(graph: ResourceGraph, made: Structure) -> Matcher:
+    return Matcher(made, graph.plan(made))
+
+
+def _match(graph: ResourceGraph, amounts: dict[int, int], request: Request, policy: str | Policy, *, below: bool) -> Answer:
+    if not amounts:
+        return [], 0
+    made, vertices = _machine(graph.structure, amounts, below=below)
+    found = None if _lacking(graph.structure, made, request) else _matcher(graph, made).match(request, 0, FOREVER, policy)
+    if found is None:
+        return [], 0
+    matching.require_picks(found)
+    return list(zip(vertices[found.vertices].tolist(), found.amounts.tolist(), strict=True)), found.nslots
+
+
+def _lacking(machine: Structure, held: Structure, request: Request) -> str:
+    """A type of the request that the machine has and of which nothing is held, empty for none."""
+    named = (vertex.type for vertex in request.vertices() if not vertex.is_slot)
+    return next((name for name in named if name in machine.types and name not in held.types), "")
+
+
+def _short(graph: ResourceGraph, amounts: dict[int, int], request: Request, policy: str | Policy) -> str:
+    """What is missing, in words."""
+    if not amounts:
+        return "nothing that it holds satisfies the constraint"
+    made, _ = _machine(graph.structure, amounts, below=True)
+    if lacking := _lacking(graph.structure, made, request):
+        return f"nothing of type {lacking}"
+    refusal = _matcher(graph, made).why_not(request, 0, FOREVER, policy)
+    return "" if refusal is None else "; ".join(f"{place}: {why}" for place, why in refusal.reasons().items()).removesuffix(".")

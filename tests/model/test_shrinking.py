@@ -1,0 +1,186 @@
+"""Giving back by request: what of a job's pools goes, in which order, and when the job does not hold it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from fluxres.errors import FluxresError, InfeasibleRequest, NotHeld, UnknownJob, UsageError
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.model import ResourceGraph
+from tests.allocation.test_records import MEMORY, machine, trace
+
+
+def rack() -> ResourceGraph:
+    """Four nodes of four cores, two gpus and 8 GiB; the last one has a property."""
+    below = (Recipe("core", count=4), Recipe("gpu", count=2), Recipe("memory", size=8, unit="GiB", ids=None))
+    nodes = (
+        Recipe("node", count=3, children=below),
+        Recipe("node", count=1, ids=3, properties={"old": None}, children=below),
+    )
+    return ResourceGraph(expand(Recipe("cluster", ids=None, children=nodes), origin=uuids.new_origin()))
+
+
+def names(pools: Any) -> list[str]:
+    return [pool.path.removeprefix("/cluster/") for pool in pools]
+
+
+def constrained(shape: str, constraint: dict[str, Any]) -> dict[str, Any]:
+    kind, count = shape.split("=")
+    return {
+        "version": 1,
+        "resources": [{"type": "slot", "count": int(count), "label": "s", "with": [{"type": kind, "count": 1}]}],
+        "tasks": [{"command": ["x"], "slot": "s", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 60, "constraints": constraint}},
+    }
+
+
+def test_the_last_ones_go_unless_a_policy_says_otherwise() -> None:
+    g = rack()
+    g.allocate("slot=4/node", job="a", duration_s=100)
+    assert names(g.shrink("a", "slot=2/node")) == ["node2", "node3"]
+    assert names(g.shrink("a", "slot/node", policy="low")) == ["node0"]
+    assert names(g.allocation("a")) == ["node1"]
+    g.shrink("a", "slot/node")
+    assert g.jobs() == []
+
+
+def test_slots_count_as_they_did_when_they_were_given() -> None:
+    g = rack()
+    g.allocate("slot=4/[core=2;gpu]", job="a")
+    taken = g.shrink("a", "slot=2/[core=2;gpu]")
+    assert names(taken) == [f"node1/{part}" for part in ("core0", "core1", "core2", "core3", "gpu0", "gpu1")]
+    assert taken.R()["execution"]["nslots"] == 2
+    assert names(g.allocation("a")) == [f"node0/{part}" for part in ("core0", "core1", "core2", "core3", "gpu0", "gpu1")]
+    assert len(g.shrink("a", "slot=1+/core")) == 4, "as many as there are"
+
+
+def test_units_go_from_what_is_held_of_a_pool() -> None:
+    g = rack()
+    g.allocate([("/cluster/node0/memory", 6), ("/cluster/node1/memory", 8)], job="a", start=0, end=10)
+    taken = g.shrink("a", "slot/memory=5", policy="low", start=4, end=8)
+    assert [(span.pool, span.amount, span.start, span.end) for span in taken.spans] == [("/cluster/node0/memory", 5, 4, 8)]
+    left = [(s.amount, s.start) for s in g.allocation("a").spans if s.pool == "/cluster/node0/memory"]
+    assert left == [(6, 0), (1, 4), (6, 8)]
+    with pytest.raises(NotHeld, match="holds nothing throughout this window"):
+        g.shrink("a", "slot/memory=1", start=5, end=12)
+    with pytest.raises(NotHeld, match="9 of type memory asked for"):
+        g.shrink("a", "slot/memory=9", start=5, end=7)
+    assert names(g.shrink("a", "slot/memory=8")) == ["node1/memory"], "held whole"
+    assert g.check() == []
+
+
+def test_only_what_is_held_throughout_a_window_answers_in_it() -> None:
+    g = rack()
+    g.allocate("/cluster/node0", job="a", start=0, end=10)
+    g.grow("a", "/cluster/node1", start=5, end=10)
+    assert names(g.shrink("a", "slot/node", start=2, end=8)) == ["node0"]
+    assert names(g.shrink("a", "slot/node", start=5)) == ["node1"]
+    with pytest.raises(NotHeld, match="holds nothing in this window"):
+        g.shrink("a", "slot/node", start=20)
+
+
+def test_constraints_and_states() -> None:
+    g = rack()
+    g.allocate("slot=4/node", job="a")
+    g.set_state("/cluster/node1", "down")
+    assert names(g.shrink("a", constrained("node=1", {"states": ["down"]}))) == ["node1"]
+    assert names(g.shrink("a", constrained("node=1", {"not": [{"properties": ["old"]}]}))) == ["node2"]
+    g.set_state("/cluster/node0", "drain")
+    with pytest.raises(NotHeld, match="does not hold that"):
+        g.shrink("a", constrained("node=2", {"ranks": ["3"]}))
+    with pytest.raises(NotHeld, match="satisfies the constraint"):
+        g.shrink("a", constrained("node=1", {"hostlist": ["nobody"]}))
+    assert names(g.shrink("a", "slot=2/node")) == ["node0", "node3"], "what is down can be given back"
+
+
+def test_what_is_below_a_pool_held_whole_goes_with_it_only() -> None:
+    g = rack()
+    g.allocate("slot=2/node", job="a")
+    before = trace(g)
+    with pytest.raises(NotHeld, match="only as a part of /cluster/node1") as caught:
+        g.shrink("a", "slot/core=4")
+    assert caught.value.where == "/cluster/node1/core0"
+    assert trace(g) == before
+    # Where there are such pools beside, they are found.
+    g.grow("a", "slot/core=2")
+    assert names(g.shrink("a", "slot/core=2")) == ["node2/core0", "node2/core1"]
+    # The node may be asked for by what is in it.
+    assert names(g.shrink("a", "slot/node/[core=4;gpu=2]")) == ["node1"]
+
+
+REFUSED: list[tuple[str, Any, type[FluxresError], str]] = [
+    ("b", "slot/node", UnknownJob, "no job 'b'"),
+    ("a", "slot=5/node", NotHeld, "5 of type node asked for, 2 to be had in 2 of 2 candidates"),
+    ("a", "slot/bundle", InfeasibleRequest, "no pool of type 'bundle'"),
+    ("a", "node", UsageError, "nothing is recorded"),
+    ("a", "slot=/node", FluxresError, "expected a count"),
+    ("a", "slot/cluster", NotHeld, "cluster"),
+]
+
+
+@pytest.mark.parametrize(("job", "wanted", "kind", "message"), REFUSED)
+def test_what_cannot_be_given_back_changes_nothing(job: str, wanted: Any, kind: type[FluxresError], message: str) -> None:
+    g = rack()
+    g.allocate("slot=2/node", job="a")
+    before = trace(g)
+    with pytest.raises(kind, match=message):
+        g.shrink(job, wanted)
+    assert (trace(g), g.revision) == (before, 1)
+
+
+def test_a_type_that_the_job_holds_nothing_of() -> None:
+    g = rack()
+    g.allocate("slot=2/core", job="a")
+    with pytest.raises(NotHeld, match="nothing of type gpu"):
+        g.shrink("a", "slot/gpu")
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_was_held_is_what_was_taken_and_what_is_left(seed: int) -> None:
+    source, told = random.Random(seed), []
+    g = machine()
+    g.sink = told.append
+    shapes = ["slot/node", "slot=2/core", "slot/[core;memory=2]", "slot/memory=3", "license=4{x}", "slot/core", "slot=1+/core"]
+    for _ in range(40):
+        job = f"j{source.randrange(3)}"
+        before = {(s.pool, s.start, s.end): s.amount for s in g.allocation(job).spans} if job in g.jobs() else {}
+        try:
+            if source.random() < 0.5:
+                g.allocate(source.choice([*shapes, [(MEMORY, 2)]]), job=job, start=0, end=10)
+                continue
+            taken = {(s.pool, s.start, s.end): s.amount for s in g.shrink(job, source.choice(shapes)).spans}
+        except FluxresError:
+            continue
+        left = {(s.pool, s.start, s.end): s.amount for s in g.allocation(job).spans} if job in g.jobs() else {}
+        assert taken
+        assert {key: taken.get(key, 0) + left.get(key, 0) for key in before} == before
+        assert g.check() == []
+    replayed = machine()
+    for event in told:
+        replayed.apply(event)
+    assert trace(replayed) == trace(g)
+
+
+def test_growing_by_request_lasts_as_long_as_the_job_or_a_window() -> None:
+    now = [0.0]
+    g = rack()
+    g.clock = lambda: now[0]
+    g.allocate("slot/node", job="a", start=10, end=100)
+    assert [(s.start, s.end) for s in g.grow("a", "slot/core").spans] == [(10, 100)]
+    now[0] = 50
+    assert [(s.start, s.end) for s in g.grow("a", "slot/core").spans] == [(50, 100)]
+    assert [(s.start, s.end) for s in g.grow("a", "slot/core", start=20, end=30).spans] == [(20, 30)]
+    assert [(s.start, s.end) for s in g.grow("a", "slot/core", end=120).spans] == [(50, 120)]
+    before = trace(g)
+    for window in ({"start": 130}, {"end": 20}):
+        with pytest.raises(UsageError, match="window"):
+            g.grow("a", "slot/core", **window)
+    with pytest.raises(UnknownJob):
+        g.grow("b", "slot/core")
+    with pytest.raises(InfeasibleRequest):
+        g.grow("a", "slot=5/node")
+    assert trace(g) == before
