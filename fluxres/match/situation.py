@@ -6,6 +6,7 @@ found out, so that a pool is looked up once however often the search comes back 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -124,6 +125,15 @@ class Situation:
         for root in self.typology.roots:
             found += self.planner.totals(root, self.start, self.end, self.structure.unavailable_roots())
         return found
+
+    @cached_property
+    def free_everywhere(self) -> NDArray[np.int64]:
+        """Units free through the window, by vertex; 0 where a pool is out of service. The constraint does not count here."""
+        n, structure = self.structure.n, self.structure
+        free = structure.size.copy() if self.ideal else self.planner.free_slice(0, n, self.start, self.end)
+        for root in [] if self.ideal else structure.unavailable_roots().tolist():
+            free[root : structure.end.item(root)] = 0
+        return free
 
     # -- scores ------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil, prod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,17 @@ from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.match import nearest
 from fluxres.match.accumulator import Accumulator
+from fluxres.match.bounds import Bounds
 from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.evened import Evened
 from fluxres.match.policy import Policy
 from fluxres.match.result import Match
 from fluxres.match.situation import Situation
+
+
+STEPS_BEFORE_DOUBT: Final = 500
+"""Choices taken back before a search asks whether it can succeed at all: nearly all searches end sooner."""
 
 
 class Goal(NamedTuple):
@@ -104,6 +109,7 @@ class Traverser:
         self.charger = Charger(situation, self.taken, node_exclusive=policy.node_exclusive)
         self.budget = budget or Budget(limits.MATCH_STEPS_MAX)
         self.evened = Evened(situation, self.taken, plan.measured)
+        self._bounds = Bounds(situation, plan, counts, node_exclusive=policy.node_exclusive)
         self._asked = {demand.kind for demand in plan.all}
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
@@ -113,26 +119,39 @@ class Traverser:
 
         Errors: LimitExceeded where competing demands stay undecided.
         """
-        if not self._is_conceivable() or not self._search(self._goals(self.plan.demands, 0, -1, -1, None)):
+        if not self._bounds.is_conceivable() or not self._find():
             return None
         return self.taken.match(self.plan, self.counts, self.policy.name, self.policy.node_exclusive)
 
-    def _is_conceivable(self) -> bool:
-        """The Pruning Filter: of no type is more asked for than is free of it in the whole machine."""
-        free = self.situation.totals()
-        return all(units <= free[kind] for kind, units in self._needed(self.plan.demands, 1).items())
+    def _find(self) -> bool:
+        """Search; where that takes long, look whether some part cannot be had even by itself before searching on."""
+        # Ordering nodes by locality tries each of them.
+        nodes = len(self.situation.typology.vertices(self.situation.typology.node)) if self.policy.near else 0
+        budget, self.budget = self.budget, Budget(min(self.budget.left, STEPS_BEFORE_DOUBT + 2 * nodes))
+        try:
+            return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
+        except LimitExceeded:
+            self.taken.undo(0)
+            self._orders.clear()
+            if not self._bounds.leaves_enough() or not self._has_room_for_each():
+                return False
+        finally:
+            self.budget = budget
+        return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
 
-    def _needed(self, demands: tuple[Demand, ...], times: int) -> dict[int, int]:
-        """Units by type that must be free at least: every pool answers one demand only."""
-        needed: dict[int, int] = {}
-        for demand in demands:
-            number = times * self.counts[demand.number]
-            if not demand.is_slot and not (demand.charged and demand.shared):
-                worth = 1 if demand.children else self.situation.typology.most_worth(demand)
-                needed[demand.kind] = needed.get(demand.kind, 0) + (ceil(number / worth) if worth else 2**62)
-            for kind, units in self._needed(demand.children, number).items():
-                needed[kind] = needed.get(kind, 0) + units
-        return needed
+    def _has_room_for_each(self) -> bool:
+        """Whether every part could be had if it were the only one; a part that stays undecided could."""
+        for demand in self.plan.demands:
+            if demand.charged or len(self.plan.demands) == 1:
+                continue
+            self.budget = Budget(STEPS_BEFORE_DOUBT)
+            try:
+                if not self._search(self._goals((demand,), 0, -1, -1, None)):
+                    return False
+            except LimitExceeded:
+                self._orders.clear()
+            self.taken.undo(0)
+        return True
 
     # -- the machine -------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """How CTest deals slots out: every way to place the requirements of a test is tried before it is refused.
 
-Requirements go largest first to the instance with the most free slots, which then sinks to its place in the order (round robin) or
-comes to the front (block).  Where the next one finds no place the last choice is taken back, so a packing is found whenever there
-is one, at a price that is exponential in bad cases; ours is bounded and says so.
+Requirements go largest first to the instance with the most free slots, which then sinks to its place in the order (round
+robin) or comes to the front (block).  Where the next one finds no place the last choice is taken back, so a packing is found
+whenever there is one, at a price that is exponential in bad cases; ours is bounded and says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluxres.syntax.ctest_groups import Group, expand
 
 Strategy = Literal["round-robin", "block"]
 
-#: Cells of all orders kept while choices may be taken back
+#: cells of all orders kept while choices may be taken back
 _KEPT_MAX: Final = 20_000_000
 
 
@@ -51,9 +51,9 @@ def pack(needed: Sequence[int], free: Mapping[str, int], strategy: Strategy = "r
                 break
             current, at = _moved(current, at, wanted, strategy), 0
             if len(chosen) * len(current) > _KEPT_MAX:
-                raise LimitExceeded(f"{len(order)} requirements on {len(current)} instances", where="packing", hint="ask for less")
+                message = f"{len(order)} requirements on {len(current)} instances are too many to look at"
+                raise LimitExceeded(message, where="packing", hint="ask for less")
             continue
-        # Instances are in descending order under round robin only, so another strategy looks at all of them.
         at = _next(current, at) if at < len(current) else at
         while at >= len(current):
             if not chosen:
