@@ -67,7 +67,7 @@ def test_units_go_from_what_is_held_of_a_pool() -> None:
     assert left == [(6, 0), (1, 4), (6, 8)]
     with pytest.raises(NotHeld, match="holds nothing throughout this window"):
         g.shrink("a", "slot/memory=1", start=5, end=12)
-    with pytest.raises(NotHeld, match="9 of type memory asked for"):
+    with pytest.raises(NotHeld, match="2 lack 9 memory"):
         g.shrink("a", "slot/memory=9", start=5, end=7)
     assert names(g.shrink("a", "slot/memory=8")) == ["node1/memory"], "held whole"
     assert g.check() == []
