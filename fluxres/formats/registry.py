@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import compression, flux, peers
+from fluxres.formats import compression, flux, peers, slurm_entries
 from fluxres.formats.detection import keys, xml_root
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.loaded import Hold, Loaded, Output
@@ -69,6 +69,7 @@ _FORMATS: Final = (
         options=frozenset({"keep", "cluster"}),
     ),
     *peers.FORMATS,
+    *slurm_entries.FORMATS,
 )
 
 #: how much of a file is looked at to tell its format: the first keys, past any comment
@@ -104,7 +105,7 @@ def detect(data: bytes) -> Format | None:
     >>> detect(b"fluxres: 1\\nname: demo\\n").name
     'cluster'
     """
-    head = data[:HEAD_BYTES]
+    head = data[:HEAD_BYTES].removeprefix(b"\xef\xbb\xbf")
     return next((known for known in _FORMATS if known.matches(head)), None)
 
 

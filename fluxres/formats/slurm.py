@@ -1,0 +1,164 @@
+"""Slurm's configuration: slurm.conf with the gres.conf and topology.conf beside it, or put behind it in one file.
+
+Read are nodes, partitions, generic resources and switches; the other few hundred keys say how daemons run and not what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded
+from fluxres.formats import slurm_gres
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.slurm_lines import Line, beside, lines
+from fluxres.formats.slurm_nodes import NODE_KEYS, Node, hardware_of, state_of
+from fluxres.formats.slurm_site import Partition, Site, Switch
+from fluxres.formats.source import Source
+from fluxres.formats.typed import short
+from fluxres.graph.kinds import PropertyValue
+
+_PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
+_SWITCH_KEYS: Final = frozenset({"switchname", "nodes", "switches", "linkspeed"})
+_BLOCK_KEYS: Final = frozenset({"blockname", "nodes"})
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a Slurm configuration.
+
+    Errors: InputError `FILE:line: key`; LimitExceeded.
+    Cost: O(nodes) Python, O(pools) array writes.
+
+    >>> text = b"NodeName=n[1-2] CPUs=4 RealMemory=1024\\nPartitionName=batch Nodes=ALL Default=YES"
+    >>> loaded = read(Source(text))
+    >>> loaded.structure.path(1), loaded.structure.kind_of(1).properties
+    ('/cluster/n1', (('partition-batch', None),))
+    """
+    return _Reading(source).site().loaded(origin)
+
+
+class _Reading:
+    """One pass over the lines; what may refer to what comes later is looked up in the end."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._site = Site(source.file)
+        self._defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+        self._partitions: list[Line] = []
+        self._sets: dict[str, Line] = {}
+        self._down: list[Line] = []
+        self._hosts = 0
+
+    def site(self) -> Site:
+        """All that the files say."""
+        for line in lines(self._source):
+            self._take(line)
+        for name in ("gres.conf", "topology.conf"):
+            more = beside(self._source, name)
+            for line in lines(more) if more is not None else ():
+                self._take(line)
+        self._settle_partitions()
+        self._settle_down()
+        return self._site
+
+    def _take(self, line: Line) -> None:
+        pairs, head = line.pairs, line.head
+        if "name" in pairs or "autodetect" in pairs:  # of gres.conf, where it may stand behind the nodes it is about
+            device = slurm_gres.devices(line)
+            if device is not None:
+                self._site.devices.append(device)
+        elif head == "nodename":
+            self._nodes(line)
+        elif head == "partitionname":
+            default = self._with_defaults(line)
+            if default is not None:
+                self._partitions.append(default)
+        elif head == "nodeset":
+            self._sets[pairs["nodeset"]] = line
+        elif head == "downnodes":
+            self._down.append(line)
+        elif head in ("switchname", "blockname"):
+            self._switch(line)
+        elif head == "clustername" and pairs[head]:
+            self._site.name = pairs[head]
+
+    def _with_defaults(self, line: Line) -> Line | None:
+        """The line over the defaults for its sort; None where it sets them."""
+        defaults = self._defaults[line.head]
+        if line.pairs[line.head].upper() == "DEFAULT":
+            defaults.update({key: value for key, value in line.pairs.items() if key != line.head})
+            return None
+        return Line(line.where, {line.head: line.pairs[line.head], **defaults, **line.pairs})
+
+    def _nodes(self, line: Line) -> None:
+        line.require_known(NODE_KEYS)
+        whole = self._with_defaults(line)
+        if whole is None:
+            return
+        hosts = whole.hosts("nodename")
+        self._hosts += len(hosts)
+        if self._hosts > limits.POOLS_MAX:
+            raise LimitExceeded(f"{self._hosts} nodes, at most {limits.POOLS_MAX} pools fit", where=line.where)
+        if not hosts:
+            raise line.refuse("nodename", "names no node")
+        hardware = hardware_of(whole)
+        # What the controller is to find out when it starts is no state.
+        words = whole.pairs.get("state", "unknown").split("+")
+        state = state_of(word for word in words if word.lower() != "unknown")
+        reason = whole.pairs.get("reason", "")
+        self._site.nodes += [Node(host, hardware, state, reason, line.where) for host in hosts]
+
+    def _switch(self, line: Line) -> None:
+        is_block = line.head == "blockname"
+        line.require_known(_BLOCK_KEYS if is_block else _SWITCH_KEYS)
+        speed = line.pairs.get("linkspeed")
+        self._site.switches.append(
+            Switch(
+                line.pairs[line.head],
+                line.hosts("nodes"),
+                line.hosts("switches"),
+                None if speed is None else float(line.number("linkspeed", speed)),
+                "block" if is_block else "switch",
+                line.where,
+            )
+        )
+
+    def _settle_partitions(self) -> None:
+        for line in self._partitions:
+            text = line.pairs.get("state", "UP")
+            state = _PARTITION_STATES.get(text.lower())
+            if state is None:
+                raise line.refuse("state", f"expected UP, DOWN, DRAIN or INACTIVE, got {short(text)}")
+            settings: dict[str, PropertyValue] = {
+                key: value for key, value in line.pairs.items() if key not in ("partitionname", "nodes", "state")
+            }
+            for name in line.hosts("partitionname"):
+                self._site.partitions.append(Partition(name, list(self._members(line, set())), state, settings, line.where))
+
+    def _members(self, line: Line, open_sets: set[str]) -> Iterable[str]:
+        """The nodes that a partition or a set of nodes names: hosts, ALL, other sets."""
+        if line.head == "nodeset" and "feature" in line.pairs:
+            feature = line.pairs["feature"]
+            yield from (node.name for node in self._site.nodes if feature in node.hardware.features)
+        for name in line.hosts("nodes"):
+            if name.upper() == "ALL":
+                yield from (node.name for node in self._site.nodes)
+            elif name in self._sets:
+                if name in open_sets:
+                    raise line.refuse("nodes", f"the set {name!r} contains itself")
+                yield from self._members(self._sets[name], open_sets | {name})
+            else:
+                yield name
+
+    def _settle_down(self) -> None:
+        if not self._down:
+            return
+        number = {node.name: node for node in self._site.nodes}
+        for line in self._down:
+            for host in line.hosts("downnodes"):
+                node = number.get(host)
+                if node is None:
+                    raise line.refuse("downnodes", f"there is no node {host!r}")
+                node.state = state_of([line.pairs.get("state", "DOWN")])
+                node.reason = line.pairs.get("reason", node.reason)

@@ -1,0 +1,38 @@
+"""What Slurm has: how its files are told, and who reads them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fluxres.formats.detection import keys
+from fluxres.formats.format import Format
+
+_NODE_LINE = re.compile(rb"^[ \t]*NodeName[ \t]*=", re.MULTILINE | re.IGNORECASE)
+
+
+def _is_configuration(head: bytes) -> bool:
+    return head.lstrip()[:1] not in (b"{", b"<", b"[") and _NODE_LINE.search(head) is not None
+
+
+def _is_answer(head: bytes) -> bool:
+    found = keys(head)
+    return "sinfo[].nodes.nodes" in found or ("nodes[].name" in found and bool({"nodes[].real_memory", "nodes[].cpus"} & found))
+
+
+FORMATS: Final = (
+    Format(
+        "slurm",
+        "Slurm configuration: slurm.conf, with gres.conf and topology.conf beside it",
+        (".conf",),
+        _is_configuration,
+        reader="fluxres.formats.slurm:read",
+    ),
+    Format(
+        "slurm-json",
+        "Slurm nodes as JSON: sinfo --json, scontrol show nodes --json",
+        (".json",),
+        _is_answer,
+        reader="fluxres.formats.slurm_json:read",
+    ),
+)

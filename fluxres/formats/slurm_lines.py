@@ -1,0 +1,182 @@
+"""The lines of Slurm's configuration files: `Key=Value Key="a value"`, as its own parser takes them apart.
+
+A line that ends in a backslash goes on in the next one, `#` begins a comment, keys are in any case, and `Include` takes in
+another file.  An included file is looked for beside the first one only: a configuration from somebody else must not read what
+lies anywhere on this machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import source_text
+from fluxres.formats.source import Source
+from fluxres.formats.typed import nearest, short
+from fluxres.syntax import hostlist
+
+_PAIR = re.compile(r"\s*([A-Za-z][\w.]*+)\s*([-+*/]?)=\s*(?:\"([^\"]*)\"|([^\s\"]*))")
+_COMMENT = re.compile(r"(?<!\\)#.*")
+_KEY = re.compile(r"\s*([A-Za-z][\w.]*+)\s*[-+*/]?=")
+#: what the lines are about that say what there is; the values of all others may have any form
+_HEADS: Final = frozenset(
+    {"nodename", "partitionname", "nodeset", "downnodes", "switchname", "blockname", "clustername", "name", "autodetect"}
+)
+_BRACKETS_MAX: Final = 8
+_INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of key and value pairs.
+
+    Args:
+        where: ``file:line`` of its beginning.
+        pairs: values by key in lower case, in the order written.
+    """
+
+    where: str
+    pairs: dict[str, str]
+
+    @property
+    def head(self) -> str:
+        """The first key, which says what the line is about."""
+        return next(iter(self.pairs), "")
+
+    def refuse(self, key: str, message: str, hint: str = "") -> InputError:
+        """An error at the value of a key."""
+        return InputError(message, where=f"{self.where}: {key}", hint=hint)
+
+    def count(self, key: str, default: int, *, least: int = 0) -> int:
+        """A whole number.
+
+        Errors: InputError, LimitExceeded.
+        """
+        text = self.pairs.get(key)
+        if text is None:
+            return default
+        return self.number(key, text, least=least)
+
+    def number(self, key: str, text: str, *, least: int = 0) -> int:
+        """The whole number that a part of a value is."""
+        if not (text.isascii() and text.isdigit()):
+            raise self.refuse(key, f"expected a number >= {least}, got {short(text)}")
+        value = int(text) if len(text) < 20 else limits.SIZE_MAX + 1
+        if value > limits.SIZE_MAX:
+            raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {short(text)}", where=f"{self.where}: {key}")
+        if value < least:
+            raise self.refuse(key, f"expected a number >= {least}, got {value}")
+        return value
+
+    def hosts(self, key: str) -> list[str]:
+        """The hosts of a hostlist, which may have several brackets in one name, as Slurm has them.
+
+        Errors: InputError, LimitExceeded.
+        """
+        try:
+            found: list[str] = []
+            for item in hostlist.split(self.pairs.get(key, "")):
+                found += _hosts(item, limits.IDSET_COUNT_MAX - len(found))
+        except InputError as error:
+            raise type(error)(error.message, where=f"{self.where}: {key}", hint=error.hint) from None
+        return found
+
+    def require_known(self, known: frozenset[str]) -> None:
+        """Refuse keys that Slurm does not know, which are most often spelled wrong.
+
+        Errors: InputError.
+        """
+        for key in self.pairs:
+            if key not in known:
+                raise InputError(f"unknown key {key!r}", where=self.where, hint=nearest(key, sorted(known)))
+
+
+def _hosts(item: str, room: int) -> list[str]:
+    if item.count("[") > _BRACKETS_MAX:
+        raise InputError(f"more than {_BRACKETS_MAX} brackets in one name")
+    first, bracket, rest = item.partition("]")
+    if not bracket or "[" not in rest:
+        if hostlist.count(item) > room:
+            raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} hosts")
+        return hostlist.parse(item)
+    heads = hostlist.parse(first + "]")
+    tails = _hosts(rest, room // max(len(heads), 1))
+    return [head + tail for head in heads for tail in tails]
+
+
+def lines(source: Source) -> Iterator[Line]:
+    """The lines of a configuration and of what it includes.
+
+    Errors: InputError with file and line; LimitExceeded for files that include each other.
+    """
+    return _lines(source, 0)
+
+
+def _lines(source: Source, depth: int) -> Iterator[Line]:
+    for number, text in _joined(source.text):
+        where = source.where(number)
+        include = _INCLUDE.match(text)
+        if include is not None:
+            yield from _included(include[1], source, where, depth)
+            continue
+        pairs = _pairs(text, where)
+        if pairs:
+            yield Line(where, pairs)
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, those that go on put together, with the number of their first line."""
+    open_at, parts = 0, list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
+        plain = _COMMENT.sub("", line).rstrip()
+        goes_on = plain.endswith("\\")
+        parts.append(plain[:-1] if goes_on else plain)
+        open_at = open_at or number
+        if not goes_on:
+            yield open_at, " ".join(parts).replace("\\#", "#")
+            open_at, parts = 0, []
+    if parts:
+        yield open_at, " ".join(parts)
+
+
+def _pairs(text: str, where: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    head = _KEY.match(text)
+    if head is not None and head[1].lower() not in _HEADS:
+        return {}
+    at, end = 0, len(text.rstrip())
+    while at < end:
+        match = _PAIR.match(text, at)
+        if match is None:
+            raise InputError(f"expected Key=Value, got {short(text[at:].strip())}", where=where)
+        if match[2]:
+            raise InputError(f"'{match[1]}{match[2]}=' changes what scontrol has, and is no configuration", where=where)
+        key = match[1].lower()
+        if key in pairs:
+            raise InputError(f"the key {match[1]!r} stands in this line twice", where=where, hint="remove one")
+        pairs[key] = match[3] if match[3] is not None else match[4]
+        at = match.end()
+    return pairs
+
+
+def _included(name: str, source: Source, where: str, depth: int) -> Iterator[Line]:
+    if depth >= limits.INCLUDE_DEPTH_MAX:
+        raise LimitExceeded(f"files include each other more than {limits.INCLUDE_DEPTH_MAX} deep", where=where)
+    beside = source.path is not None and "/" not in name and name not in (".", "..")
+    if not beside or source.path is None:
+        hint = "put its lines here, or the file beside this one"
+        raise InputError(f"includes {short(name)}, which is not beside a file that is read", where=where, hint=hint)
+    yield from _lines(Source.named(str(source.path.parent / name)), depth + 1)
+
+
+def beside(source: Source, name: str) -> Source | None:
+    """Another configuration file in the folder of this one, if it is there."""
+    path: Path | None = None if source.path is None else source.path.parent / name
+    if path is None or not path.is_file() or path == source.path:
+        return None
+    return Source(source_text.read_file(path), str(path), path)

@@ -1,0 +1,116 @@
+"""The typed documents of `sinfo --json` and `scontrol show nodes --json`, as far as they say what there is.
+
+Slurm's REST data has a hundred fields a node and changes between versions; keys that are not here are passed over.  A number is
+plain in older versions and says in newer ones whether it is set.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from fluxres import limits
+
+
+class Number(Struct):
+    """A number that may be unset or without end."""
+
+    set: bool = True
+    infinite: bool = False
+    number: int | float = 0
+
+
+Count = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)] | Number
+Words = str | list[str]
+
+
+class Node(Struct):
+    """One node, as `scontrol show nodes --json` (and `sinfo --json` before Slurm 23.02) has it."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+    boards: Count = 1
+    sockets: Count = 0
+    cores: Count = 0
+    threads: Count = 1
+    cpus: Count = 0
+    real_memory: Count = 0
+    temporary_disk: Count = 0
+    weight: Count = 1
+    features: Words = ""
+    gres: str = ""
+    state: Words = "idle"
+    state_flags: list[str] = []
+    partitions: list[str] = []
+    reason: str = ""
+    architecture: str | None = None
+    cluster_name: str | None = None
+
+
+class Names(Struct):
+    """Names of nodes, as hostlists."""
+
+    nodes: Words = ""
+
+
+class States(Struct):
+    """The states of the nodes of a record."""
+
+    state: Words = "idle"
+
+
+class Span(Struct):
+    """The least and the most that a record's nodes have."""
+
+    minimum: Count = 0
+    maximum: Count = 0
+
+
+class Total(Struct):
+    """Text about what there is, beside text about what is used."""
+
+    total: str = ""
+
+
+class PartitionName(Struct):
+    """The partition of a record."""
+
+    name: str = ""
+
+
+class Reason(Struct):
+    """Why nodes are in their state."""
+
+    description: str = ""
+
+
+class Record(Struct):
+    """Nodes of one partition that are alike, a line of `sinfo`."""
+
+    nodes: Names
+    node: States = msgspec.field(default_factory=States)
+    cpus: Span = msgspec.field(default_factory=Span)
+    sockets: Span = msgspec.field(default_factory=Span)
+    cores: Span = msgspec.field(default_factory=Span)
+    threads: Span = msgspec.field(default_factory=Span)
+    memory: Span = msgspec.field(default_factory=Span)
+    disk: Span = msgspec.field(default_factory=Span)
+    weight: Span = msgspec.field(default_factory=Span)
+    features: Total = msgspec.field(default_factory=Total)
+    gres: Total = msgspec.field(default_factory=Total)
+    partition: PartitionName = msgspec.field(default_factory=PartitionName)
+    reason: Reason | str = ""
+    cluster: str = ""
+
+
+class Answer(Struct):
+    """The answer of either command."""
+
+    nodes: list[Node] | None = None
+    sinfo: list[Record] | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of an answer, as in ``specs/slurm.schema.json``."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Answer)}

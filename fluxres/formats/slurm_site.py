@@ -1,0 +1,174 @@
+"""A Slurm site as a machine: nodes in a cluster, partitions and switches beside it.
+
+Partitions overlap, so no tree of nodes can hold them (specs/decisions/0006-partitions.md): each is a property of its nodes,
+which is what requests ask for, and a pool of the auxiliary graph ``partitions`` that carries its limits.  Switches are the
+hierarchy ``network`` where each node and switch hangs below one switch, as topology.conf has it, and a plain graph where not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.slurm_gres import Devices
+from fluxres.formats.slurm_nodes import Node, recipes
+from fluxres.graph import uuids
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import PropertyValue
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.structure import Structure
+
+PARTITIONS: Final = "partitions"
+NETWORK: Final = "network"
+
+
+@dataclass(slots=True)
+class Partition:
+    """A partition: a pool beside the tree, with edges to its nodes."""
+
+    name: str
+    hosts: list[str]
+    state: str = "up"
+    settings: dict[str, PropertyValue] = field(default_factory=dict)
+    where: str = ""
+
+
+@dataclass(slots=True)
+class Switch:
+    """A switch, or a block of nodes: what it connects, and how fast."""
+
+    name: str
+    hosts: list[str]
+    switches: list[str]
+    speed: float | None = None
+    type: str = "switch"
+    where: str = ""
+
+
+@dataclass(slots=True)
+class Site:
+    """All that the files say."""
+
+    file: str
+    name: str = "cluster"
+    nodes: list[Node] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
+    switches: list[Switch] = field(default_factory=list)
+    devices: list[Devices] = field(default_factory=list)
+
+    def loaded(self, origin: int | None) -> Loaded:
+        """The machine.
+
+        Errors: InputError for names that stand twice or nowhere; LimitExceeded.
+        Cost: O(nodes + members of partitions and switches) Python, O(pools) array writes.
+        """
+        if not self.nodes:
+            hint = "a configuration has NodeName= lines; topology.conf and gres.conf are read from beside slurm.conf"
+            raise InputError("describes no node", where=self.file, hint=hint)
+        number = _numbers(((node.name, node.where) for node in self.nodes), "node")
+        self._join(number)
+        places: dict[int, str] = {}
+        entries = recipes(self.nodes, self.devices)
+        first = 0
+        for entry in entries:
+            _place(entry, self.nodes[first].where, places)
+            first += entry.count
+        beside = [*map(_partition_pool, self.partitions), *map(_switch_pool, self.switches)]
+        wheres = [*(partition.where for partition in self.partitions), *(switch.where for switch in self.switches)]
+        places |= {id(pool): where for pool, where in zip(beside, wheres, strict=True)}
+        structure = expand(
+            Recipe("cluster", name=self.name.replace("$", "$$"), children=tuple(entries)),
+            more=beside,
+            origin=uuids.new_origin() if origin is None else origin,
+            where=lambda recipe, _key: places.get(id(recipe), self.file),
+        )
+        self._connect(structure, number)
+        return Loaded(structure, [], self.name)
+
+    def _join(self, number: Mapping[str, int]) -> None:
+        """Tell each node its partitions."""
+        _numbers(((partition.name, partition.where) for partition in self.partitions), "partition")
+        members = sum(len(partition.hosts) for partition in self.partitions) + sum(len(s.hosts) for s in self.switches)
+        if members > limits.SELECTED_MAX:
+            raise LimitExceeded(f"{members} members of partitions and switches, at most {limits.SELECTED_MAX}", where=self.file)
+        for partition in self.partitions:
+            partition.hosts = list(dict.fromkeys(partition.hosts))
+            for host in partition.hosts:
+                self.nodes[_known(number, host, "node", partition.where)].partitions.append(partition.name)
+
+    def _connect(self, structure: Structure, number: Mapping[str, int]) -> None:
+        vertices = structure.of_type("node")
+        node = {name: int(vertices[i]) for name, i in number.items()}
+        at = structure.tree_end
+        if self.partitions:
+            edges = [(at + i, node[host]) for i, partition in enumerate(self.partitions) for host in partition.hosts]
+            structure.subsystems[PARTITIONS] = _graph(PARTITIONS, edges, "schedules", hierarchy=False)
+        at += len(self.partitions)
+        if self.switches:
+            self._network(structure, node, at)
+
+    def _network(self, structure: Structure, node: Mapping[str, int], at: int) -> None:
+        switch = {name: at + i for name, i in _numbers(((s.name, s.where) for s in self.switches), "switch").items()}
+        edges: list[tuple[int, int]] = []
+        speeds: list[float] = []
+        for each in self.switches:
+            below = [_known(switch, name, "switch", each.where) for name in dict.fromkeys(each.switches)]
+            below += [_known(node, name, "node", each.where) for name in dict.fromkeys(each.hosts)]
+            edges += [(switch[each.name], v) for v in below]
+            speeds += [np.nan if each.speed is None else each.speed] * len(below)
+        graph = _graph(NETWORK, edges, "connects", hierarchy=True)
+        if any(each.speed is not None for each in self.switches):
+            graph.attributes["capacity"] = np.array(speeds)
+        try:
+            graph.require_forest()
+        except InputError:
+            graph.hierarchy = False
+        structure.subsystems[NETWORK] = graph
+
+
+def _place(entry: Recipe, where: str, places: dict[int, str]) -> None:
+    """The place of an entry and of what is in it; equal nodes share their contents, and the first of them has the place."""
+    if places.setdefault(id(entry), where) == where:
+        for child in entry.children:
+            _place(child, where, places)
+
+
+def _graph(name: str, edges: Sequence[tuple[int, int]], relation: str, *, hierarchy: bool) -> Subsystem:
+    ends: NDArray[np.int32] = np.array(edges, np.int32).reshape(-1, 2)
+    return Subsystem(name, hierarchy, ends[:, 0].copy(), ends[:, 1].copy(), relations=[relation])
+
+
+def _numbers(named: Iterable[tuple[str, str]], what: str) -> dict[str, int]:
+    """The numbers of names.
+
+    Errors: InputError for one that stands twice.
+    """
+    found: dict[str, int] = {}
+    for name, where in named:
+        if name in found:
+            raise InputError(f"a second {what} {name!r}", where=where, hint="each is described once")
+        found[name] = len(found)
+    return found
+
+
+def _known(number: Mapping[str, int], name: str, what: str, where: str) -> int:
+    found = number.get(name)
+    if found is None:
+        raise InputError(f"there is no {what} {name!r}", where=where, hint="names are written alike everywhere")
+    return found
+
+
+def _partition_pool(partition: Partition) -> Recipe:
+    name = partition.name.replace("$", "$$")
+    return Recipe("partition", name=name, ids=None, rank=-1, state=partition.state, properties=partition.settings)
+
+
+def _switch_pool(switch: Switch) -> Recipe:
+    return Recipe(switch.type, name=switch.name.replace("$", "$$"), ids=None, rank=-1)
