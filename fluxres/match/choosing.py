@@ -57,7 +57,8 @@ class Choice:
             return self._supplied(search.ordered(words), needs, self._drawing, number)
         near = search.policy.near and form.sort != "units"
         if number == 1 and (near or search.policy.score is None or search.scores is None):
-            return self._one(words, needs)
+            node = first_node(search, words, needs)
+            return None if node is None else (np.array([node]), np.ones(1, np.int64))
         nodes = search.ordered(words)
         if one_each and len(nodes) < number:
             return None
@@ -70,19 +71,6 @@ class Choice:
         if evened:
             return self._evened(np.sort(nodes), needs, search.doubtful(np.sort(nodes), list(needs)), number)
         return self._fill(nodes, needs, doubtful, number)
-
-    def _one(self, words: Words, needs: dict[int, int]) -> Nodes | None:
-        """The first node that has what is needed, where it is enough; no other is looked at."""
-        descending = self._search.policy.descending and not self._search.policy.near
-        for at in np.flatnonzero(words)[:: -1 if descending else 1].tolist():
-            word = words.item(at)
-            while word:
-                bit = (word if descending else word & -word).bit_length() - 1
-                node = at << 6 | bit
-                if not self._search.is_doubtful(node, needs) or self._search.fits_into(node, needs):
-                    return np.array([node]), np.ones(1, np.int64)
-                word ^= 1 << bit
-        return None
 
     def _first(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64 | None:
         """The first so many nodes that have what is needed."""
@@ -215,6 +203,24 @@ class Choice:
         self.turns = np.empty(len(nth), np.int64)
         self.turns[np.lexsort((np.repeat(nodes, amounts), nth * units - np.repeat(level, amounts)))] = np.arange(len(nth))
         return nodes, amounts
+
+
+def first_node(search: Search, words: Words, needs: dict[int, int]) -> int | None:
+    """The first of these nodes, in the order of their numbers, that has what is needed unit by unit; no other is looked at.
+
+    Args:
+        needs: units by type number.
+    """
+    descending = search.policy.descending and not search.policy.near
+    for at in words.nonzero()[0][:: -1 if descending else 1].tolist():
+        word = words.item(at)
+        while word:
+            bit = (word if descending else word & -word).bit_length() - 1
+            node = at << 6 | bit
+            if not search.is_doubtful(node, needs) or search.fits_into(node, needs):
+                return int(node)
+            word ^= 1 << bit
+    return None
 
 
 def _largest(level: Int64, most: Int64, units: int, number: int) -> Int64:

@@ -27,6 +27,7 @@ from fluxres.match.guide import Guide
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Match
+from fluxres.match.single import Single, single
 from fluxres.match.situation import Situation
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
@@ -34,6 +35,8 @@ from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
 
+Ready = tuple[Plan, Form | None, Single | None]
+"""A request made ready: for the traverser, for the vector path, and for one node."""
 REQUESTS_KEPT: Final = 256
 """Requests that stay ready to be asked again."""
 
@@ -63,8 +66,8 @@ class Matcher:
         self.structure = structure
         self.planner = planner
         self.typology = Typology(structure)
-        self._plans: OrderedDict[int, tuple[Request, Plan, Form | None]] = OrderedDict()
-        self._ready_for: OrderedDict[object, tuple[Plan, Form | None]] = OrderedDict()
+        self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
+        self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
         self._roots = structure.unavailable_roots()
         self._floor = Floor(self.typology, planner)
@@ -106,7 +109,7 @@ class Matcher:
     ) -> Callable[[int, int], Match | None]:
         """The same as a function of the window, with everything that does not depend on it done."""
         chosen = policy(how)
-        plan, shape = self._ready(request)
+        plan, shape, alone = self._ready(request)
         eligible = self._eligible_for(request.constraint)
 
         def at(start: int, end: int) -> Match | None:
@@ -114,6 +117,8 @@ class Matcher:
             if shape is not None and not reference:
                 fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
                 if fast.is_able:
+                    if alone is not None and alone.suits(fast):
+                        return alone.match(fast)
                     with suppress(Entangled):
                         return fast.settle()
             situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
@@ -135,7 +140,7 @@ class Matcher:
         """
         if duration < 1:
             raise UsageError(f"duration: expected at least one tick, got {duration}")
-        plan, shape = self._ready(request)
+        plan, shape, _ = self._ready(request)
         undecided: list[LimitExceeded] = []
         decisive = self.attempt(request, how, reference=reference)
 
@@ -160,7 +165,7 @@ class Matcher:
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        plan, shape = self._ready(request)
+        plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint)
         floor = self._idle()[1]
         if shape is not None and not reference:
@@ -190,7 +195,7 @@ class Matcher:
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
         chosen = policy(how)
-        plan, shape = self._ready(request)
+        plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint)
         try:
             if self.match(request, start, end, chosen) is not None:
@@ -243,7 +248,7 @@ class Matcher:
         # Where suppliers overlap, a node more or less is one of very many alike, and each costs a walk over its suppliers.
         return Budget(limits.MATCH_STEPS_MAX // 20) if plan.charged else Budget(limits.MATCH_STEPS_MAX + 8 * self.structure.n)
 
-    def _ready(self, request: Request) -> tuple[Plan, Form | None]:
+    def _ready(self, request: Request) -> Ready:
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
             # The same jobspec read again is another object that asks for the same.
@@ -251,13 +256,15 @@ class Matcher:
             ready = self._ready_for.get(what)
             if ready is None:
                 plan = plans.plan(request, self.typology)
-                ready = self._ready_for[what] = plan, self._form_of(plan)
-            found = self._plans[id(request)] = (request, *ready)
+                shape = self._form_of(plan)
+                alone = None if shape is None else single(plan, shape, self.planner.columns)
+                ready = self._ready_for[what] = plan, shape, alone
+            found = self._plans[id(request)] = (request, ready)
             if len(self._plans) > REQUESTS_KEPT:
                 self._plans.popitem(last=False)
             if len(self._ready_for) > REQUESTS_KEPT:
                 self._ready_for.popitem(last=False)
-        return found[1], found[2]
+        return found[1]
 
     def _form_of(self, plan: Plan) -> Form | None:
         found = form(plan, self.typology)

@@ -167,18 +167,22 @@ class Search:
         floor, level = self.floor, self.level
         first, stop = level.edges(kind)
         a, b = int(first[node]), int(stop[node])
+        up = floor.up_pools(kind)
+        is_idle = not self.is_doubtful(node, (kind,))
+        if is_idle and up is None and floor.planner.columns.dtype(kind) is None and self.policy.score is None:
+            ordinals = np.arange(b - 1, a - 1, -1) if self.policy.descending else np.arange(a, b)
+            found = self._pools[(node, kind)] = ordinals, np.ones(b - a, np.int64)
+            return found
         table = floor.typology.vertices(kind)
         if self._covered:
             v = int(level.vertices[node])
             units = floor.planner.free_slice(v, int(level.ends[node]), self.start, self.end)[table[a:b] - v]
         else:
             units = floor.typology.structure.size[table[a:b]]
-            peaks = self.peaks(kind)
-            if peaks is not None and peaks[node]:
+            if not is_idle:
                 held = floor.planner.held_ordinals(kind, a, b, self.start, self.end)
                 if held is not None:
                     units[held[0] - a] -= held[1].astype(np.int64)
-        up = floor.up_pools(kind)
         if up is not None:
             units = np.where(up[a:b], units, 0)
         ordinals = np.flatnonzero(units)

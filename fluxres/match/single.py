@@ -1,0 +1,96 @@
+"""Requests that one node answers: a core, a few cores and a gpu, a node.
+
+They are most of what is asked for, and there is nothing to choose but the node: the first one that will do.  What such a request
+takes is known beforehand up to the numbers of the pools, so its match is made without collecting anything.  The choice of the
+node is that of the vector path.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.match.choosing import first_node
+from fluxres.match.demand import Plan
+from fluxres.match.form import Form
+from fluxres.match.result import Match, SlotGroup
+from fluxres.match.vector import Search
+from fluxres.planner.columns import Columns
+
+UNITS_MAX: Final = 1024
+"""Of more units than that the match is made as any other: nothing is kept for counts that no machine has."""
+_NONE: Final = np.zeros(0, np.int32)
+
+
+class Single:
+    """What a request takes of one node; see :func:`single`.
+
+    Args:
+        plan: the request; its counts leave no choice.
+        needs: units by type number; empty for the whole node.
+    """
+
+    __slots__ = ("_amounts", "_counts", "_needs", "_slots", "_whole")
+
+    def __init__(self, plan: Plan, needs: dict[int, int]) -> None:
+        number = sum(needs.values()) or 1
+        self._needs = needs
+        self._counts = plan.lowest
+        self._amounts = np.ones(number, np.int64)
+        self._whole = np.ones(number, np.bool_)
+        starts, picks = np.array([0, number]), np.arange(number)
+        for shared in (self._amounts, self._whole, starts, picks):
+            shared.flags.writeable = False  # by all matches of this request
+        self._slots = tuple(SlotGroup(slot.label, starts, picks) for slot in plan.slots)
+
+    def match(self, search: Search) -> Match | None:
+        """The match, or None when there is none.
+
+        Args:
+            search: of this request, with a policy for which :meth:`suits` holds.
+        """
+        node = first_node(search, search.candidates(self._needs), self._needs)
+        if node is None:
+            return None
+        return Match(
+            self._pools(search, node),
+            self._amounts,
+            self._whole,
+            _NONE,
+            self._slots,
+            self._counts,
+            search.start,
+            search.end,
+            policy=search.policy.name,
+        )
+
+    def _pools(self, search: Search, node: int) -> NDArray[np.int32]:
+        if not self._needs:
+            return search.level.vertices[node : node + 1]
+        vertices = search.floor.typology.vertices
+        found = [vertices(kind)[search.pools(node, kind)[0][:units]] for kind, units in self._needs.items()]
+        return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(self._amounts) > 1 else found[0]
+
+    def suits(self, search: Search) -> bool:
+        """Whether the order of nodes is that of their numbers, and only what is asked for is taken."""
+        policy = search.policy
+        if policy.near or policy.score is None:
+            return not policy.node_exclusive or not self._needs
+        return not policy.node_exclusive and search.scores is None
+
+
+def single(plan: Plan, form: Form, columns: Columns) -> Single | None:
+    """What a request takes of one node; None where it may be more than one, or not only pools of one unit."""
+    counts = plan.lowest
+    if form.draws or any(demand.count.fixed is None for demand in plan.all) or form.number(counts) != 1:
+        return None
+    if len(plan.slots) != (form.outer is not None):
+        return None
+    if form.node is not None:
+        return Single(plan, {}) if not form.node.children and not form.node.shared else None
+    kinds = {part.demand.kind for part in form.parts}
+    plain = all(not part.shares and part.worth == 1 and columns.dtype(part.demand.kind) is None for part in form.parts)
+    needs = form.needs(counts)
+    return Single(plan, needs) if plain and len(kinds) == len(form.parts) and sum(needs.values()) <= UNITS_MAX else None
