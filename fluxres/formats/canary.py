@@ -64,6 +64,10 @@ class Node:
     properties: Mapping[str, Any] = field(default_factory=dict)
     path: tuple[Key, ...] = ()
 
+    def counts(self) -> dict[str, int]:
+        """How many instances of each type there are."""
+        return {word: each.count if isinstance(each, Alike) else len(each) for word, each in self.resources.items()}
+
     def slots(self) -> dict[str, int | float]:
         """How many slots of each type there are."""
         return {
@@ -79,6 +83,31 @@ class ResourcePool:
     nodes: tuple[Node, ...]
     properties: Mapping[str, Any] = field(default_factory=dict)
     allow_multinode: bool | None = None
+
+    def machine(self) -> dict[str, dict[str, dict[str, int | float]]]:
+        """Slots by node, type and id, as canary's way to check out has them."""
+        return {
+            name: {
+                word: {each.id: each.slots for each in (listed.instances() if isinstance(listed, Alike) else listed)}
+                for word, listed in node.resources.items()
+            }
+            for name, node in self.named().items()
+        }
+
+    def named(self) -> dict[str, Node]:
+        """The nodes by name; a form without names has `node0` and so on."""
+        return {node.id if node.id is not None else f"node{number}": node for number, node in enumerate(self.nodes)}
+
+    def per_node(self, word: str) -> int:
+        """How many instances of a type each node has.
+
+        Errors: InputError where nodes differ in it.
+        """
+        found = {node.counts().get(word, 0) for node in self.nodes}
+        if len(found) != 1:
+            hint = "ask node by node"
+            raise InputError(f"nodes differ in how many {word} they have: {sorted(found)}"[:200], where=word, hint=hint)
+        return found.pop()
 
     def types(self) -> list[str]:
         """The types it declares, also those of which it has none."""

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fluxres.errors import FluxresError
-from tests.conformance.seed_cases import KINDS, Case
+from tests.conformance.seed_allocations import EVERY
+from tests.conformance.seed_cases import Case
 
 pytestmark = pytest.mark.conformance
 
@@ -17,12 +18,12 @@ pytestmark = pytest.mark.conformance
 def differences(case: Case) -> list[str]:
     """Where we differ from a case."""
     try:
-        return list(KINDS[case["system"], case["kind"]](case))
+        return list(EVERY[case["system"], case["kind"]](case))
     except FluxresError as error:
         return [f"refused: {error}"]
 
 
-@pytest.mark.parametrize(("system", "kind"), KINDS, ids="-".join)
+@pytest.mark.parametrize(("system", "kind"), EVERY, ids="-".join)
 def test_seed_cases(system: str, kind: str, cases: Path, agreeing_min: dict[str, Any]) -> None:
     known: list[Case] = json.loads((cases / "seeds" / "cases.json").read_text(encoding="utf-8"))
     tried = [(case, differences(case)) for case in known if (case["system"], case["kind"]) == (system, kind)]

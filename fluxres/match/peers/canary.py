@@ -1,0 +1,172 @@
+"""How canary checks resources out: the roomiest node for each request, and on it the fullest instance that suffices.
+
+Within a node slots are packed, between nodes they are spread.  Whether a request is feasible is told from totals, so a request
+may be feasible and still be refused, for the slots of one item come from one instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fluxres.errors import InputError, NotHeld, UsageError
+from fluxres.syntax.canary import NodeRequest
+from fluxres.syntax.place import shown
+
+Slots = int | float
+Machine = Mapping[str, Mapping[str, Mapping[str, Slots]]]
+"""Slots by node, type and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Slots of one instance that were checked out."""
+
+    node: str
+    id: str
+    slots: Slots
+
+
+Checkout = dict[str, list[Taken]]
+"""What was checked out, by type, in the order of the items."""
+
+
+class Shelf:
+    """The free slots of a machine.
+
+    Args:
+        machine: slots by node, type and id.
+
+    >>> from fluxres.syntax.canary import Item, NodeRequest
+    >>> shelf = Shelf({"n": {"gpus": {"0": 2, "1": 1}}})
+    >>> shelf.checkout([NodeRequest((Item("gpus", 1),))])
+    {'gpus': [Taken(node='n', id='1', slots=1)]}
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._free = {
+            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()
+        }
+        self._most = {
+            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()
+        }
+
+    def free(self) -> dict[str, dict[str, dict[str, Slots]]]:
+        """What is free, by node, type and id."""
+        return {
+            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in self._free.items()
+        }
+
+    def is_feasible(self, requests: Sequence[NodeRequest]) -> bool:
+        """Whether there is a node for each request, by the totals of what is free.
+
+        Errors: UsageError for a machine without nodes.
+        """
+        return self._nodes(requests) is not None
+
+    def checkout(self, requests: Sequence[NodeRequest]) -> Checkout | None:
+        """Take what is asked for, each request from a node of its own; None, and nothing is changed, where that is not possible.
+
+        Errors: UsageError for a machine without nodes.
+        """
+        nodes = self._nodes(requests)
+        if nodes is None:
+            return None
+        before = self.free()
+        found: Checkout = {}
+        for request, node in zip(requests, nodes, strict=True):
+            taken = self._everything(node) if request.exclusive else self._items(node, request)
+            if taken is None:
+                self._free = before
+                return None
+            for type_name, each in taken:
+                found.setdefault(type_name, []).append(each)
+                self._free[node][type_name][each.id] -= each.slots
+        return found
+
+    def checkin(self, resources: Mapping[str, Sequence[Any]]) -> None:
+        """Return what was checked out; all of it or, where something in it is wrong, nothing.
+
+        Args:
+            resources: by type, :class:`Taken` or mappings of node, id and slots.
+
+        Errors: InputError for a node, type or id that does not exist, and slots that are none; NotHeld for more than is out.
+        """
+        back: dict[tuple[str, str, str], Slots] = {}
+        for type_name, listed in resources.items():
+            for each in listed:
+                key, slots = self._checked(type_name, each)
+                back[key] = back.get(key, 0) + slots
+        for (node, type_name, name), slots in back.items():
+            if self._free[node][type_name][name] + slots > self._most[node][type_name][name]:
+                message = f"{slots} slots of {type_name} {name} come back, and not so many are out"
+                raise NotHeld(message, where=f"{node}/{type_name}/{name}", hint="it was returned already")
+        for (node, type_name, name), slots in back.items():
+            self._free[node][type_name][name] += slots
+
+    def _checked(self, type_name: str, each: Any) -> tuple[tuple[str, str, str], Slots]:
+        given = {"node": each.node, "id": each.id, "slots": each.slots} if isinstance(each, Taken) else each
+        if not isinstance(given, Mapping):
+            raise InputError(f"expected node, id and slots, got {shown(given)}", where=type_name)
+        node, name, slots = given.get("node"), given.get("id"), given.get("slots", 1)
+        where = f"{node}/{type_name}/{name}"[:200]
+        if not isinstance(node, str) or not isinstance(name, str) or name not in self._free.get(node, {}).get(type_name, {}):
+            raise InputError(f"no {type_name} of id {shown(name)} on a node {shown(node)}", where=where)
+        if isinstance(slots, bool) or not isinstance(slots, int | float) or not 0 < slots < float("inf"):
+            raise InputError(f"expected slots above 0, got {shown(slots)}", where=where)
+        return (node, type_name, name), slots
+
+    # -- choosing ----------------------------------------------------------------------------------------------------
+
+    def _nodes(self, requests: Sequence[NodeRequest]) -> list[str] | None:
+        """A node for each request: the largest request first, and to the node where most is left."""
+        if not self._free:
+            raise UsageError("the resource pool has no nodes", hint="give it at least one")
+        totals = [_totals(request) for request in requests]
+        found = [""] * len(requests)
+        left = dict.fromkeys(self._free)
+        for at in sorted(range(len(requests)), key=lambda at: -sum(totals[at].values())):
+            rooms = {node: room for node in left if (room := self._room(node, totals[at])) is not None}
+            if not rooms:
+                return None
+            found[at] = max(rooms, key=lambda node: rooms[node])  # the first of equal ones
+            del left[found[at]]
+        return found
+
+    def _room(self, node: str, wanted: Mapping[str, Slots]) -> Slots | None:
+        """How much would be left (the square of it), None where it is not enough."""
+        room: Slots = 0
+        for type_name, slots in wanted.items():
+            rest = sum(self._free[node].get(type_name, {}).values()) - slots
+            if rest < 0:
+                return None
+            room += rest * rest
+        return room
+
+    def _items(self, node: str, request: NodeRequest) -> list[tuple[str, Taken]] | None:
+        free = {type_name: dict(instances) for type_name, instances in self._free[node].items()}
+        found = []
+        for item in request.items:
+            instances = free.get(item.type, {})
+            fitting = [name for name in sorted(instances, key=lambda name: instances[name]) if instances[name] >= item.slots]
+            if not fitting:
+                return None
+            instances[fitting[0]] -= item.slots
+            found.append((item.type, Taken(node, fitting[0], item.slots)))
+        return found
+
+    def _everything(self, node: str) -> list[tuple[str, Taken]]:
+        return [
+            (type_name, Taken(node, name, slots))
+            for type_name, instances in self._free[node].items()
+            for name, slots in instances.items()
+            if slots > 0
+        ]
+
+
+def _totals(request: NodeRequest) -> dict[str, Slots]:
+    found: dict[str, Slots] = {}
+    for item in request.items:
+        found[item.type] = found.get(item.type, 0) + item.slots
+    return found

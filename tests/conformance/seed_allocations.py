@@ -1,0 +1,352 @@
+"""How recorded choices of HyperQueue, canary, CTest and JQM are repeated: what is asked, taken, returned, and what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from fluxres.errors import FluxresError
+from fluxres.formats import canary as canary_pools
+from fluxres.formats import ctest as ctest_files
+from fluxres.match.peers.canary import Shelf, Taken
+from fluxres.match.peers.ctest import Slots, pack, place
+from fluxres.match.peers.hyperqueue import Given, Index, Worker
+from fluxres.match.peers.jqm import DiscreteBookings, QuantityBookings
+from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, jqm
+from fluxres.syntax.hyperqueue_environment import Grant
+from fluxres.syntax.hyperqueue_environment import environment as hyperqueue_variables
+from fluxres.syntax.hyperqueue_tokens import format_amount, parse_amount
+from tests.conformance.seed_cases import KINDS, Case, Operation, environment, managers_of, pools_of, same, source
+
+
+def in_order(play: Callable[[Case], Iterator[str | None]]) -> Callable[[Case], Iterable[str]]:
+    """A case whose operations follow each other."""
+    return lambda case: (wrong for wrong in play(case) if wrong is not None)
+
+
+# -- HyperQueue ------------------------------------------------------------------------------------------------------
+
+
+def is_of_seed(case: Case) -> bool:
+    return any("v0.11" in case[key] or "seed-era" in case[key] for key in ("source_file", "provenance", "description"))
+
+
+def worker_of(case: Case) -> Worker:
+    pools = pools_of(case)
+    couplings = hyperqueue_coupling.parse(case["pool"]["coupling"], pools) if case["pool"].get("coupling") else []
+    return Worker(pools, couplings, seed=is_of_seed(case))
+
+
+def asks_of(request: dict[str, str]) -> list[hyperqueue_request.Ask]:
+    return [hyperqueue_request.of_value(name, value) for name, value in request.items()]
+
+
+def given_differs(expect: dict[str, Any], given: Given) -> str | None:
+    indices = given.indices or ()
+    labels = [index.label for index in indices]
+    groups = Counter(index.group for index in indices)
+    facts = {
+        "count": len(labels),
+        "values": labels,
+        "value_set": sorted(labels),
+        "n_groups": len(groups),
+        "groups": sorted(groups),
+        "per_group_counts": sorted(groups.values()),
+        "grouped_order": [len(list(run)) for _, run in groupby(index.group for index in indices)],
+        "fractions": [format_amount(index.share) for index in indices],
+        "amount": format_amount(given.amount),
+        "ascending": labels == sorted(labels, key=lambda label: (len(label), label)),
+        "distinct": len(set(labels)) == len(labels),
+    }
+    for key, wanted in expect.items():
+        if key == "subset_of":
+            if not set(labels) <= set(wanted):
+                return f"{labels} are not all of {wanted}"
+        elif facts[key] != (sorted(wanted) if key == "value_set" else wanted):
+            return f"{key}: expected {wanted}, got {facts[key]}"
+    return None
+
+
+def relation_differs(relation: dict[str, Any], granted: dict[str, dict[str, Given]]) -> str | None:
+    def last(task: str) -> Index:
+        return (granted[task][relation["resource"]].indices or ())[-1]
+
+    def groups(name: str) -> set[int]:
+        return {index.group for index in granted[relation["of"]][name].indices or ()}
+
+    match relation["rel"]:
+        case "last_index_equal":
+            holds = len({last(task).label for task in relation["of"]}) == 1
+        case "last_index_differ":
+            holds = len({last(task).label for task in relation["of"]}) == 2
+        case "last_group_equal":
+            holds = len({last(task).group for task in relation["of"]}) == 1
+        case "last_group_differ":
+            holds = len({last(task).group for task in relation["of"]}) == 2
+        case "same_group_numbers":
+            holds = len({frozenset(groups(name)) for name in relation["resources"]}) == 1
+        case "group_numbers_subset":
+            holds = groups(relation["sub"]) <= groups(relation["super"])
+        case other:
+            return f"unknown relation {other}"
+    return None if holds else f"{relation} does not hold"
+
+
+def hyperqueue_allocate(case: Case) -> Iterator[str | None]:
+    worker = worker_of(case)
+    granted: dict[str, dict[str, Given]] = {}
+    for operation in case["operations"]:
+        match operation["op"]:
+            case "request":
+                expect = operation["expect"]
+                got = worker.allocate(operation["id"], asks_of(operation["request"]))
+                yield same(expect["granted"], got is not None)
+                if got is None:
+                    continue
+                granted[operation["id"]] = got
+                for name, wanted in expect.get("resources", {}).items():
+                    yield given_differs(wanted, got[name])
+                for relation in expect.get("relations", []):
+                    yield relation_differs(relation, granted)
+            case "release":
+                worker.release(operation["id"])
+            case "free":
+                yield same(operation["expect"], {name: format_amount(worker.free(name)) for name in operation["expect"]})
+            case "force_take":
+                worker.occupy(operation["id"], operation["resource"], operation["groups"], parse_amount(operation["amount"]))
+            case "check":
+                yield checked(operation["expect"], granted)
+            case other:
+                yield f"unknown operation {other}"
+
+
+def checked(expect: dict[str, Any], granted: dict[str, dict[str, Given]]) -> str | None:
+    """What holds of all that was granted, whoever has it."""
+    indices = [index for given in granted.values() for each in given.values() for index in each.indices or ()]
+    whole, shared = (Counter(index.label for index in indices if bool(index.share) is has) for has in (False, True))
+    facts = {
+        "whole_labels_used": len(whole),
+        "each_whole_label_times": max(whole.values(), default=0),
+        "shared_labels_used": len(shared),
+        "each_shared_label_times": max(shared.values(), default=0),
+        "all_distinct": len({index.label for index in indices}) == len(indices),
+        "union": sorted(index.label for index in indices),
+        "resource": expect.get("resource"),
+    }
+    return same(expect, {key: facts.get(key) for key in expect})
+
+
+def hyperqueue_environment(case: Case) -> Iterator[str | None]:
+    for operation in case["operations"]:
+        requests = operation["request"] if isinstance(operation["request"], list) else [operation["request"]]
+        variants = [hyperqueue_request.variant(asks_of(request)) for request in requests]
+        found = next(
+            (
+                (number, *placed)
+                for number, worker in enumerate(workers_of(case), start=1)
+                if (placed := worker.allocate_variant("task", variants)) is not None
+            ),
+            None,
+        )
+        if found is None:
+            yield "nothing was granted"
+            continue
+        number, variant, given = found
+        grants = [Grant(each.ask, each.labels, each.amount) for each in given.values()]
+        made = hyperqueue_variables(
+            grants,
+            policy=not is_of_seed(case),
+            variant=variant if len(variants) > 1 else None,
+            pin=operation.get("pin"),
+            user=operation.get("user_env", operation.get("task_env")),
+        )
+        yield same(operation.get("expect_worker", number), number)
+        yield environment(operation, made)
+
+
+def workers_of(case: Case) -> Iterator[Worker]:
+    if "workers" not in case["pool"]:
+        # A worker always has cpus, also where a case does not say so.
+        pools = pools_of(case)
+        yield Worker(pools if any(pool.name == "cpus" for pool in pools) else [hyperqueue.parse_cpus("1"), *pools])
+        return
+    for each in case["pool"]["workers"]:
+        pools = [
+            hyperqueue.parse_cpus(text) if name == "cpus" else hyperqueue.parse(f"{name}={text}")
+            for name, text in each.items()
+            if name != "n"
+        ]
+        for _ in range(each["n"]):
+            yield Worker(pools)
+
+
+# -- canary ----------------------------------------------------------------------------------------------------------
+
+
+def requests_of(given: list[dict[str, Any]]) -> list[canary.NodeRequest]:
+    return [
+        canary.NodeRequest(tuple(canary.Item(item["type"], item["slots"]) for item in each["items"]), each["exclusive"])
+        for each in given
+    ]
+
+
+def plain(checkout: dict[str, list[Taken]], *, flat: bool) -> dict[str, list[dict[str, Any]]]:
+    return {
+        word: [{**({} if flat else {"node": each.node}), "id": each.id, "slots": each.slots} for each in taken]
+        for word, taken in checkout.items()
+    }
+
+
+def canary_allocate(case: Case) -> Iterator[str | None]:
+    pool = canary_pools.parse(source(case["pool"]["pool"]).document)
+    shelf, flat = Shelf(pool.machine()), "flat" in case["pool"]["syntax"]
+    before = shelf.free()
+    out: dict[str, dict[str, list[Taken]]] = {}
+    for operation in case["operations"]:
+        try:
+            yield canary_step(operation, shelf, pool, out, before, flat=flat)
+        except FluxresError as error:
+            expect = operation.get("expect")
+            expected = expect == "error" or (isinstance(expect, dict) and expect.get("error"))
+            yield None if expected else f"refused: {error}"
+
+
+def canary_step(  # an operation of a case: as many answers as there are operations
+    operation: Operation,
+    shelf: Shelf,
+    pool: canary_pools.ResourcePool,
+    out: dict[str, dict[str, list[Taken]]],
+    before: dict[str, Any],
+    *,
+    flat: bool,
+) -> str | None:
+    expect = operation.get("expect")
+    match operation["op"]:
+        case "request":
+            found = shelf.checkout(requests_of(operation["request"]))
+            out.update({} if found is None else {operation["id"]: found})
+            wrong = same(expect.get("granted"), found is not None)
+            return wrong or (None if "resources" not in expect else same(expect["resources"], plain(found or {}, flat=flat)))
+        case "feasible":
+            return same(expect, shelf.is_feasible(requests_of(operation["request"])))
+        case "unchanged":
+            return same(before, shelf.free())
+        case "release":
+            shelf.checkin(out[operation["id"]])
+            return same(None, expect)
+        case "release_with_extra":
+            extra = operation.get("extra", {})
+            shelf.checkin({**out[operation["id"]], **extra})
+            return same(expect, None)
+        case "release_raw":
+            shelf.checkin(operation["allocation"]["resources"])
+            return None if expect is None else f"expected {expect}"
+        case "state" | "state_flat":
+            free = shelf.free()
+            return same(expect, next(iter(free.values())) if operation["op"] == "state_flat" else free)
+        case "count_per_node":
+            return same(expect, pool.per_node(operation["type"]))
+        case "counts":
+            return same(expect, {key: counted(pool, key) for key in expect})
+        case other:
+            return f"unknown operation {other}"
+
+
+def counted(pool: canary_pools.ResourcePool, key: str) -> Any:
+    nodes = pool.named()
+    if key == "nodes":
+        return len(nodes)
+    if key.endswith("_slots_by_node"):
+        word = canary.plural(key.removesuffix("_slots_by_node"))
+        return {name: node.slots()[word] for name, node in nodes.items()}
+    if key.endswith("_by_node"):
+        return {name: node.counts()[key.removesuffix("_by_node")] for name, node in nodes.items()}
+    if key.endswith("_per_node"):
+        return pool.per_node(key.removesuffix("_per_node"))
+    return sum(node.counts()[key] for node in nodes.values())
+
+
+# -- CTest -----------------------------------------------------------------------------------------------------------
+
+
+def ctest_allocate(case: Case) -> Iterator[str | None]:
+    instances = case["pool"]["instances"]
+    word = case["pool"].get("type", "widgets")
+    slots = Slots({word: instances})
+    for operation in case["operations"]:
+        expect = operation["expect"]
+        match operation["op"]:
+            case "pack":
+                for strategy in ("round_robin", "block"):
+                    found = pack(operation["slots_needed"], instances, "block" if strategy == "block" else "round-robin")
+                    yield same(expect["granted"], found is not None)
+                    yield same(expect.get(strategy, found), found)
+            case "take":
+                yield same(expect, slots.take(operation["type"], operation["id"], operation["slots"]))
+            case "give_back":
+                yield same(expect, slots.give_back(operation["type"], operation["id"], operation["slots"]))
+            case "locked":
+                yield same(expect, slots.locked(word))
+            case other:
+                yield f"unknown operation {other}"
+
+
+def ctest_environment(case: Case) -> Iterator[str | None]:
+    machine = {
+        word: {each.id: each.slots for each in instances}
+        for word, instances in ctest_files.parse(source(case["pool"]).document).items()
+    }
+    for operation in case["operations"]:
+        expect = operation["expect"]
+        found = place(ctest_groups.parse(operation["groups"] or ""), machine)
+        yield same(expect["granted"], found is not None)
+        if found is not None:
+            yield same(expect["env"], ctest_groups.environment(found))
+            yield same(found, ctest_groups.given(ctest_groups.environment(found)))
+
+
+# -- JQM -------------------------------------------------------------------------------------------------------------
+
+
+def jqm_allocate(case: Case) -> Iterator[str | None]:
+    (rules,) = managers_of(case)
+    bookings = QuantityBookings(rules) if isinstance(rules, jqm.Quantity) else DiscreteBookings(rules)  # type: ignore[arg-type]  # no highlander here
+    for operation in case["operations"]:
+        expect = operation.get("expect")
+        match operation["op"]:
+            case "slots_available":
+                yield same(expect, bookings.slots_available())
+            case "release":
+                bookings.release(operation["job"])
+            case "book":
+                yield same(expect["answer"], bookings.book(operation["job"], operation["parameters"]))
+                yield booked(expect, bookings, operation["job"])
+            case "reconfigure":
+                given = {key: operation[key] for key in ("quantity", "list", "consumption") if key in operation}
+                bookings.reconfigure(jqm.configured(jqm.type_of(rules), rules.key, given))  # type: ignore[arg-type]  # of the same type
+            case other:
+                yield f"unknown operation {other}"
+
+
+def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings, job: str) -> str | None:
+    if isinstance(bookings, QuantityBookings):
+        return None
+    wrong = environment(
+        {"expect_env_absent": expect.get("env_absent", []), "expect_env_set": expect.get("env_set", {})}, bookings.environment(job)
+    )
+    return wrong or same(sorted(expect.get("items_set", bookings.items(job))), sorted(bookings.items(job)))
+
+
+ALLOCATIONS: dict[tuple[str, str], Callable[[Case], Iterable[str]]] = {
+    ("hyperqueue", "allocate"): in_order(hyperqueue_allocate),
+    ("hyperqueue", "env"): in_order(hyperqueue_environment),
+    ("canary", "allocate"): in_order(canary_allocate),
+    ("ctest", "allocate"): in_order(ctest_allocate),
+    ("ctest", "env"): in_order(ctest_environment),
+    ("jqm", "allocate"): in_order(jqm_allocate),
+}
+EVERY = {**KINDS, **ALLOCATIONS}
+"""System and kind of a case -> where we differ, in sentences."""
+
