@@ -56,6 +56,8 @@ def lines(columns: Sequence[dict[str, Any]], jobs: Sequence[Job]) -> list[str]:
             row(f"{name}, free", [cell(column, f"{name}, free", None) for column in columns])
     if not columns[0]["queue_jobs"]:
         return found
+    for name in ("1 core, behind the queue", "1 node, behind the queue"):
+        row(name, [cell(column, name, None) for column in columns])
     row("queue, jobs", [_jobs(column, recorded) for column, recorded in zip(columns, planned, strict=True)])
     row("queue, 99 % / worst", [f"{column['queue_99_us']:,.0f} / {micros(column['queue_worst_us'])}" for column in columns])
     row("queue, first / last tenth", [_tenths(column) for column in columns])

@@ -1,4 +1,7 @@
-"""Matching on the machines of the benchmark: `pytest tests/bench/test_match.py -m bench`; `match_table.py` prints all of it."""
+"""Matching on the machines of the benchmark, from the text of a request to that of R: `pytest tests/bench/test_match.py -m bench`.
+
+`match_table.py` prints the same operations beside Fluxion's figures.
+"""
 
 from __future__ import annotations
 
@@ -6,69 +9,74 @@ from typing import Any
 
 import pytest
 
-from fluxres.match import Matcher
-from fluxres.planner.planner import Planner
-from tests.bench import machines
-from tests.bench.match_table import HOUR, fresh, record, run_queue
+from fluxres.model import ResourceGraph
+from tests.bench import machines, match_measures
+from tests.bench.match_measures import Column
 
 pytestmark = pytest.mark.bench
 
 NODES = 10_240
+TEXTS = machines.documents(NODES)
+HOUR_S = 3600
 
 
 @pytest.fixture(scope="module", params=machines.SHAPES)
-def idle(request: pytest.FixtureRequest) -> Matcher:
-    return fresh(request.param, NODES)[0]
+def idle(request: pytest.FixtureRequest) -> ResourceGraph:
+    return ResourceGraph(machines.machine(request.param, NODES))
 
 
 @pytest.fixture(scope="module")
-def busy() -> tuple[Matcher, Planner]:
+def busy() -> ResourceGraph:
     """The queue of 1,000 jobs, planned."""
-    matcher, planner = fresh("rack", NODES)
-    run_queue(matcher, planner, machines.queue(NODES, 1000), "first")
-    return matcher, planner
+    graph = ResourceGraph(machines.machine("rack", NODES))
+    match_measures.queue(graph, Column("rack", NODES, "first"), machines.queue(NODES, 1000))
+    return graph
 
 
-@pytest.mark.parametrize("policy", ["first", "high", "locality", "variation", "pack"])
+@pytest.mark.parametrize("policy", ["first", "low", "high", "locality", "variation", "pack", "spread"])
 @pytest.mark.parametrize("what", ["1 core", "8 cores + 1 GPU", "1 node", "64 nodes"])
-def test_match_on_an_idle_machine(benchmark: Any, idle: Matcher, what: str, policy: str) -> None:
-    request = {
-        "1 core": machines.bundle(1),
-        "8 cores + 1 GPU": machines.bundle(8, 1),
-        "1 node": machines.exclusive_nodes(1),
-        "64 nodes": machines.exclusive_nodes(64),
-    }[what]
-    assert benchmark(idle.match, request, 0, HOUR, policy) is not None
+def test_allocate_on_an_idle_machine(benchmark: Any, idle: ResourceGraph, what: str, policy: str) -> None:
+    def free() -> None:
+        if idle.jobs():
+            idle.free("job")
+
+    r = benchmark.pedantic(match_measures.allocate, args=(idle, TEXTS[what], policy), setup=free, rounds=300)
+    free()
+    assert r.startswith(b'{"version":1')
 
 
-def test_what_can_never_be(benchmark: Any, idle: Matcher) -> None:
-    assert not benchmark(idle.satisfiable, machines.exclusive_nodes(NODES + 1))
+@pytest.mark.parametrize("what", ["1 core", "64 nodes"])
+def test_allocate_and_free(benchmark: Any, idle: ResourceGraph, what: str) -> None:
+    def there_and_back() -> None:
+        match_measures.allocate(idle, TEXTS[what], "first")
+        idle.free("job")
+
+    benchmark(there_and_back)
+
+
+def test_what_can_never_be(benchmark: Any, idle: ResourceGraph) -> None:
+    assert not benchmark(idle.satisfiable, TEXTS["N+1 nodes"])
 
 
 @pytest.mark.parametrize("nodes", [16, 128, 1024, 4096, 10_240])
 def test_a_queue_of_a_thousand(benchmark: Any, nodes: int) -> None:
+    jobs = machines.queue(nodes, 1000)
+
     def setup() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (*fresh("rack", nodes), machines.queue(nodes, 1000), "first"), {}
+        return (ResourceGraph(machines.machine("rack", nodes)), Column("rack", nodes, "first"), jobs), {}
 
-    taken, _ = benchmark.pedantic(run_queue, setup=setup, rounds=2)
-    assert len(taken) == 1000
-
-
-@pytest.mark.parametrize("what", ["1 core", "16 nodes"])
-def test_earliest_after_a_queue(benchmark: Any, busy: tuple[Matcher, Planner], what: str) -> None:
-    request = machines.bundle(1) if what == "1 core" else machines.exclusive_nodes(16)
-    found = benchmark(busy[0].earliest, request, HOUR, 0)
-    assert found is not None
+    benchmark.pedantic(match_measures.queue, setup=setup, rounds=2)
 
 
-def test_a_node_given_and_taken_back(benchmark: Any, busy: tuple[Matcher, Planner]) -> None:
-    matcher, planner = busy
-    request = machines.exclusive_nodes(1)
+@pytest.mark.parametrize("what", ["1 core", "1 node", "64 nodes"])
+def test_earliest_behind_a_queue(benchmark: Any, busy: ResourceGraph, what: str) -> None:
+    assert benchmark(busy.earliest, TEXTS[what], 0, HOUR_S) is not None
 
+
+@pytest.mark.parametrize("what", ["1 core", "1 node", "64 nodes"])
+def test_reserve_and_free_behind_a_queue(benchmark: Any, busy: ResourceGraph, what: str) -> None:
     def there_and_back() -> None:
-        found = matcher.earliest(request, HOUR, 0)
-        assert found is not None
-        record(planner, found)
-        planner.release_all(found.vertices, found.amounts, found.start, found.end)
+        busy.allocate_orelse_reserve(TEXTS[what], job="late").R()
+        busy.free("late")
 
     benchmark(there_and_back)
