@@ -75,13 +75,13 @@ class _Reading:
             if default is not None:
                 self._partitions.append(default)
         elif head == "nodeset":
-            self._sets[pairs["nodeset"]] = line
+            self._sets[line.name("nodeset")] = line
         elif head == "downnodes":
             self._down.append(line)
         elif head in ("switchname", "blockname"):
             self._switch(line)
-        elif head == "clustername" and pairs[head]:
-            self._site.name = pairs[head]
+        elif head == "clustername":
+            self._site.name = line.name(head)
 
     def _with_defaults(self, line: Line) -> Line | None:
         """The line over the defaults for its sort; None where it sets them."""
@@ -115,7 +115,7 @@ class _Reading:
         speed = line.pairs.get("linkspeed")
         self._site.switches.append(
             Switch(
-                line.pairs[line.head],
+                line.name(line.head),
                 line.hosts("nodes"),
                 line.hosts("switches"),
                 None if speed is None else float(line.number("linkspeed", speed)),

@@ -86,7 +86,7 @@ def parse(text: str, line: Line, key: str = "gres") -> tuple[Gres, ...]:
         if rest and (scaled := _COUNT.fullmatch(rest[-1])):
             count = int(scaled[1]) * _SCALE[scaled[2].lower()]
             rest.pop()
-        if not name or len(rest) > 1:
+        if not name or len(rest) > 1 or len(item) > limits.NAME_LENGTH_MAX:
             raise line.refuse(key, f"expected name:type:count, got {short(item)}")
         if count > limits.SIZE_MAX:
             raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {short(item)}", where=f"{line.where}: {key}")
@@ -111,7 +111,7 @@ def devices(line: Line) -> Devices | None:
     count = len(files) or 1 if scaled is None else int(scaled[1]) * _SCALE[scaled[2].lower()]
     return Devices(
         frozenset(line.hosts("nodename")) if "nodename" in line.pairs else None,
-        line.pairs["name"],
+        line.name("name"),
         line.pairs.get("type", ""),
         count,
         files,
@@ -125,12 +125,10 @@ def _files(line: Line) -> Iterable[str]:
     text = line.pairs.get("file") or line.pairs.get("multiplefiles", "")
     try:
         if hostlist.count(text) > _OPEN_MAX:
-            raise LimitExceeded(f"more than {_OPEN_MAX} devices", where=f"{line.where}: file")
+            raise LimitExceeded(f"more than {_OPEN_MAX} devices")
         return hostlist.parse(text)
-    except LimitExceeded:
-        raise
     except InputError as error:
-        raise line.refuse("file", error.message, error.hint) from None
+        raise type(error)(error.message, where=f"{line.where}: file", hint=error.hint) from None
 
 
 def recipes(found: Sequence[Gres], known: Sequence[Devices]) -> list[Recipe]:

@@ -73,6 +73,19 @@ class Line:
             raise self.refuse(key, f"expected a number >= {least}, got {value}")
         return value
 
+    def name(self, key: str) -> str:
+        """A name.
+
+        Errors: InputError for no text, LimitExceeded for a long one.
+        """
+        text = self.pairs[key]
+        if not text:
+            raise self.refuse(key, "expected a name, got no text")
+        if len(text) > limits.NAME_LENGTH_MAX:
+            message = f"expected at most {limits.NAME_LENGTH_MAX} characters, got {short(text)}"
+            raise LimitExceeded(message, where=f"{self.where}: {key}")
+        return text
+
     def hosts(self, key: str) -> list[str]:
         """The hosts of a hostlist, which may have several brackets in one name, as Slurm has them.
 
