@@ -66,6 +66,9 @@ DOCUMENT_VALUES_MAX: Final = 20_000_000
 YAML_BYTES_MAX: Final = 64 << 20
 """Bytes of one YAML document: its parser takes seconds for a megabyte, where JSON's takes milliseconds."""
 
+TOML_BYTES_MAX: Final = 4 << 20
+"""Bytes of one TOML document: Python's parser takes about a second for a megabyte, and configurations have a few kilobytes."""
+
 ALIASED_VALUES_MAX: Final = 1_000_000
 """Values that the aliases of one YAML document stand for: they cost nothing to write and everything to check."""
 

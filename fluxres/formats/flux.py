@@ -19,7 +19,13 @@ def _is_jgf(head: bytes) -> bool:
 
 def _is_resource_set(head: bytes) -> bool:
     found = keys(head)
-    return "execution.R_lite" in found or ("version" in found and bool({"execution", "scheduling"} & found))
+    is_one = "execution.R_lite" in found or ("version" in found and bool({"execution", "scheduling"} & found))
+    return is_one and "scheduling.children" not in found
+
+
+def _is_treepool(head: bytes) -> bool:
+    found = keys(head)
+    return "scheduling.children" in found and bool({"version", "execution"} & found)
 
 
 def _is_grug(head: bytes) -> bool:
@@ -43,5 +49,52 @@ FORMATS: Final = (
         carries=ALL - {"allocations"},
         loses="who holds what; whether the value of a property is a number or text",
         options=frozenset({"shorthand"}),
+    ),
+    Format(
+        "jgf_shorthand",
+        "JGF without what is below exclusive pools; jgf reads it",
+        (),
+        lambda head: False,
+        writer="fluxres.formats.jgf_write:write_shorthand",
+        carries=ALL - {"allocations", "pools"},
+        loses="what jgf loses, and what is below pools that are only allocated whole",
+    ),
+    Format(
+        "treepool",
+        "R with topologies for flux-core's TreePool (RFC 49)",
+        (),
+        _is_treepool,
+        reader="fluxres.formats.resource_set:read",
+        writer="fluxres.formats.resource_set_write:write_treepool",
+        carries=_RESOURCE_SET | {"sizes", "units"},
+        loses="all but nodes and what is in them: cores, gpus, levels around these, memory in GiB, storage",
+    ),
+    Format(
+        "R",
+        "resource set of Flux, R version 1 (RFC 20)",
+        (".R",),
+        _is_resource_set,
+        reader="fluxres.formats.resource_set:read",
+        writer="fluxres.formats.resource_set_write:write",
+        carries=_RESOURCE_SET,
+        loses="all but nodes, their cores and gpus, host names and properties; nothing that jgf says with scheduling=jgf",
+        options=frozenset({"scheduling"}),
+    ),
+    Format(
+        "grug",
+        "GRUG, Fluxion's generation recipe in GraphML",
+        (".graphml",),
+        _is_grug,
+        reader="fluxres.formats.grug_structure:read",
+    ),
+    Format(
+        "resource-config",
+        "nodes in the configuration of flux-core, TOML",
+        (".toml",),
+        _is_resource_config,
+        reader="fluxres.formats.resource_config:read",
+        writer="fluxres.formats.resource_config_write:write",
+        carries=frozenset({"names", "ids", "properties"}),
+        loses="all but nodes, their cores and gpus, host names and properties; ranks count up",
     ),
 )

@@ -8,7 +8,7 @@ that order decides the numbers of vertices.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -51,6 +51,7 @@ class Kind:
     size: int = 1
     subsystem: str = "containment"
     is_root: bool = False
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Rule:
         target_subsystem: subsystem whose paths decide what is tied to what.
         target_up: levels cut from the end of the target's path before paths are compared.
         source_up: the same for the source.
+        line: where it stands in the file.
     """
 
     source: str
@@ -81,6 +83,7 @@ class Rule:
     target_subsystem: str = "containment"
     target_up: int = 1
     source_up: int = 1
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ class _Values:
     """The data of one element, over the defaults."""
 
     def __init__(self, element: Element, names: Mapping[str, str], defaults: Mapping[str, str], file: str) -> None:
+        self.line = element.line
         self.where = f"{file}:{element.line}"
         self._attributes = element.attributes
         self._values = dict(defaults)
@@ -191,6 +195,7 @@ def _kind(values: _Values) -> Kind:
         values.integer("size"),
         values.text("subsystem"),
         values.integer("root") != 0,
+        values.line,
     )
 
 
@@ -216,4 +221,5 @@ def _rule(values: _Values, kinds: Mapping[str, Kind]) -> Rule:
         values.text("as_tgt_subsystem"),
         values.integer("as_tgt_uplvl"),
         values.integer("as_src_uplvl"),
+        values.line,
     )

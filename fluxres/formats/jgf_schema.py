@@ -116,6 +116,9 @@ class GraphMetadata(Struct, forbid_unknown_fields=True):
         list[tuple[Word, Annotated[int, Meta(ge=1)]]] | UnsetType,
         Meta(description="Uuids of all nodes in their order, as runs that count up: the first, and how many."),
     ] = UNSET
+    graphs: Annotated[
+        dict[Word, bool] | UnsetType, Meta(description="Subsystems without edges, and whether they are hierarchies.")
+    ] = UNSET
 
 
 class Graph(Struct, forbid_unknown_fields=True):

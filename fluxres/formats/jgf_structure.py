@@ -58,10 +58,15 @@ def build(source: Source, graph: RawGraph, whole: type[Any], prefix: Sequence[Ke
     given = sum(value is not UNSET for value in (graph.edges, graph.directed, graph.label, graph.metadata))
     keys = nodes.keys + edges.keys + 1 + given
     builder = _Builder(source, nodes, edges, prefix)
-    uuids = None
-    if graph.metadata is not UNSET and graph.metadata.uuids is not UNSET:
-        keys, uuids = keys + 1, graph.metadata.uuids
-    return Built(builder.structure(origin, uuids), keys, None if graph.label is UNSET else graph.label)
+    uuids = empty = UNSET
+    if graph.metadata is not UNSET:
+        uuids, empty = graph.metadata.uuids, graph.metadata.graphs
+        keys += (uuids is not UNSET) + (0 if empty is UNSET else 1 + len(empty))
+    structure = builder.structure(origin, None if uuids is UNSET else uuids)
+    for name, hierarchy in ({} if empty is UNSET else empty).items():
+        no_rows = np.zeros(0, np.int32)
+        structure.subsystems.setdefault(name, Subsystem(name, hierarchy, no_rows, no_rows))
+    return Built(structure, keys, None if graph.label is UNSET else graph.label)
 
 
 class _Builder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import orjson
@@ -48,7 +49,10 @@ def write(
     label = "" if name is None or name == structure.name(0) else f'"label":{jgf_text.quoted(name)},'
     runs = pool_uuids.runs_of(structure, part.vertices)
     alone = len(runs) > _RUNS_MAX
-    head = label if alone else f'{label}"metadata":{{"uuids":{orjson.dumps(runs).decode()}}},'
+    metadata: dict[str, Any] = {} if alone else {"uuids": runs}
+    if empty := {name: graph.hierarchy for name, graph in structure.subsystems.items() if not len(graph) and name != CONTAINMENT}:
+        metadata["graphs"] = empty
+    head = f'{label}"metadata":{orjson.dumps(metadata).decode()},' if metadata else label
     text = b"".join([*jgf_text.chunks(told, part, node_uuids=alone, full=True, head=head), _end(shorthand=bool(hidden.any()))])
     return Output(text, lost)
 
@@ -88,8 +92,6 @@ def _lost(structure: Structure) -> list[str]:
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:
             lost.append(f"graphs: {name}, which is what JGF calls the has-a tree, with {len(graph)} edges")
-        elif not len(graph):
-            lost.append(f"graphs: {name}, which has no edges")
         for key, column in graph.attributes.items():
             numbers = [value for value in column.tolist() if isinstance(value, float)]
             if np.isinf(numbers).any():

@@ -1,0 +1,141 @@
+"""What resource sets and tables of nodes say of execution targets, from columns: ids of cores and gpus, hosts, properties."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.formats.rank_hosts import HOST
+from fluxres.formats.rank_properties import BARRED
+from fluxres.formats.resource_set_told import Targets, Told
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import Kind
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hostlist, idset, template
+
+CHILDREN: Final = ("core", "gpu")
+_DIGITS: Final = "0123456789"
+_DIGITS_MAX: Final = 18
+
+
+def children_of(structure: Structure, targets: Targets) -> tuple[dict[str, list[str]], NDArray[np.int64]]:
+    """By type, the ids on each target as an idset; and by vertex the id that a core or gpu has there.
+
+    Where ids repeat on a target, since they begin anew in each socket, pools are numbered through.
+    """
+    texts: dict[str, list[str]] = {}
+    numbers = structure.id.copy()
+    by_type = {type_: structure.of_type(type_) for type_ in CHILDREN}
+    for type_, pools in sorted(by_type.items(), key=lambda item: int(item[1][0]) if len(item[1]) else structure.n):
+        first = np.searchsorted(pools, targets.vertices)
+        count = np.searchsorted(pools, structure.end[targets.vertices]) - first
+        column = [""] * len(first)
+        for size in np.unique(count).tolist():
+            if size:
+                at = np.flatnonzero(count == size)
+                rows = first[at, None] + np.arange(size)
+                for i, text in zip(at.tolist(), _id_texts(structure, pools[rows], numbers), strict=True):
+                    column[i] = text
+        texts[type_] = column
+    return texts, numbers
+
+
+def _id_texts(structure: Structure, pools: Int32, numbers: NDArray[np.int64]) -> list[str]:
+    """The ids of each row of pools as an idset."""
+    ids = structure.id[pools]
+    if (ids == ids[0]).all():
+        different, which = ids[:1], np.zeros(len(ids), np.int64)
+    else:
+        different, which = np.unique(ids, axis=0, return_inverse=True)
+        which = which.reshape(-1)
+    texts = []
+    for i, row in enumerate(different):
+        if row.min() < 0 or len(np.unique(row)) < len(row):
+            row = np.arange(len(row))
+            numbers[pools[which == i]] = row
+        texts.append(idset.format(row.tolist()))
+    return [texts[i] for i in which.tolist()]
+
+
+def nodelist_of(structure: Structure, targets: Targets) -> str:
+    """Hosts of the targets in the order of their ranks."""
+    vertices, kinds = targets.vertices, np.unique(structure.kind[targets.vertices]).tolist()
+    forms = {_stem(structure.kinds[kind]) for kind in kinds}
+    form = forms.pop() if len(forms) == 1 else None
+    sparse = bool(structure.names) or any(HOST in tags for tags in structure.tags.values())
+    if form is not None and not sparse and (structure.id[vertices] >= 0).all():
+        stem, width = form
+        ids = structure.id[vertices]
+        first = np.concatenate([[0], np.flatnonzero(np.diff(ids) != 1) + 1])
+        last = np.concatenate([first[1:], [len(ids)]]) - 1
+        if width or (ids < 10**18).all():
+            ends = zip(ids[first].tolist(), ids[last].tolist(), strict=True)
+            return _checked(stem, [f"{low:0{width}}" if low == high else f"{low:0{width}}-{high:0{width}}" for low, high in ends])
+    names = [structure.tags.get(v, {}).get(HOST) or structure.name(v) for v in vertices.tolist()]
+    return hostlist.format(names)
+
+
+def _checked(stem: str, runs: list[str]) -> str:
+    hostlist.format([stem + runs[0].partition("-")[0]])  # refuses what no hostlist can say
+    return f"{stem}{runs[0]}" if len(runs) == 1 and "-" not in runs[0] else f"{stem}[{','.join(runs)}]"
+
+
+def _stem(kind: Kind) -> tuple[str, int] | None:
+    """Text before the id in names of a kind, and the width of the id; None where there is more to them."""
+    if kind.name is None:
+        stem, width = kind.basename, 0
+    else:
+        parts = template.parse(kind.name)
+        if not parts or not isinstance(parts[-1], template.Field) or not template.is_invertible(kind.name):
+            return None
+        stem, width = "".join(map(str, parts[:-1])), parts[-1].width
+    # A number before the number would be read as a part of it.
+    return None if not stem or stem[-1:] in _DIGITS or width > _DIGITS_MAX else (stem, width)
+
+
+def host_ids(structure: Structure, targets: Targets) -> NDArray[np.int64]:
+    """The ids that a reader gives the targets: the number at the end of each name."""
+    vertices = targets.vertices
+    found = structure.id[vertices].copy()
+    kinds = structure.kind[vertices]
+    for number in np.unique(kinds).tolist():
+        if _stem(structure.kinds[number]) is None:
+            found[kinds == number] = -2
+    found[found < 0] = -2
+    if structure.names:
+        found[np.isin(vertices, np.fromiter(structure.names, np.int64, len(structure.names)))] = -2
+    for i in np.flatnonzero(found == -2).tolist():
+        name = structure.tags.get(int(vertices[i]), {}).get(HOST) or structure.name(int(vertices[i]))
+        digits = name[len(name.rstrip(_DIGITS)) :]
+        found[i] = int(digits) if 0 < len(digits) <= _DIGITS_MAX else -1
+    return found
+
+
+def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[str, str]:
+    """Ranks by property of the targets; those that R can name are told."""
+    found: dict[str, list[NDArray[np.int64]]] = {}
+    kinds = structure.kind[targets.vertices]
+    for number in np.unique(kinds).tolist():
+        have = kinds == number
+        texts = [property_text(key, value) for key, value in structure.kinds[number].properties]
+        told.properties[targets.vertices[have]] = None not in texts
+        for text in texts:
+            if text is not None:
+                found.setdefault(text, []).append(targets.ranks[have])
+    return {name: idset.format(np.concatenate(ranks).tolist()) for name, ranks in sorted(found.items())}
+
+
+def property_text(key: str, value: object) -> str | None:
+    """A property as R names it, with a value behind an equals sign; None for what it cannot name, or would read as another one.
+
+    >>> property_text("ssd", None), property_text("gen", "4"), property_text("a|b", None), property_text("gen", 4)
+    ('ssd', 'gen=4', None, None)
+    """
+    text = key if value is None else f"{key}={value}"
+    is_text = value is None or (isinstance(value, str) and value != "")
+    readable = "=" not in key or (value is None and (key[0] == "=" or key[-1] == "="))
+    fits = len(text) <= limits.NAME_LENGTH_MAX and not BARRED & set(text)
+    return text if is_text and readable and fits else None

@@ -1,0 +1,83 @@
+"""Properties of a resource set, given as ranks by property, as the properties that each node has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import json_typed
+from fluxres.formats.source import Source
+from fluxres.graph.kinds import properties_tuple
+from fluxres.syntax import idset
+
+BARRED: Final = frozenset("!&'\"^`|()")
+"""Characters that no name of a property has (RFC 20)."""
+Pairs = tuple[tuple[str, str | None], ...]
+
+
+def properties_by_node(
+    source: Source, given: Mapping[str, str], ranks: NDArray[np.int64]
+) -> tuple[list[Pairs], NDArray[np.int64]]:
+    """The different sets of properties that nodes have, and which of them each has.
+
+    Args:
+        given: idset of ranks by property; behind an equals sign stands a value.
+        ranks: of the nodes, ascending.
+
+    Errors: InputError for names that RFC 20 bars, for ranks that are not there; LimitExceeded past IDSET_COUNT_MAX memberships.
+    Cost: O(memberships) array operations.
+    """
+    sort = np.zeros(len(ranks), np.int64)
+    made: list[tuple[int, str]] = [(-1, "")]  # a sort is another one and one property more
+    total = 0
+    for name, text in given.items():
+        path = ["execution", "properties", name]
+        if BARRED & set(name):
+            barred = min(BARRED & set(name))
+            raise InputError(f"{barred!r} in the name of a property", where=json_typed.where(source, path, key=True))
+        try:
+            spans = idset.ranges(text)
+        except InputError as error:
+            raise type(error)(error.message, where=json_typed.where(source, path), hint=error.hint) from None
+        members = _positions(spans, ranks)
+        if sum(last - first + 1 for first, last in spans) != len(members):
+            lost = next(rank for first, last in spans for rank in range(first, last + 1) if not _has(ranks, rank))
+            raise InputError(f"rank {lost} is in no entry of R_lite", where=json_typed.where(source, path))
+        total += len(members)
+        if total > limits.IDSET_COUNT_MAX:
+            raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} properties of nodes", where=json_typed.where(source, path))
+        before, which = np.unique(sort[members], return_inverse=True)
+        sort[members] = len(made) + which
+        made += [(number, name) for number in before.tolist()]
+    used, which = np.unique(sort, return_inverse=True)
+    return [_pairs(made, number) for number in used.tolist()], which
+
+
+def _positions(spans: list[tuple[int, int]], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+    found = [np.arange(*np.searchsorted(ranks, [first, last + 1])) for first, last in spans]
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _has(ranks: NDArray[np.int64], rank: int) -> bool:
+    at = int(np.searchsorted(ranks, rank))
+    return at < len(ranks) and int(ranks[at]) == rank
+
+
+def _pairs(made: list[tuple[int, str]], number: int) -> Pairs:
+    names = []
+    while number > 0:
+        number, name = made[number]
+        names.append(name)
+    pairs: dict[str, str | None] = {}
+    for name in reversed(names):
+        key, equals, value = name.partition("=")
+        if equals and key and value and key not in pairs:
+            pairs[key] = value
+        else:
+            pairs[name] = None  # a second value of one key, or no value at all: the whole word is the property
+    return tuple((key, value) for key, value in properties_tuple(pairs.items()) if value is None or isinstance(value, str))

@@ -1,0 +1,90 @@
+"""R version 1 (RFC 20), TreePool (RFC 49) and Fluxion's graph (RFC 40) in it, as typed documents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from fluxres import limits
+from fluxres.formats.jgf_schema import Jgf, Word
+
+Ids = Annotated[str | int, Meta(description="An idset (RFC 22): 0-3,7.")]
+Time = Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="Seconds since 1970; 0 is unset.")]
+
+
+class Entry(Struct, forbid_unknown_fields=True):
+    """What each of some ranks has."""
+
+    rank: Ids
+    children: Annotated[dict[Word, Ids], Meta(description="Ids by type, logical and per node.")]
+
+
+class Execution(Struct, forbid_unknown_fields=True):
+    """Who has what."""
+
+    R_lite: Annotated[list[Entry], Meta(min_length=1)]
+    nodelist: Annotated[list[str], Meta(description="Hostlists (RFC 29); the hosts belong to the ranks in ascending order.")]
+    nslots: Annotated[int, Meta(ge=1, le=limits.COUNT_MAX)] | UnsetType = UNSET
+    properties: Annotated[dict[Word, str] | UnsetType, Meta(description="Ranks by property.")] = UNSET
+    starttime: Time | UnsetType = UNSET
+    expiration: Time | UnsetType = UNSET
+
+
+class Storage(Struct, forbid_unknown_fields=True):
+    """A file system of a node."""
+
+    path: Word
+    capacity: Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
+    unit: Word = "GiB"
+
+
+class TreePoolEntry(Struct, forbid_unknown_fields=True):
+    """The topology of each of some ranks."""
+
+    ranks: Ids
+    topo: Annotated[
+        dict[Word, Any],
+        Meta(description="cores and gpus (idsets), memory (GiB), storage, and lists of such domains by the name of their level."),
+    ]
+
+
+class TreePool(Struct, forbid_unknown_fields=True):
+    """Topologies of nodes for flux-core's TreePool."""
+
+    writer: Literal["TreePool"]
+    children: Annotated[list[TreePoolEntry], Meta(min_length=1)]
+
+
+class ResourceSet(Struct, forbid_unknown_fields=True):
+    """A resource set, R version 1 (Flux RFC 20).
+
+    `scheduling` may be anything; what is a graph (RFC 40) or topologies (RFC 49) is read.
+    """
+
+    version: Literal[1]
+    execution: Execution
+    scheduling: Annotated[Any, Meta(description="JGF, TreePool, or what another scheduler keeps there.")] = UNSET
+    attributes: Annotated[Any, Meta(description="Kept as it is.")] = UNSET
+
+
+class RawResourceSet(Struct, forbid_unknown_fields=True):
+    """A resource set whose parts are decoded one by one."""
+
+    version: Literal[1]
+    execution: msgspec.Raw
+    scheduling: msgspec.Raw | UnsetType = UNSET
+    attributes: msgspec.Raw | UnsetType = UNSET
+
+
+class WithGraph(ResourceSet):
+    """A resource set that carries a graph."""
+
+    scheduling: Jgf
+
+
+class WithTopology(ResourceSet):
+    """A resource set that carries topologies."""
+
+    scheduling: TreePool

@@ -1,0 +1,116 @@
+"""Which pools a resource set is of, and what it says of each, so that everything else is named as left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.errors import InputError
+from fluxres.formats import left_out
+from fluxres.formats.loaded import Hold
+from fluxres.formats.rank_hosts import HOST
+from fluxres.formats.resource_set import TAGS
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+
+ROOT: Final = "cluster0"
+_CARRIES: Final = frozenset({"pools", "names", "ids", "sizes", "units", "properties", "ranks", "tags"})
+Mask = NDArray[np.bool_]
+
+
+class Targets(NamedTuple):
+    """Execution targets in the order of their ranks."""
+
+    ranks: NDArray[np.int64]
+    vertices: Int32
+
+
+def targets_of(structure: Structure) -> Targets:
+    """The topmost pool on each rank.
+
+    Errors: InputError where there is none, and where two pools side by side have one rank.
+    Cost: O(pools) array operations.
+    """
+    ranks, vertices = structure.execution_targets
+    inside = vertices < structure.tree_end
+    ranks, vertices = ranks[inside], vertices[inside]
+    if not len(ranks):
+        raise InputError("no pool has a rank", hint="R is of nodes, which have ranks")
+    on_rank = np.flatnonzero(structure.rank[: structure.tree_end] >= 0)
+    above = structure.parent[on_rank]
+    tops = on_rank[(above < 0) | (structure.rank[above] != structure.rank[on_rank])]
+    if len(tops) > len(ranks):
+        by_rank = tops[np.argsort(structure.rank[tops], kind="stable")]
+        at = int(np.flatnonzero(structure.rank[by_rank][1:] == structure.rank[by_rank][:-1])[0])
+        first, second = (structure.path(int(v)) for v in by_rank[at : at + 2])
+        message = f"rank {structure.rank[by_rank[at]]} is that of {first} and of {second}"
+        raise InputError(message, hint="each node has a rank of its own")
+    return Targets(ranks.astype(np.int64), vertices)
+
+
+class Told(NamedTuple):
+    """Pools that were told of, and of which of them the id, the size and unit, and the properties; bool by vertex."""
+
+    pools: Mask
+    ids: Mask
+    sizes: Mask
+    properties: Mask
+
+    @classmethod
+    def nothing(cls, structure: Structure, targets: Targets) -> Told:
+        """Of nothing yet but the root and the targets."""
+        told = cls(*(np.zeros(structure.n, np.bool_) for _ in cls._fields))
+        for mask in (told.pools, told.ids):
+            mask[targets.vertices] = True
+            mask[0] = True
+        return told
+
+
+def pools_within(structure: Structure, targets: Targets, type_name: str) -> Int32:
+    """Pools of a type below targets."""
+    pools = structure.of_type(type_name)
+    starts = np.sort(targets.vertices)
+    at = np.searchsorted(starts, pools) - 1
+    reach = np.maximum.accumulate(structure.end[starts])
+    return pools[(at >= 0) & (pools < reach[at])]
+
+
+def lost(
+    structure: Structure, allocations: Sequence[Hold], targets: Targets, told: Told, host_ids: NDArray[np.int64], name: str | None
+) -> list[str]:
+    """What was not told.
+
+    Args:
+        host_ids: the id that a reader gives each target, from its host.
+        name: of the machine.
+    """
+    is_target = np.zeros(structure.n, np.bool_)
+    is_target[targets.vertices] = True
+    kinds, kind = structure.kinds, structure.kind
+
+    def of_kind(test: list[bool]) -> Mask:
+        return np.asarray(np.array(test)[kind] & told.pools)
+
+    lines = left_out.concern(structure, "pools", ~told.pools)
+    lines += left_out.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes now;")
+    lines += left_out.lines(structure, allocations, _CARRIES, within=told.pools)
+    root = structure.kind_of(0)
+    if structure.name(0) != ROOT or name not in (None, ROOT) or (root.type, structure.id.item(0)) != ("cluster", 0):
+        lines.append(f"names: of the root, which is a cluster called {ROOT} then")
+    named = of_kind([k.name is not None for k in kinds])
+    named[list(structure.names)] = True
+    named[0] = False
+    lines += left_out.concern(structure, "names", named & told.pools & ~is_target)
+    ids = told.pools & ~told.ids
+    ids[targets.vertices] = structure.id[targets.vertices] != host_ids
+    lines += left_out.concern(structure, "ids", ids)
+    lines += left_out.concern(structure, "sizes", told.pools & ~told.sizes & (structure.size != 1))
+    lines += left_out.concern(structure, "units", ~told.sizes & of_kind([k.unit is not None for k in kinds]))
+    lines += left_out.concern(structure, "properties", ~told.properties & of_kind([bool(k.properties) for k in kinds]))
+    tagged = np.zeros(structure.n, np.bool_)
+    for v, tags in structure.tags.items():
+        tagged[v] = bool(tags.keys() - (TAGS if v == 0 else (HOST,) if is_target[v] else ()))
+    return lines + left_out.concern(structure, "tags", tagged & told.pools)

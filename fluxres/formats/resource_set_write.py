@@ -1,0 +1,109 @@
+"""R version 1 (RFC 20), written: ranks, cores and gpus of each, hosts and properties; with a graph or topologies on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from fluxres import limits
+from fluxres.errors import InputError, UsageError
+from fluxres.formats import jgf_write
+from fluxres.formats.loaded import Hold, Output
+from fluxres.formats.rank_columns import CHILDREN, children_of, host_ids, nodelist_of, properties_of
+from fluxres.formats.resource_set import ATTRIBUTES, EXPIRATION, NSLOTS, SCHEDULING, STARTTIME
+from fluxres.formats.resource_set_told import Targets, Told, lost, pools_within, targets_of
+from fluxres.formats.treepool_write import topologies
+from fluxres.graph.structure import Structure
+from fluxres.syntax import idset
+
+SCHEDULINGS: Final = ("none", "jgf", "jgf_shorthand", "treepool")
+"""What R may carry in `scheduling`."""
+
+
+def write(
+    structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, scheduling: str = "none"
+) -> Output:
+    """A machine as a resource set.
+
+    Args:
+        scheduling: what it carries: ``none``, the graph as ``jgf`` or ``jgf_shorthand``, or ``treepool``.
+
+    Errors: InputError for a machine without ranks, with one rank twice, or with node names that no hostlist can say; UsageError
+    for another word.
+    Cost: O(pools) array operations, O(different nodes) Python, and what the graph takes.
+    Source: RFC 20, 40, 49.
+    """
+    if scheduling not in SCHEDULINGS:
+        raise UsageError(f"no scheduling {scheduling!r}", hint=f"there is {', '.join(SCHEDULINGS)}")
+    targets = targets_of(structure)
+    told = Told.nothing(structure, targets)
+    children, numbers = children_of(structure, targets)
+    tags = structure.tags.get(0, {})
+    execution: dict[str, Any] = {"R_lite": _entries(targets, children)}
+    execution["starttime"], execution["expiration"] = (_number(tags, key) for key in (STARTTIME, EXPIRATION))
+    execution["nodelist"] = [nodelist_of(structure, targets)]
+    if properties := properties_of(structure, targets, told):
+        execution["properties"] = properties
+    if tags.get(NSLOTS):
+        execution["nslots"] = int(_number(tags, NSLOTS))
+    parts = [b'{"version":1,"execution":', orjson.dumps(execution)]
+    lines: list[str] | None = None
+    if scheduling == "treepool":
+        parts += [b',"scheduling":', topologies(structure, targets, numbers, told)]
+    elif scheduling != "none":
+        graph = jgf_write.write(structure, allocations, name=name, shorthand=scheduling == "jgf_shorthand")
+        parts += [b',"scheduling":', graph.data.rstrip(b"\n")]
+        lines = graph.left_out
+    elif tags.get(SCHEDULING):
+        parts += [b',"scheduling":', _json(tags, SCHEDULING)]
+    if scheduling != "treepool":
+        for type_ in CHILDREN:
+            pools = pools_within(structure, targets, type_)
+            told.pools[pools] = True
+            told.ids[pools] = structure.id[pools] == numbers[pools]
+    if lines is None:
+        lines = lost(structure, allocations, targets, told, host_ids(structure, targets), name)
+        if scheduling == "treepool" and tags.get(SCHEDULING):
+            lines.append(f"tags: {SCHEDULING} of the root, in whose place topologies stand")
+    attributes = b',"attributes":' + _json(tags, ATTRIBUTES) if tags.get(ATTRIBUTES) else b""
+    return Output(b"".join([*parts, attributes, b"}\n"]), lines)
+
+
+def write_treepool(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """A machine as a resource set with the topologies of its nodes; see :func:`write`."""
+    return write(structure, allocations, name=name, scheduling="treepool")
+
+
+def _json(tags: dict[str, str | None], key: str) -> bytes:
+    """The JSON that a tag holds."""
+    text = str(tags[key]).encode()
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"the tag {key} of the root is no JSON: {error.msg}", hint="remove the tag") from None
+    return text
+
+
+def _number(tags: dict[str, str | None], key: str) -> float:
+    """The number that a tag holds, 0 without one."""
+    text = tags.get(key) or "0"
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= limits.TIME_MAX_S:
+        raise InputError(f"the tag {key} of the root is no number of R: {text[:40]!r}", hint="remove the tag")
+    return number
+
+
+def _entries(targets: Targets, children: dict[str, list[str]]) -> list[dict[str, Any]]:
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank, texts in zip(targets.ranks.tolist(), zip(*children.values(), strict=True), strict=True):
+        alike.setdefault(texts, []).append(rank)
+    entries = []
+    for texts, ranks in alike.items():
+        held = {child: text for child, text in zip(children, texts, strict=True) if text or child == "core"}
+        entries.append({"rank": idset.format(ranks), "children": held})
+    return entries

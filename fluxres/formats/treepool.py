@@ -1,0 +1,175 @@
+"""TreePool (RFC 49): where in a node its cores and gpus stand, told for ranks that are alike together.
+
+What a job was given is in R_lite alone, and its topologies are those of whole nodes.  So a core that R_lite does not have is left
+out here, and so is a domain of which nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import json_typed, typed
+from fluxres.formats.rank_blocks import BlockRows
+from fluxres.formats.resource_set_schema import Storage, TreePool
+from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Key
+from fluxres.graph.kinds import Kind, KindTable
+from fluxres.syntax import idset
+
+RESOURCES: Final = {"cores": "core", "gpus": "gpu"}
+"""Keys of a domain that name ids, and the types of pools they are."""
+MEMORY_UNIT: Final = "GiB"
+Ids = NDArray[np.int64]
+_NO_IDS: Final = np.zeros(0, np.int64)
+DOMAINS_MAX: Final = 65_536
+"""Domains of one node: sockets, NUMA nodes and what else is named; real nodes have a few dozen."""
+
+
+class Topologies:
+    """The entries of a TreePool.
+
+    Attributes:
+        entry: number of the entry of each rank.
+    """
+
+    def __init__(self, source: Source, pool: TreePool, ranks: NDArray[np.int64]) -> None:
+        self._source, self._pool = source, pool
+        found, numbers = [], []
+        total = 0
+        for i, entry in enumerate(pool.children):
+            try:
+                spans = idset.ranges(str(entry.ranks))
+            except InputError as error:
+                raise type(error)(error.message, where=self._where([i, "ranks"]), hint=error.hint) from None
+            total += sum(last - first + 1 for first, last in spans)
+            if total > len(ranks):
+                self._fail([i, "ranks"], f"topologies of more than the {len(ranks)} ranks of R_lite")
+            found += [np.arange(first, last + 1) for first, last in spans]
+            numbers += [np.full(last - first + 1, i) for first, last in spans]
+        every = np.concatenate([_NO_IDS, *found])
+        order = np.argsort(every, kind="stable")
+        if len(np.unique(every)) != len(ranks):
+            self._fail([], f"topologies of {len(np.unique(every))} ranks, and R_lite has {len(ranks)}", "each rank has one")
+        # Ranks may be those of the instance above, in the same order; nothing else tells which node is meant.
+        self.entry = np.concatenate([_NO_IDS, *numbers])[order]
+
+    def _where(self, path: Sequence[Key]) -> str:
+        return json_typed.where(self._source, ["scheduling", "children", *path])
+
+    def _fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+        raise InputError(message, where=self._where(path), hint=hint)
+
+    def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Ids]) -> None:
+        """Add what is in a node with the topology of an entry that has these children in R_lite."""
+        node = _Node(rows, kinds, children, self._where)
+        node.add(0, self._pool.children[entry].topo, [entry, "topo"], 0)
+        for type_, ids in children.items():
+            if node.left[type_].any():
+                rows.add(0, kinds.intern(Kind(type_, type_)), ids[node.left[type_]])
+
+
+class _Node:
+    """The rows of one node while they are added."""
+
+    def __init__(
+        self, rows: BlockRows, kinds: KindTable, children: Mapping[str, Ids], where: Callable[[Sequence[Key]], str]
+    ) -> None:
+        self._rows, self._kinds, self._children, self._where = rows, kinds, children, where
+        #: by type, which of its ids stand in no domain so far
+        self.left = {type_: np.ones(len(ids), np.bool_) for type_, ids in children.items()}
+        self._numbers: dict[str, int] = {}
+        self._domains = 0
+
+    def _fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+        raise InputError(message, where=self._where(path), hint=hint)
+
+    def add(self, parent: int, domain: Mapping[str, Any], path: list[Key], level: int) -> None:
+        """Add what is in a domain, below a row."""
+        self._domains += 1
+        if level > limits.DEPTH_MAX - 4 or self._domains > DOMAINS_MAX:
+            raise LimitExceeded(f"more than {DOMAINS_MAX} domains, or {limits.DEPTH_MAX} levels of them", where=self._where(path))
+        for key, value in domain.items():
+            place = [*path, key]
+            if key in RESOURCES:
+                type_ = RESOURCES[key]
+                self._rows.add(parent, self._kinds.intern(Kind(type_, type_)), self._taken(value, place, type_))
+            elif key == "memory":
+                if type(value) is not int or not 1 <= value <= limits.SIZE_MAX:
+                    self._fail(place, f"expected GiB, an int >= 1, got {typed.short(value)}")
+                self._rows.add(parent, self._kinds.intern(Kind("memory", "memory", MEMORY_UNIT)), np.array([-1]), value)
+            elif key == "storage":
+                if level:
+                    self._fail(place, "storage is of a node, not of a domain in it")
+                self._add_storage(value, place)
+            else:
+                self._add_domains(parent, key, value, place, level)
+
+    def _add_domains(self, parent: int, key: str, value: Any, path: list[Key], level: int) -> None:
+        if "/" in key or not key.isprintable():
+            self._fail(path, f"{key!r} is no type of a pool")
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            hint = f"resources are {', '.join(RESOURCES)}, memory and storage"
+            self._fail(path, f"expected a list of domains called {key!r}, got {typed.short(value)}", hint)
+        kind = self._kinds.intern(Kind(key, key))
+        for i, domain in enumerate(value):
+            number = self._numbers[key] = self._numbers.get(key, -1) + 1
+            if self._has_something(domain):
+                row = self._rows.add(parent, kind, np.array([number]))
+                self.add(row, domain, [*path, i], level + 1)
+                self._rows.close(row)
+
+    def _has_something(self, domain: Mapping[str, Any]) -> bool:
+        """Whether R_lite has one of the ids in a domain, or the domain names none."""
+        is_named = False
+        todo: list[Mapping[str, Any]] = [domain]
+        while todo:
+            for key, value in todo.pop().items():
+                if key in RESOURCES:
+                    is_named = True
+                    ids = self._children.get(RESOURCES[key], _NO_IDS)
+                    if any(np.searchsorted(ids, first) < np.searchsorted(ids, last + 1) for first, last in _spans(value)):
+                        return True
+                elif isinstance(value, list) and key != "storage":
+                    todo += [each for each in value if isinstance(each, dict)]
+        return not is_named
+
+    def _taken(self, value: Any, path: list[Key], type_: str) -> Ids:
+        """The ids of an idset that R_lite has, which must stand in no other domain."""
+        if not isinstance(value, str) and type(value) is not int:
+            self._fail(path, f"expected an idset, got {typed.short(value)}")
+        try:
+            spans = idset.ranges(str(value))
+        except InputError as error:
+            raise type(error)(error.message, where=self._where(path), hint=error.hint) from None
+        ids = self._children.get(type_, _NO_IDS)
+        at = np.concatenate([_NO_IDS, *(np.arange(*np.searchsorted(ids, [first, last + 1])) for first, last in spans)])
+        if len(at):
+            if not self.left[type_][at].all():
+                self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} stands in two domains")
+            self.left[type_][at] = False
+        return ids[at]
+
+    def _add_storage(self, value: Any, path: list[Key]) -> None:
+        if not isinstance(value, list):
+            self._fail(path, f"expected a list, got {typed.short(value)}")
+        for i, each in enumerate(value):
+            try:
+                storage = msgspec.convert(each, Storage)
+            except msgspec.ValidationError as error:
+                self._fail([*path, i], str(error), "storage has a path, a capacity and perhaps a unit")
+            kind = Kind("storage", "storage", storage.unit, None, (("path", storage.path),))
+            self._rows.add(0, self._kinds.intern(kind), np.array([i]), storage.capacity)
+
+
+def _spans(value: Any) -> list[tuple[int, int]]:
+    try:
+        return idset.ranges(str(value))
+    except InputError:
+        return []  # refused with its place when the domain is read

@@ -1,0 +1,129 @@
+"""TreePool (RFC 49), written: nodes that are alike share one topology."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from fluxres.errors import FluxresError
+from fluxres.formats.resource_set_told import Targets, Told
+from fluxres.formats.treepool import MEMORY_UNIT, RESOURCES
+from fluxres.graph.structure import Structure
+from fluxres.syntax import idset, unit
+
+_KEYS: Final = {type_: key for key, type_ in RESOURCES.items()}
+_STORAGE_UNIT: Final = "GiB"
+_NO_LEVELS: Final = frozenset({*RESOURCES, "memory", "storage"})
+
+
+def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64], told: Told) -> bytes:
+    """The `scheduling` of R for these execution targets, as JSON.
+
+    Args:
+        numbers: by vertex, the id that R_lite has for each core and gpu.
+        told: what is told of pools is marked here.
+
+    Cost: O(different nodes) Python, and a comparison of rows for each node.
+    Source: RFC 49.
+    """
+    counted = np.array([kind.type in _KEYS for kind in structure.kinds])[structure.kind]
+    shown = np.where(counted, numbers, -1)
+    alike: dict[tuple[bytes, ...], list[int]] = {}
+    for i, v in enumerate(targets.vertices.tolist()):
+        rows = slice(v + 1, structure.end.item(v))
+        columns = (structure.parent[rows] - v, structure.kind[rows], shown[rows], structure.size[rows])
+        alike.setdefault(tuple(column.tobytes() for column in columns), []).append(i)
+    entries = []
+    for members in alike.values():
+        tops = targets.vertices[members]
+        node = _Node(structure, int(tops[0]), numbers)
+        entries.append({"ranks": idset.format(targets.ranks[members].tolist()), "topo": node.domain(int(tops[0]))})
+        for v, number in node.numbers.items():
+            others = tops + (v - tops[0])
+            told.pools[others] = True
+            told.ids[others] = structure.id[others] == number
+        for mask, vertices in ((told.sizes, node.sized), (told.properties, node.described)):
+            for v in vertices:
+                mask[tops + (v - tops[0])] = True
+    return orjson.dumps({"writer": "TreePool", "children": entries})
+
+
+class _Node:
+    """Writes one node, and notes what it told of which pool.
+
+    Attributes:
+        numbers: by pool that was told of, the id that a reader gives it.
+        sized, described: pools whose size, and whose properties, were told.
+    """
+
+    def __init__(self, structure: Structure, top: int, numbers: NDArray[np.int64]) -> None:
+        self._s, self._top, self._ids = structure, top, numbers
+        self._levels: dict[str, int] = {}
+        self.numbers: dict[int, int] = {}
+        self.sized: list[int] = []
+        self.described: list[int] = []
+
+    def domain(self, v: int) -> dict[str, Any]:
+        """What is in a pool: levels by name, cores, gpus, memory, and storage of a node."""
+        s = self._s
+        by_type: dict[str, list[int]] = {}
+        for child in s.children(v).tolist():
+            by_type.setdefault(s.kind_of(child).type, []).append(child)
+        found: dict[str, Any] = {}
+        for type_, children in by_type.items():
+            if type_ in _KEYS:
+                leaves = [u for u in children if s.end.item(u) == u + 1]
+                self.numbers.update((u, self._ids.item(u)) for u in leaves)
+                if leaves:
+                    found[_KEYS[type_]] = idset.format([self._ids.item(u) for u in leaves])
+            elif type_ == "memory":
+                self._memory(children[0], found)
+            elif type_ == "storage":
+                self._storage(children if v == self._top else [], found)
+            elif levels := [inner for inner in (self._level(u, type_) for u in children) if inner]:
+                found[type_] = levels
+        return found
+
+    def _level(self, v: int, type_: str) -> dict[str, Any]:
+        """What is in a level; nothing for one that no reader would see."""
+        if type_ in _NO_LEVELS or self._s.end.item(v) == v + 1:
+            return {}
+        number = self._levels.get(type_, 0)
+        self._levels[type_] = number + 1
+        if inner := self.domain(v):
+            self.numbers[v] = number
+        else:
+            self._levels[type_] = number
+        return inner
+
+    def _memory(self, v: int, found: dict[str, Any]) -> None:
+        """The first memory of a domain, which has one number for it."""
+        size = _gib(self._s.size.item(v), self._s.kind_of(v).unit)
+        if size is not None:
+            found["memory"] = size
+            self.numbers[v] = -1
+            if self._s.kind_of(v).unit == MEMORY_UNIT:
+                self.sized.append(v)
+
+    def _storage(self, pools: list[int], found: dict[str, Any]) -> None:
+        for v in pools:
+            kind = self._s.kind_of(v)
+            path = dict(kind.properties).get("path")
+            if isinstance(path, str) and path:
+                values = {"path": path, "capacity": self._s.size.item(v), "unit": kind.unit or _STORAGE_UNIT}
+                self.numbers[v] = len(found.setdefault("storage", []))
+                found["storage"].append(values)
+                self.sized += [v] if kind.unit else []
+                self.described += [v] if len(kind.properties) == 1 else []
+
+
+def _gib(size: int, of: str | None) -> int | None:
+    """A size in GiB, where it comes out whole."""
+    try:
+        scaled = unit.convert(size, of, MEMORY_UNIT)
+    except FluxresError:
+        return None
+    return scaled if isinstance(scaled, int) else None
