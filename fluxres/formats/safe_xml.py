@@ -7,14 +7,17 @@ outside the text is ever fetched.  Names come without their namespace: files dec
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 from xml.parsers import expat
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import source_text
+
+_ENTITY: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)([A-Za-z_:][\w.:-]*);")
 
 
 @dataclass(slots=True)
@@ -61,6 +64,8 @@ class _Reader:
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._characters
         self._parser.EntityDeclHandler = self._refuse
+        self._parser.StartDoctypeDeclHandler = self._doctype
+        self._has_declarations_elsewhere = False
         self._parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
 
     def read(self, data: bytes) -> Element:
@@ -73,6 +78,11 @@ class _Reader:
             raise InputError(f"not XML: {what}", where=f"{self._file}:{error.lineno}:{error.offset + 1}") from None
         except (LookupError, ValueError) as error:
             raise InputError(f"not XML: {error}", where=self._file) from None
+        if self._has_declarations_elsewhere and (used := _ENTITY.search(data)):
+            # Where declarations may stand in a file that is not read, the parser drops what it does not know from values.
+            before = data[: used.start()].decode("utf-8", "replace")
+            where = source_text.place(self._file, before, len(before))
+            raise InputError(f"uses the entity {used[1].decode()!r}, and entities are not read", where=where)
         assert self._root is not None
         return self._root
 
@@ -95,6 +105,9 @@ class _Reader:
 
     def _refuse(self, name: str, *_: object) -> NoReturn:
         raise InputError(f"declares the entity {name!r}, and entities are not read", where=self._here())
+
+    def _doctype(self, _name: str, system: str | None, public: str | None, _has_internal: int) -> None:
+        self._has_declarations_elsewhere = system is not None or public is not None
 
     def _here(self) -> str:
         return f"{self._file}:{self._parser.CurrentLineNumber}:{self._parser.CurrentColumnNumber + 1}"

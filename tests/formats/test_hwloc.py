@@ -1,0 +1,294 @@
+"""hwloc XML of three versions: one node with what a scheduler gives out of it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from fluxres import limits, load
+from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
+from fluxres.formats import hwloc, registry
+from fluxres.formats.hwloc_pools import TYPES, kept
+from fluxres.formats.source import Source
+from fluxres.graph.structure import Structure
+from tests.traceability import ROOT
+
+SAMPLES = ROOT / "data" / "fuzz" / "hwloc"
+
+
+def sample(name: str, **options: str) -> Structure:
+    return hwloc.read(Source.open(SAMPLES / f"{name}.xml"), origin=0, **options).structure
+
+
+def paths(s: Structure, *types: str) -> dict[str, int]:
+    """Size by path of the pools of some types."""
+    return {s.path(v): s.size.item(v) for v in range(s.n) if not types or s.kind_of(v).type in types}
+
+
+def of_xml(below: str, machine: str = "") -> Structure:
+    text = f'<topology version="2.0"><object type="Machine" cpuset="0xff" {machine}>\n{below}\n</object></topology>'
+    return hwloc.read(Source(text.encode()), origin=0).structure
+
+
+# -- what becomes of a node ----------------------------------------------------------------------------------------------
+
+
+def test_a_node_with_devices() -> None:
+    s = sample("gpu-node")
+    assert paths(s) == {
+        "/tioga12": 1,
+        "/tioga12/socket0": 1,
+        "/tioga12/socket0/l3cache0": 33554432,
+        **{f"/tioga12/socket0/l3cache0/core{core}": 1 for core in (0, 1)},
+        **{f"/tioga12/socket0/l3cache0/core{core}/pu{core}": 1 for core in (0, 1)},
+        "/tioga12/socket0/memory0": 274877906944,
+        "/tioga12/socket0/gpu1": 1,
+        "/tioga12/socket0/hsn0": 1,
+        "/tioga12/socket1": 1,
+        "/tioga12/socket1/l3cache1": 33554432,
+        **{f"/tioga12/socket1/l3cache1/core{core}": 1 for core in (2, 3)},
+        **{f"/tioga12/socket1/l3cache1/core{core}/pu{core}": 1 for core in (2, 3)},
+        "/tioga12/socket1/memory1": 274877902848,
+        "/tioga12/socket1/nvme0n1": 1562813784 * 1024,
+        "/tioga12/socket1/gpu0": 1,
+        "/tioga12/socket1/coproc0": 1,
+        "/tioga12/gpumemory2": 68719476736,
+    }
+    facts = {s.path(v): dict(s.kind_of(v).properties) for v in range(s.n) if s.kind_of(v).properties}
+    assert facts["/tioga12/socket0"] == {"vendor": "AuthenticAMD", "model": "AMD EPYC 7A53 64-Core Processor"}
+    assert facts["/tioga12/socket0/gpu1"] == {
+        "vendor": "AMD",
+        "model": "AMD INSTINCT MI250X",
+        "pci": "1002:7408",
+        "memory_bytes": 67092480 * 1024,
+    }
+    assert facts["/tioga12/socket0/hsn0"] == {"vendor": "Cray Inc", "pci": "17db:0501"}
+    disk = {"vendor": "Samsung Electronics Co Ltd", "model": "SAMSUNG MZWLL1T6HEHP", "kind": "Disk", "pci": "144d:a822"}
+    assert facts["/tioga12/socket1/nvme0n1"] == disk
+    assert facts["/tioga12/socket1/coproc0"] == {"vendor": "NEC Corporation", "kind": "VectorEngine", "pci": "1bcf:001c"}
+    node, core = s.vertex("/tioga12"), s.vertex("/tioga12/socket0/l3cache0/core1")
+    assert (s.kind_of(node).basename, s.id.item(node), s.rank.item(core)) == ("tioga", 12, 0)
+    assert {s.kind_of(v).unit for v in range(s.n) if s.kind_of(v).type in ("memory", "l3cache", "storage")} == {"B"}
+
+
+def test_the_graphics_chip_of_a_console_is_no_gpu() -> None:
+    assert len(paths(sample("gpu-node"), "gpu")) == 2
+
+
+def test_numa_nodes_of_version_1_stand_beside_their_cores() -> None:
+    s = sample("version1")
+    assert paths(s, "socket", "numa", "memory", "l3cache", "gpu") == {
+        "/old003/socket0": 1,
+        "/old003/socket0/numa0": 1,
+        "/old003/socket0/numa0/memory0": 16777216000,
+        "/old003/socket0/numa0/gpu0": 1,
+        "/old003/socket0/l3cache0": 8388608,
+        "/old003/socket0/l3cache0/memory1": 17179869184,
+        "/old003/socket1": 1,
+        "/old003/socket1/memory2": 17179869184,
+    }
+    assert s.path(s.vertex("/old003/socket1/core4/pu5")) == "/old003/socket1/core4/pu5"
+    gpu = dict(s.kind_of(s.vertex("/old003/socket0/numa0/gpu0")).properties)
+    assert gpu == {"model": "Tesla K20X", "memory_bytes": 5898240 * 1024, "pci": "10de:1021"}
+
+
+def test_version_3_says_more_of_devices_and_of_the_machine() -> None:
+    s = sample("version3")
+    assert paths(s, "node", "storage", "gpu", "nic") == {"/new": 1, "/new/vda": 1 << 38, "/new/gpu0": 1, "/new/eth0": 1}
+    assert dict(s.kind_of(s.vertex("/new/socket0/memory0")).properties) == {"kind": "HBM"}
+
+
+def test_memory_of_two_kinds_in_one_numa_domain() -> None:
+    s = sample("hbm")
+    assert paths(s, "numa", "memory") == {
+        "/hbm/socket0/numa0": 1,
+        "/hbm/socket0/numa0/memory0": 1 << 30,
+        "/hbm/socket0/numa0/memory1": 1 << 29,
+        "/hbm/socket0/numa1": 1,
+        "/hbm/socket0/numa1/memory2": 1 << 30,
+    }
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "basename", "number"),
+    [
+        ("n7", "n7", "n", 7),
+        ("node003", "node003", "node", 3),
+        ("login", "login", "login", -1),
+        ("42", "42", "node", 42),
+        ("r1-n2", "r1-n2", "r1-n", 2),
+        ("x" + "1" * 30, "x" + "1" * 30, "x" + "1" * 30, -1),
+        ("a${id}1", "a${id}1", "a${id}", 1),
+    ],
+)
+def test_names_of_nodes(host: str, name: str, basename: str, number: int) -> None:
+    s = of_xml(f'<info name="HostName" value="{host}"/>')
+    assert (s.name(0), s.kind_of(0).basename, s.id.item(0)) == (name, basename, number)
+
+
+# -- devices -------------------------------------------------------------------------------------------------------------
+
+
+def pci(inner: str, class_: str = "0302", ids: str = "10de:20b0") -> str:
+    return f'<object type="Bridge"><object type="PCIDev" pci_type="{class_} [{ids}]">{inner}</object></object>'
+
+
+def osdev(name: str, type_: int, subtype: str = "", infos: str = "") -> str:
+    return f'<object type="OSDev" name="{name}" osdev_type="{type_}" subtype="{subtype}">{infos}</object>'
+
+
+@pytest.mark.parametrize(
+    ("xml", "expected"),
+    [
+        # One card, whatever it is called, with the number that CUDA gives it.
+        (pci(osdev("card1", 1) + osdev("renderD128", 1) + osdev("nvml3", 1, "NVML") + osdev("cuda2", 5, "CUDA")), ["gpu2"]),
+        (pci("", "0302") + pci("", "0380") + pci("", "0300") + pci("", "0106"), ["gpu0", "gpu1"]),
+        (pci("", "1200"), ["coproc0"]),
+        (pci(osdev("renderD128", 1), "0300"), ["gpu0"]),
+        # A number that stands twice is no number.
+        (pci(osdev("cuda1", 5, "CUDA")) + pci(osdev("cuda1", 5, "CUDA")), ["gpu0", "gpu1"]),
+        (pci(osdev("rsmi1", 1)) + pci(osdev("rsmi0", 1)), ["gpu1", "gpu0"]),
+        (pci(osdev("ze0", 5, "LevelZero") + osdev("ze0.0", 5, "LevelZero")), ["gpu0"]),
+        (pci(osdev("opencl0d0", 5, "OpenCL"), "0b40"), ["coproc0"]),
+        # Nobody says where they are: one library's names are counted, and OpenCL on processors is none.
+        (osdev("cuda0", 5, "CUDA") + osdev("cuda1", 5, "CUDA") + osdev("opencl0d0", 5, "OpenCL"), ["gpu0", "gpu1"]),
+        (osdev("opencl0d0", 5, "OpenCL", '<info name="OpenCLDeviceType" value="CPU"/>'), []),
+        (pci(osdev("eth0", 2) + osdev("mlx5_0", 3) + osdev("eth1", 2), "0200"), ["eth0"]),
+        (pci(osdev("mlx5_0", 3), "0207"), ["mlx5_0"]),
+        (osdev("eth0", 2), ["eth0"]),
+        (pci(osdev("sda", 0) + osdev("sdb", 0), "0106"), ["sda", "sdb"]),
+        # A name that a pool of another type may have is not taken, nor one that stands twice or says something else.
+        (pci(osdev("core0", 2), "0200") + pci(osdev("a/b", 2), "0200"), ["nic0", "nic1"]),
+        (pci(osdev("${id}", 2), "0200"), ["nic0"]),
+        (pci(osdev("sda", 0), "0106") + pci(osdev("sda", 0), "0106"), ["sda", "storage1"]),
+        (osdev("dma0", 4) + pci("", "0604"), []),
+    ],
+)
+def test_devices_are_what_they_compute_or_carry(xml: str, expected: list[str]) -> None:
+    s = of_xml(xml)
+    assert [s.name(v) for v in range(1, s.n)] == expected
+
+
+@pytest.mark.parametrize(("given", "size", "unit"), [("1000", 1024000, "B"), ("8KiB", 8192, "B"), ("0", 1, None), ("x", 1, None)])
+def test_sizes_of_disks(given: str, size: int, unit: str | None) -> None:
+    s = of_xml(osdev("sda", 0, "", f'<info name="Size" value="{given}"/>'))
+    assert (s.size.item(1), s.kind_of(1).unit) == (size, unit)
+
+
+def test_the_id_of_a_volume_is_no_model() -> None:
+    disk = osdev("sda", 0, "", '<info name="Model" value="LVM PV ab-cd on /dev/sda"/>')
+    s = of_xml(pci(disk + '<info name="PCIDevice" value="SSD"/>'))
+    assert dict(s.kind_of(s.vertex("/node0/sda")).properties)["model"] == "SSD"
+
+
+# -- which are kept ------------------------------------------------------------------------------------------------------
+
+
+def test_types_are_chosen() -> None:
+    assert set(paths(sample("gpu-node", keep="core,gpu"))) == {
+        "/tioga12",
+        *(f"/tioga12/core{core}" for core in range(4)),
+        "/tioga12/gpu0",
+        "/tioga12/gpu1",
+    }
+    # The level that brings no structure is kept when it is asked for.
+    assert not paths(sample("gpu-node"), "l2cache")
+    assert len(paths(sample("gpu-node", keep="default,L2Cache"), "l2cache")) == 2
+    assert len(paths(sample("gpu-node", keep="caches"))) == 1 + 2 + 2
+    everything = sample("version1", keep="all")
+    assert paths(everything, "l1icache", "l1cache").keys() == {
+        "/old003/socket0/numa0/l1cache0",
+        "/old003/socket0/numa0/l1cache1",
+        "/old003/socket1/l1icache0",
+    }
+    assert set(paths(sample("gpu-node", keep="node"))) == {"/tioga12"}
+    assert kept("Package, NUMANode ,PU").always == {"socket", "memory", "pu"}
+    assert kept(["core", "gpu,nic"]).always == {"core", "gpu", "nic"}
+    assert kept("all").always == set(TYPES)
+    with pytest.raises(UsageError, match="no type 'sockt' to keep"):
+        kept("sockt")
+
+
+def test_a_cluster_may_stand_around_it() -> None:
+    loaded = hwloc.read(Source.open(SAMPLES / "gpu-node.xml"), cluster="tioga", keep="core")
+    assert loaded.name == loaded.structure.hierarchy == "tioga"
+    assert loaded.structure.path(5) == "/tioga/tioga12/core3"
+    for wrong in ("", "a/b", "x" * 300, "a\n"):
+        with pytest.raises(UsageError, match="name for the cluster"):
+            hwloc.read(Source.open(SAMPLES / "gpu-node.xml"), cluster=wrong)
+
+
+def test_it_is_loaded_by_its_content(tmp_path: Path) -> None:
+    data = (SAMPLES / "gpu-node.xml").read_bytes()
+    (tmp_path / "plain").write_bytes(data)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(data))
+    for name in ("plain", "packed.gz"):
+        g = load(tmp_path / name, keep="gpu")
+        assert (g.name, len(g)) == ("tioga12", 3)
+    assert registry.detect(data[:2000]).name == "hwloc"  # type: ignore[union-attr]
+
+
+# -- what cannot be read -------------------------------------------------------------------------------------------------
+
+_OPEN = b'<topology><object type="Machine" cpuset="0xff">\n'
+_SHUT = b"\n</object></topology>"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"<topology/>", r"<text>:1: expected one object of type Machine, got 0"),
+        (b'<topology><object type="Machine"/><object type="System"/></topology>', "got 2"),
+        (b"<graphml/>", "expected <topology>, got <graphml>"),
+        (_OPEN + b"<object/>" + _SHUT, r"<text>:2: an <object> without type"),
+        (_OPEN, r"<text>:2:1: not XML: no element found"),
+        (_OPEN + b"</object></topology><a/>", "junk after document element"),
+        (_OPEN + b'<info name="HostName" value="n\xff"/>' + _SHUT, r"<text>:2:31: not XML: not well-formed"),
+        (b'<?xml version="1.0" encoding="no-such"?>' + _OPEN + _SHUT, "unknown encoding"),
+        (_OPEN + b'<info name="HostName" value="a/b"/>' + _SHUT, "expected a host name, got 'a/b'"),
+        (_OPEN + b'<info name="HostName" value="' + b"a" * 256 + b'"/>' + _SHUT, "expected a host name"),
+        (b'<!DOCTYPE t [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]>' + _OPEN + b"&b;" + _SHUT, "declares the entity 'a'"),
+        (b'<!DOCTYPE t [<!ENTITY a SYSTEM "file:///etc/passwd">]>' + _OPEN + b"&a;" + _SHUT, "declares the entity 'a'"),
+        (b'<!DOCTYPE t [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]>' + _OPEN + _SHUT, "declares the entity 'a'"),
+        (_OPEN + b'<object type="Bridge"><object type="Core"/></object>' + _SHUT, "expected devices in a Bridge, got a Core"),
+        *(
+            (_OPEN + b'<object type="%s" %s="%s"/>' % (type_, key, value) + _SHUT, r"<text>:2: expected a whole number for")
+            for type_, key in ((b"NUMANode", b"local_memory"), (b"L3Cache", b"cache_size"))
+            for value in (b"NaN", b"-1", b"1e9", b"", "٣".encode())
+        ),
+    ],
+)
+def test_refusals_name_the_place(text: bytes, message: str) -> None:
+    options = {"keep": "all"}
+    with pytest.raises(InputError, match=message):
+        hwloc.read(Source(text), **options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _OPEN + b'<object type="NUMANode" local_memory="%d"/>' % (limits.SIZE_MAX + 1) + _SHUT,
+        _OPEN + b'<object type="NUMANode" local_memory="%s"/>' % (b"9" * 5000) + _SHUT,
+        _OPEN + b'<object type="OSDev" osdev_type="0"><info name="Size" value="999999999999999999"/></object>' + _SHUT,
+        _OPEN + b'<object type="Group"><object type="PU"/>' * 100 + b"</object>" * 100 + _SHUT,
+        _OPEN + b'<object type="Group">' * 100_000,
+    ],
+)
+def test_bounds(text: bytes) -> None:
+    with pytest.raises(LimitExceeded, match="<text>:"):
+        hwloc.read(Source(text), keep="all")
+
+
+def test_the_largest_memory_is_read() -> None:
+    s = of_xml(f'<object type="NUMANode" local_memory="{limits.SIZE_MAX}"/>')
+    assert s.size.item(1) == limits.SIZE_MAX
+
+
+@pytest.mark.parametrize("name", ["gpu-node", "version1", "version3", "hbm"])
+def test_a_file_that_ends_early_is_refused(name: str) -> None:
+    data = (SAMPLES / f"{name}.xml").read_bytes().rstrip()
+    for length in range(0, len(data), 97):
+        with pytest.raises(FluxresError):
+            hwloc.read(Source(data[:length]))

@@ -1,0 +1,153 @@
+"""One file a node makes a cluster: files that are alike are not parsed again, and give what parsing would have given."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fluxres import load
+from fluxres.errors import InputError
+from fluxres.formats import hwloc_cluster, safe_xml
+from fluxres.formats.hwloc_cluster import read_many
+from fluxres.formats.source import Source, Sources
+from fluxres.graph.compare import equal
+from tests.traceability import ROOT
+
+NODE = (ROOT / "data" / "fuzz" / "hwloc" / "gpu-node.xml").read_bytes()
+OLD = (ROOT / "data" / "fuzz" / "hwloc" / "version1.xml").read_bytes()
+
+
+def named(data: bytes, host: str) -> bytes:
+    return re.sub(rb'(name="HostName" value=")[^"]*', rb"\g<1>" + host.encode(), data)
+
+
+def varied(data: bytes, random: Random) -> bytes:
+    """A file as another node of the same order has it."""
+
+    def memory(match: re.Match[bytes]) -> bytes:
+        return b'local_memory="%d"' % (int(match[1]) - 4096 * random.randrange(1000))
+
+    def address(match: re.Match[bytes]) -> bytes:
+        return match[1] + b"%012x" % random.randrange(1 << 48)
+
+    data = re.sub(rb'local_memory="([0-9]+)"', memory, data)
+    return re.sub(rb'(name="(?:Address|SerialNumber|AMDUUID)" value=")[^"]*', address, data)
+
+
+def one_by_one(sources: list[Source], **options: str) -> hwloc_cluster.Loaded:
+    """The same, with every file parsed."""
+    before = hwloc_cluster._REMEMBERED_MAX
+    hwloc_cluster._REMEMBERED_MAX = -1  # type: ignore[misc]
+    try:
+        return read_many(sources, **options)
+    finally:
+        hwloc_cluster._REMEMBERED_MAX = before  # type: ignore[misc]
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were parsed."""
+    names: list[str] = []
+    real = safe_xml.load
+
+    def noted(data: bytes, *, file: str) -> safe_xml.Element:
+        names.append(file)
+        return real(data, file=file)
+
+    monkeypatch.setattr(safe_xml, "load", noted)
+    return names
+
+
+@pytest.mark.parametrize("data", [NODE, OLD], ids=["version2", "version1"])
+def test_nodes_that_are_alike(data: bytes, parsed: list[str]) -> None:
+    random = Random(7)
+    sources = [Source(varied(named(data, f"n{number}"), random), f"{number}.xml") for number in range(20)]
+    loaded = read_many(sources, cluster="tioga", origin=0)
+    assert parsed == ["0.xml"]
+    assert equal(loaded.structure, one_by_one(sources, cluster="tioga", origin=0).structure) == []
+    s = loaded.structure
+    assert [s.path(v) for v in s.children(0)] == [f"/tioga/n{number}" for number in range(20)]
+    assert [s.rank.item(v) for v in s.children(0)] == [*range(20)]
+    memory = [s.size.item(v) for v in range(s.n) if s.kind_of(v).type == "memory"]
+    assert len({*memory}) > 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"MI250X", b"MI300A"),
+        (b'name="nvme0n1"', b'name="nvme1n1"'),
+        (b'osdev_type="2"', b'osdev_type="3"'),
+        (b'pci_type="0380 [1002:7408]', b'pci_type="0300 [1002:7408]'),
+        (b'<object type="PU" os_index="3"', b'<object type="Core" os_index="3"'),
+        (b'cache_size="33554432"', b'cache_size="16777216"'),
+        (b'local_memory="274877906944"', b'local_memory="0"'),
+        (b'subtype="GPUMemory"', b'subtype="HBM"'),
+        (b'"1562813784"', b'"15628137"'),
+        (b"AuthenticAMD", b"Genuine&amp;Co"),
+        (b"<info name", b"<!-- \"a\" --><info name"),
+        (b'value="Cray Inc"', b"value='Cray Inc'"),
+    ],
+)
+def test_what_a_pool_is_made_of_is_never_taken_from_another_file(change: tuple[bytes, bytes]) -> None:
+    assert change[0] in NODE
+    files = [named(NODE, "n0"), named(NODE, "n1").replace(*change), named(NODE, "n2"), named(NODE.replace(*change), "n3")]
+    sources = [Source(data, f"{number}.xml") for number, data in enumerate(files)]
+    assert equal(read_many(sources, origin=0).structure, one_by_one(sources, origin=0).structure) == []
+
+
+@pytest.mark.parametrize("wrong", [b'"NaN"', b'"-5"', b'"99999999999999999999999"', b'"<"', b'"&x;"', b'"\xff"'])
+def test_what_cannot_be_read_is_refused_in_every_file(wrong: bytes) -> None:
+    bad = named(NODE, "n1").replace(b'"274877906944"', wrong)
+    with pytest.raises(InputError, match=r"^1\.xml:"):
+        read_many([Source(named(NODE, "n0"), "0.xml"), Source(bad, "1.xml")])
+    bad = named(NODE, "n1").replace(b'"02:00:00:00:0c:01"', wrong)
+    if wrong in (b'"<"', b'"&x;"', b'"\xff"'):
+        with pytest.raises(InputError, match=r"^1\.xml:"):
+            read_many([Source(named(NODE, "n0"), "0.xml"), Source(bad, "1.xml")])
+
+
+def test_nodes_of_several_sorts_keep_their_order() -> None:
+    files = [named(NODE, "a0"), named(OLD, "b0"), named(NODE, "a1"), named(OLD, "b1")]
+    loaded = read_many([Source(data, f"{number}.xml") for number, data in enumerate(files)], keep="core")
+    s = loaded.structure
+    assert loaded.name == "cluster"
+    assert [s.name(v) for v in s.children(0)] == ["a0", "b0", "a1", "b1"]
+    assert [len(s.children(v)) for v in s.children(0)] == [4, 6, 4, 6]
+
+
+def test_nodes_are_called_after_their_files_where_their_topologies_do_not_tell(tmp_path: Path) -> None:
+    silent = re.sub(rb'<info name="HostName"[^>]*>', b"", NODE)
+    for name, data in (("same", NODE), ("silent", silent)):
+        (tmp_path / name).mkdir()
+        for number in (1, 2, 10):
+            (tmp_path / name / f"tioga{number}.xml").write_bytes(data)
+        g = load(sorted((tmp_path / name).iterdir()), cluster="tioga", keep="core")
+        assert [pool.path for pool in g.find("type=node")] == ["/tioga/tioga1", "/tioga/tioga10", "/tioga/tioga2"]
+
+
+def test_a_host_in_two_files_is_refused() -> None:
+    files = [named(NODE, host) for host in ("n0", "n1", "n0")]
+    with pytest.raises(InputError, match=r"2\.xml: host 'n0' is in 0\.xml too"):
+        read_many([Source(data, f"{number}.xml") for number, data in enumerate(files)])
+
+
+def test_files_are_read_when_their_turn_comes(tmp_path: Path) -> None:
+    names = []
+    for number in range(3):
+        names.append(str(tmp_path / f"{number}.xml"))
+        Path(names[-1]).write_bytes(named(NODE, f"n{number}"))
+    told: list[str] = []
+    loaded = read_many(Sources(names, told.append), keep="gpu")
+    assert told[-3:] == names
+    assert loaded.structure.n == 1 + 3 * 3
+
+
+def test_more_sorts_than_are_remembered() -> None:
+    count = hwloc_cluster._REMEMBERED_MAX + 20
+    files = [named(NODE, f"n{i}").replace(b"Cray Inc", b"Cray %d" % (i % (count - 5))) for i in range(count)]
+    sources = [Source(data, f"{number}.xml") for number, data in enumerate(files)]
+    assert equal(read_many(sources, origin=0).structure, one_by_one(sources, origin=0).structure) == []

@@ -1,0 +1,97 @@
+"""The library and the XML reader see the same machine: made-up ones, this one, and the stored samples, in each version of XML."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import fluxres
+from fluxres.errors import FluxresError, InputError
+from fluxres.formats import hwloc, hwloc_cluster, hwloc_system
+from fluxres.formats.source import Source
+from fluxres.graph.compare import equal
+from fluxres.graph.structure import Structure
+from fluxres.hwloc import Topology
+from fluxres.hwloc._library import library
+from fluxres.hwloc.topology import ExportXmlFlags, TypeFilter
+from tests.traceability import ROOT
+
+SAMPLES = sorted((ROOT / "data" / "fuzz" / "hwloc").glob("*.xml"))
+DESCRIPTIONS = [
+    "pu:3",
+    "core:4 pu:2",
+    "package:2 core:8 pu:2",
+    "package:1 core:4 pu:1",
+    "[numa] package:2 core:3 pu:1",
+    "package:2 numa:2 l3:2 core:4 pu:2",
+    "numa:4 package:1 core:4 pu:1",
+    "numa:2 package:2 l3:2 l2:2 l1:1 core:1 pu:2",
+    "package:2 die:2 [numa] [numa] core:4 pu:1",
+    "package:2 group:2 core:2 pu:2",
+    "group:2 group:2 [numa] core:2 pu:1",
+    "package:2 [numa(memory=1000000)] l3:3(size=7000000) l2:2 l1d:1 l1i:1 core:1 pu:4",
+]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _needs_the_library() -> None:
+    try:
+        library()
+    except FluxresError as error:
+        pytest.skip(str(error))
+
+
+def by_library(topology: Topology, keep: str) -> Structure:
+    with topology.set_all_types_filter(TypeFilter.KEEP_ALL) as loaded:
+        return hwloc_cluster.of_machine(hwloc_system.tree(loaded), "node0", keep=keep, origin=0).structure
+
+
+def by_reader(text: str, keep: str) -> Structure:
+    return hwloc.read(Source(text.encode()), keep=keep, origin=0).structure
+
+
+@pytest.mark.parametrize("keep", ["default", "all"])
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("description", DESCRIPTIONS)
+def test_made_up_machines(description: str, version: str, keep: str) -> None:
+    with Topology.from_synthetic(description).set_all_types_filter(TypeFilter.KEEP_ALL) as topology:
+        text = topology.export_xml_buffer(ExportXmlFlags.V1 if version == "1" else 0)
+        cores = topology.n_cores()
+    made = by_reader(text, keep)
+    assert equal(by_library(Topology.from_xml_buffer(text), keep), made) == []
+    assert sum(made.kind_of(v).type == "core" for v in range(made.n)) == cores
+    if version == "2":
+        direct = hwloc_system.read(description, keep=keep, origin=0).structure
+        assert equal(direct, made) == []
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_samples(path: Path) -> None:
+    text = re.sub(r'<info name="HostName"[^>]*>', "", path.read_text())
+    for keep in ("default", "all"):
+        assert equal(by_library(Topology.from_xml_buffer(text), keep), by_reader(text, keep)) == []
+
+
+def test_this_machine() -> None:
+    with Topology.from_this_system().set_io_types_filter(TypeFilter.KEEP_IMPORTANT) as topology:
+        text = topology.export_xml_buffer()
+        processors = topology.n_cpus()
+    g = fluxres.load("hwloc:")
+    s = g.structure
+    assert sum(s.kind_of(v).type == "pu" for v in range(s.n)) == processors
+    # Free memory of a process may be told differently from one moment to the next; what there is does not change.
+    named = re.sub(r'(HostName" value=")[^"]*', rf"\g<1>{g.name}", text)
+    assert equal(hwloc.read(Source(named.encode())).structure, s, uuids=False) == []
+
+
+def test_commands_may_choose_and_put_it_into_a_cluster() -> None:
+    g = fluxres.load("hwloc:package:2 core:3 pu:1", keep="core", cluster="lab")
+    assert [pool.path for pool in g.find("type=core")][-1] == "/lab/node0/core5"
+
+
+@pytest.mark.parametrize("text", ["nonsense:4", "package:0", "pu:2 core:2", "(", "pu:99999999999"])
+def test_descriptions_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(InputError, match=r"^hwloc:.*: libhwloc cannot read this"):
+        fluxres.load(f"hwloc:{text}")
