@@ -37,8 +37,8 @@ class Records(Allocations):
 
     def stage(self, staged: Staged, changes: list[Change]) -> None:
         """Apply what :meth:`plan_stage` found to be right."""
+        self.allocate(changes, STAGE_OWNER + staged.stage, staged.start, staged.end)  # may refuse, for the bounds of the planner
         self.stages[staged.stage] = replace(staged, targets=tuple((change.v, change.amount) for change in changes))
-        self.allocate(changes, STAGE_OWNER + staged.stage, staged.start, staged.end)
 
     def require_stage(self, stage: str) -> Staged:
         """The stage of this id.

@@ -3,7 +3,7 @@
 What the first is given has to be out of reach while the others are checked, and nothing may remain of it when one of them
 is refused.  Stages do both already (RFC 4, "Staged"): units are locked under an owner of their own, and to release a stage
 restores what was there before, whatever the job holds besides.  So each share is staged, under an id that nobody
-sees; once all are, nothing can fail any more, and each becomes an allocation.
+sees; once all are, all of it can be given, and the stages fall.
 """
 
 from __future__ import annotations
@@ -49,24 +49,22 @@ def located(place: str) -> Iterator[None]:
 
 @contextmanager
 def locking(records: Records) -> Iterator[Lock]:
-    """Locks for the length of a block: what did not become an allocation is as it was when the block is left."""
+    """Locks for the length of a block: when it is left, everything is as it was."""
     taken: list[str] = []
 
     def lock(share: Share) -> str:
         stage = f"\x00{len(taken)}"
         staged = Staged(stage, share.job, tuple(share.targets), share.start, share.end, FOREVER)
         with located(share.place):
-            planned = records.plan_stage(staged)
+            records.stage(staged, records.plan_stage(staged))
         taken.append(stage)
-        records.stage(staged, planned)
         return stage
 
     try:
         yield lock
     finally:
         for stage in reversed(taken):
-            if stage in records.stages:
-                records.release(stage)
+            records.release(stage)
 
 
 def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | None = None) -> None:
@@ -84,10 +82,12 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
         for share, stage in zip(shares, stages, strict=True):
             with located(share.place):
                 records.plan_commit(stage)
-        if tell is not None:
-            tell()
-        for stage in stages:
-            records.commit(stage, records.plan_commit(stage))
+    # Who is told sees the state before, and no locks in it.
+    if tell is not None:
+        tell()
+    for share in shares:
+        window = share.start, share.end
+        records.allocate(records.plan_allocate(share.targets, share.job, *window), share.job, *window)
 
 
 def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:

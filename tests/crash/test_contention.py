@@ -28,6 +28,41 @@ print(json.dumps(got))
 """
 
 
+PAIR = """
+import json, sys
+from fluxres.errors import InsufficientResources
+from fluxres.store import open_store
+store, job, got = open_store(sys.argv[1]), sys.argv[2], 0
+for turn in range(8):
+    try:
+        with store.writing(command=f"{job} {turn}", wait_s=120) as tx:
+            tx.graph.allocate_all([("slot/core=3", f"{job}-{turn}a"), ("slot/core=2", f"{job}-{turn}b")])
+        got += 1
+    except InsufficientResources:
+        break
+print(got)
+"""
+
+
+def test_rule_d1_what_several_get_at_once_is_whole_whoever_else_writes(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    store = open_store(str(path))
+    store.put("demo", machine(2, 4))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PAIR, str(path), f"p{i}"], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for i in range(3)
+    ]
+    pairs = sum(int(process.communicate(timeout=200)[0]) for process in processes)
+    assert all(process.returncode == 0 for process in processes)
+    graph = store.load()
+    held = {job: len(graph.allocation(job)) for job in graph.jobs()}
+    # Eight nodes of four cores: three cores of one and two of another for each pair.
+    assert pairs == len(held) / 2 == 5
+    assert all(held[job[:-1] + "a"] == 3 and held[job[:-1] + "b"] == 2 for job in held)
+    assert graph.check() == []
+    assert [entry.event["event"] for entry in store.log()[1:]] == ["allocate_all"] * pairs
+
+
 def test_rule_a2_processes_never_get_the_same_unit_and_lose_none(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     store = open_store(str(path))

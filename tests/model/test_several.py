@@ -348,3 +348,18 @@ def test_an_event_that_cannot_be_replayed_leaves_nothing(parts: Any) -> None:
     with pytest.raises(FluxresError):
         g.apply({"event": "allocate_all", "parts": parts})
     assert trace(g) == before
+
+
+def test_a_bound_that_is_hit_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = machine()
+    for start in range(0, 6, 2):
+        g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 1)
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 7)
+    before = trace(g)
+    for call in (
+        lambda: g.allocate_all([(CORE, "a"), ([(MEMORY, 1)], "b")], start=20, end=30),
+        lambda: g.stage([CORE, (MEMORY, 1)], job="a", start=20, end=30),
+    ):
+        with pytest.raises(LimitExceeded, match="moments"):
+            call()
+        assert trace(g) == before

@@ -17,6 +17,7 @@ from fluxres.model import ResourceGraph
 from fluxres.store.records import capture
 
 JOBS = ("j1", "j2", "j3", "j4")
+SHAPES = ("slot/core", "slot=2/[core;memory=3]", "slot/node", "slot=2/core=4")
 STATES = ("up", "down", "drain", "degraded")
 
 
@@ -66,7 +67,7 @@ def change(graph: ResourceGraph, random: Random) -> None:
     v, job = random.randrange(1, len(graph)), random.choice(JOBS)
     start = random.randrange(20)
     try:
-        match random.randrange(9):
+        match random.randrange(11):
             case 0 | 1 | 2:
                 amount = random.randint(1, int(graph.structure.size[v]))
                 graph.allocate([(v, amount)], job=job, start=start, end=start + random.randint(1, 20))
@@ -84,5 +85,10 @@ def change(graph: ResourceGraph, random: Random) -> None:
                 stages = list(graph.records.stages)
                 if stages:
                     (graph.commit if random.random() < 0.5 else graph.release)(random.choice(stages))
+            case 9:
+                pairs = [(random.choice(SHAPES), random.choice(JOBS)) for _ in range(random.randint(1, 3))]
+                graph.allocate_all([*pairs, (v, job)] if random.random() < 0.5 else pairs, start=start, duration_s=5)
+            case 10:
+                graph.shrink(job, random.choice(SHAPES))
     except FluxresError:
         return
