@@ -22,6 +22,12 @@ _MICROS = {
 RACK: dict[tuple[str, int], dict[str, float]] = {key: dict(zip(_ROWS, row, strict=True)) for key, row in _MICROS.items()}
 """By policy and nodes."""
 
+QUEUE_TENTHS: dict[int, list[int]] = {
+    1_024: [2_905, 4_294, 4_284, 7_988, 12_059, 17_874, 10_773, 21_849, 15_873, 24_281],
+    10_240: [28_358, 72_431, 123_401, 143_541, 134_295, 114_880, 127_910, 210_685],
+}
+"""Means of each hundred jobs of the recorded queue, *rack* and policy first, by nodes; at 10,240 nodes its time ran out."""
+
 
 def queue(jobs: Sequence[Job], shape: str, policy: str) -> tuple[int, float, int] | None:
     """Jobs it planned before its time ran out, the mean microseconds of each, and the makespan of these in seconds."""

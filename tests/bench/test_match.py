@@ -1,6 +1,6 @@
-"""Matching on the machines of the benchmark, from the text of a request to that of R: `pytest tests/bench/test_match.py -m bench`.
+"""Matching on the machines of the benchmark, from the text of a request to that of R.
 
-`match_table.py` prints the same operations beside Fluxion's figures.
+Run it with `pytest tests/bench/test_match.py -m bench`; `match_table.py` prints the same operations beside Fluxion's figures.
 """
 
 from __future__ import annotations
