@@ -94,7 +94,7 @@ def add_options(line: str, worker: Started) -> None:
 
     Errors: InputError for an option that is not one of ``hq worker start``, and those of the definitions.
     """
-    words = list(_words(line))
+    words = list(words_of(line))
     at = 0
     coupling = ""
     while at < len(words):
@@ -129,8 +129,14 @@ def add_options(line: str, worker: Started) -> None:
         worker.couplings = hyperqueue_coupling.parse(coupling, worker.pools)
 
 
-def _words(line: str) -> Iterator[str]:
-    """The words of a command line, as a shell makes them."""
+def words_of(line: str) -> Iterator[str]:
+    """The words of a command line, as a shell makes them.
+
+    Errors: InputError for quotes without an end.
+
+    >>> list(words_of("--a 'b c' \\"d\\"e # f"))
+    ['--a', 'b c', 'de']
+    """
     at = 0
     while at < len(line):
         if line[at].isspace():

@@ -27,7 +27,11 @@ class Request(jobspec.Request):
 
     @classmethod
     def parse(
-        cls, source: str | bytes | Path | Mapping[str, Any] | jobspec.Request, *, duration_s: float | None = None
+        cls,
+        source: str | bytes | Path | Mapping[str, Any] | jobspec.Request,
+        *,
+        duration_s: float | None = None,
+        format: str | None = None,
     ) -> Request:
         """A request from any form.
 
@@ -35,13 +39,17 @@ class Request(jobspec.Request):
             source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; short options such as ``-N4 -c8``; a jobspec
                 (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
             duration_s: seconds, in place of those of the jobspec.
+            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
+                honour stands in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peer_requests`).
 
-        Errors: InputError with file, line, column and place in the document.
+        Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
 
         >>> Request.parse("slot=4/[core=2;gpu=1]", duration_s=3600).duration_s
         3600.0
+        >>> [vertex.type for vertex in Request.parse("gpus=2", format="hyperqueue").vertices()]
+        ['slot', 'gpu', 'core']
         """
-        found = _read(source)
+        found = _read(source) if format is None else _of_peer(source, format)
         if duration_s is None:
             return found
         if isinstance(duration_s, bool) or not isinstance(duration_s, int | float) or not duration_s > 0:
@@ -61,6 +69,23 @@ def _read(source: object) -> Request:
 
 def _of(found: jobspec.Request) -> Request:
     return Request(**{field.name: getattr(found, field.name) for field in fields(jobspec.Request)})
+
+
+def _of_peer(source: object, format: str) -> Request:
+    from fluxres.formats import peer_requests
+
+    if not isinstance(source, str | bytes | Path):
+        raise UsageError(f"expected text in the language of {format}, got {source!r:.60}", hint="leave the format out")
+    if isinstance(source, str) and source != "-":
+        text = source
+    else:
+        data, file, _ = source_text.opened(source)
+        text = source_text.decode(data, file)
+    found = peer_requests.parse(text, format)
+    if len(found) > 1:
+        hint = "fluxres.formats.peer_requests.parse gives each"
+        raise UsageError(f"{len(found)} alternatives, and a request is one of them", where="request", hint=hint)
+    return _of(found[0].request)
 
 
 _known: dict[bytes, Request] = {}

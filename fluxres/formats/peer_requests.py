@@ -1,0 +1,340 @@
+"""What tasks of HyperQueue and tests of canary and CTest ask for, as requests for a graph.
+
+A jobspec says most of it: so many of a type within one node.  It does not say which groups of a node, that all of a resource is
+wanted, or that the slots of one requirement must come from one instance.  What it does not say is told in words beside the
+request, which also carries the text it was made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.formats.hyperqueue_words import words_of
+from fluxres.formats.inventory import FRACTION_UNIT, RESERVED, TYPES
+from fluxres.syntax import canary, ctest_groups, duration, hyperqueue_request, jqm
+from fluxres.syntax import count as counts
+from fluxres.syntax.count import Count
+from fluxres.syntax.hyperqueue import CPUS
+from fluxres.syntax.hyperqueue_request import ALL, Ask, Variant
+from fluxres.syntax.hyperqueue_tokens import PER_UNIT
+from fluxres.syntax.jobspec import SLOT, Request, Vertex, settled
+from fluxres.syntax.range import Range
+
+FORMATS: Final = ("hyperqueue", "canary", "ctest")
+#: type of the pool in which an index has its ten-thousandths
+SHARE: Final = "share"
+_TASK: Final = "task"
+_SUBMIT = re.compile(r"(?:\$[ \t]+)?(?:hq[ \t]+submit\b)?[ \t]*(?=--)")
+_ASK_END = re.compile(r"[,;\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request and what it does not say of what was asked.
+
+    Args:
+        request: for a graph.
+        left_out: what only the other system's own rules can honour, in words.
+    """
+
+    request: Request
+    left_out: list[str]
+
+
+def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collection[str] = ()) -> list[Asked]:
+    """The requests of a text in the language of a peer system; several are alternatives.
+
+    Args:
+        text: see :func:`hyperqueue`, :func:`canary_of` and :func:`ctest`.
+        format: one of FORMATS.
+        types: types of the graph; a word that is one stays, others become what the readers make of them.
+        sums: types that are amounts in ten-thousandths.
+
+    Errors: UsageError for another format; InputError with the column.
+
+    >>> [vertex.type for vertex in parse("gpus=2 compact!", "hyperqueue")[0].request.vertices()]
+    ['slot', 'gpu', 'core']
+    """
+    if format not in FORMATS:
+        raise UsageError(f"no requests of format {format!r}", hint=f"formats are {', '.join(FORMATS)}")
+    if len(text) > limits.REQUEST_TEXT_MAX:
+        raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where="request")
+    if format == "ctest":
+        found = [ctest(ctest_groups.parse(text), types=types)]
+    elif format == "canary":
+        found = [canary_of(_canary_requests(text), types=types)]
+    else:
+        found = [hyperqueue(variant, types=types, sums=sums) for variant in _hyperqueue_variants(text)]
+    return [Asked(_carrying(each, format, text), each.left_out) for each in found]
+
+
+def _carrying(asked: Asked, format: str, text: str) -> Request:
+    made = asked.request
+    attributes = {"user": {"asked": {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": asked.left_out}}}
+    return Request(made.resources, attributes=attributes, duration_s=made.duration_s)
+
+
+def type_of(word: str, types: Collection[str] = ()) -> str:
+    """The type that a word of another system means.
+
+    >>> type_of("gpus"), type_of("gpus/amd"), type_of("cpus", ["cpus"])
+    ('gpu', 'gpus_amd', 'cpus')
+    """
+    plain = word.replace("/", "_")
+    if plain in types or word not in TYPES:
+        return f"{plain}_" if plain in RESERVED else plain
+    return TYPES[word]
+
+
+def _slot(inside: Iterable[Vertex], count: int = 1, label: str = _TASK) -> Vertex:
+    return Vertex(SLOT, counts.exactly(count), label=label, children=tuple(inside))
+
+
+def _pool(type_name: str, amount: int, unit: str | None = None) -> Vertex:
+    return Vertex(type_name, counts.exactly(amount), unit)
+
+
+# -- HyperQueue ------------------------------------------------------------------------------------------------------
+
+
+def hyperqueue(variant: Variant, *, types: Collection[str] = (), sums: Collection[str] = ()) -> Asked:
+    """The request of one variant of a task: everything in one node, or whole nodes.
+
+    A fraction is asked of the ten-thousandths of one index (the machine is read with `fractions`); of a type in `sums`, of the
+    amount.  A time request becomes the duration.
+
+    >>> found = hyperqueue(hyperqueue_request.variant([hyperqueue_request.parse("gpus=1.5 scatter")]))
+    >>> [(v.type, v.count.min) for v in found.request.vertices()], found.left_out
+    ([('slot', 1), ('gpu', 1), ('gpu', 1), ('share', 5000), ('core', 1)], ['gpus: policy scatter'])
+    """
+    if variant.nodes:
+        node = Vertex("node", counts.exactly(variant.nodes), exclusive=True)
+        left_out = ["nodes: all in one group of workers"] if variant.nodes > 1 else []
+        return Asked(Request(settled([_slot([node])]), duration_s=variant.min_time_s or None), left_out)
+    inside: list[Vertex] = []
+    left_out = []
+    for ask in variant.asks:
+        inside += _vertices(ask, type_of(ask.name, types), left_out, is_sum=type_of(ask.name, types) in sums)
+    if variant.weight != 1.0:
+        left_out.append(f"weight {variant.weight:g} among variants")
+    return Asked(Request(settled([_slot(inside)]), duration_s=variant.min_time_s or None), left_out)
+
+
+def _vertices(ask: Ask, type_name: str, left_out: list[str], *, is_sum: bool) -> list[Vertex]:
+    if ask.policy not in (None, "compact"):
+        left_out.append(f"{ask.name}: policy {ask.policy}")
+    if ask.amount == ALL:
+        left_out.append(f"{ask.name}: all of it; asked for as much as there is, and at least one")
+        return [Vertex(type_name, Count(Range(1, None)))]
+    if is_sum:
+        return [_pool(type_name, ask.amount, FRACTION_UNIT)]
+    units, fraction = divmod(ask.amount, PER_UNIT)
+    found = [_pool(type_name, units)] if units else []
+    if fraction:
+        share = _pool(SHARE, fraction, FRACTION_UNIT)
+        found.append(Vertex(type_name, counts.exactly(1), exclusive=False, children=(share,)))
+    return found
+
+
+def _hyperqueue_variants(text: str) -> tuple[Variant, ...]:
+    stripped = text.strip()
+    if stripped.startswith(("{", "[")):
+        return _exported(stripped)
+    if (start := _SUBMIT.match(stripped)) is not None:
+        return (_submitted(stripped[start.end() :]),)
+    column, asks = 1, []
+    for part in _ASK_END.split(text):
+        if part.strip():
+            try:
+                asks.append(hyperqueue_request.parse(part))
+            except InputError as error:
+                raise type(error)(error.message, where=_moved(error.where, column), hint=error.hint) from None
+        column += len(part) + 1
+    if not asks:
+        raise InputError("asks for nothing", where="request:1", hint="a request is NAME=AMOUNT, such as gpus=2")
+    return (hyperqueue_request.variant(asks),)
+
+
+def _moved(where: str, column: int) -> str:
+    name, _, at = where.rpartition(":")
+    return f"{name}:{int(at) + column - 1}" if name and at.isdecimal() else where
+
+
+def _exported(text: str) -> tuple[Variant, ...]:
+    try:
+        values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
+    listed = values if isinstance(values, list) else values.get("variants", [values])
+    if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+        raise InputError("expected a variant or a list of them", where="request", hint="each has its 'resources'")
+    return hyperqueue_request.variants([hyperqueue_request.of_plain(each) for each in listed])
+
+
+def _submitted(line: str) -> Variant:
+    """What the options of ``hq submit`` ask for."""
+    asks: list[Ask] = []
+    nodes, min_time_s = 0, 0.0
+    words = list(words_of(line))
+    at = 0
+    while at < len(words):
+        option, equals, value = words[at].partition("=")
+        at += 1
+        if option in ("--", "") or not option.startswith("--"):
+            break  # the program of the task
+        if not equals:
+            if at == len(words):
+                raise InputError("expected a value, got the end", where=f"{option}"[:60])
+            value = words[at]
+            at += 1
+        if option in ("--resource", "--resources"):
+            asks.append(hyperqueue_request.parse(value))
+        elif option == "--cpus":
+            asks.append(hyperqueue_request.parse(f"{CPUS}={value}"))
+        elif option == "--nodes":
+            nodes = _whole(value, "--nodes")
+        elif option == "--time-request":
+            min_time_s = duration.parse(value)
+        elif option not in ("--time-limit", "--name", "--priority", "--array", "--max-fails", "--cwd", "--env", "--pin"):
+            hint = "requests are --cpus, --resource, --nodes and --time-request"
+            raise InputError(f"unknown option {option[:40]}", where="request", hint=hint)
+    return hyperqueue_request.variant(asks, nodes=nodes, min_time_s=min_time_s)
+
+
+def _whole(text: str, where: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", text):
+        raise InputError(f"expected a number, got {text!r:.60}", where=where)
+    return int(text)
+
+
+# -- canary ----------------------------------------------------------------------------------------------------------
+
+
+def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] = ()) -> Asked:
+    """The request of a test: for each of its nodes what it needs there; alike nodes together.
+
+    >>> found = canary_of(canary.requests({"cpus": 4}, {"cpus": 2}))
+    >>> [(v.type, v.count.min, v.is_exclusive) for v in found.request.vertices()]
+    [('node', 2, True), ('slot', 1, True), ('core', 2, True)]
+    """
+    if not requests:
+        raise InputError("asks for no node", where="request")
+    left_out: list[str] = []
+    alike: dict[canary.NodeRequest, int] = {}
+    for each in requests:
+        alike[each] = alike.get(each, 0) + 1
+    made = []
+    for number, (each, count) in enumerate(alike.items()):
+        amounts: dict[str, int] = {}
+        inside: list[Vertex] = []
+        for item in each.items:
+            type_name = type_of(item.type, types)
+            if isinstance(item.slots, bool) or not isinstance(item.slots, int) or item.slots < 1:
+                raise InputError(f"expected whole slots, got {item.slots!r:.40}", where=item.type, hint="ask for a whole number")
+            if item.slots == 1:
+                amounts[type_name] = amounts.get(type_name, 0) + 1
+            else:
+                inside.append(_pool(type_name, item.slots))
+                left_out.append(f"{item.type}: {item.slots} slots of one instance; they may come from several")
+        inside = [*(_pool(type_name, amount) for type_name, amount in amounts.items()), *inside]
+        label = _TASK if len(alike) == 1 else f"{_TASK}{number}"
+        slots = (_slot(inside, label=label),) if inside else ()
+        made.append(Vertex("node", counts.exactly(count), exclusive=each.exclusive, children=slots))
+    return Asked(Request(settled(made)), list(dict.fromkeys(left_out)))
+
+
+def _canary_requests(text: str) -> list[canary.NodeRequest]:
+    """Requests as JSON, one for each node, or parameters such as ``cpus=4 gpus=2``."""
+    if not text.lstrip().startswith(("{", "[")):
+        given = canary.parse_counts(text)
+        nodes = given.pop("nodes", None)
+        wanted = canary.infer(given, given)
+        if nodes is None:
+            return [canary.NodeRequest(tuple(_items(wanted)))]
+        return canary.requests(wanted, {word: max(count, 1) for word, count in wanted.items()}, nodes=nodes)
+    try:
+        values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
+    if isinstance(values, Mapping) and "items" not in values:
+        return [canary.NodeRequest(tuple(_items(canary.infer(values, values))))]
+    listed = values if isinstance(values, list) else [values]
+    return [_node_request(each, at) for at, each in enumerate(listed)]
+
+
+def _items(wanted: Mapping[str, int]) -> Iterable[canary.Item]:
+    if sum(wanted.values()) > limits.REQUEST_VERTICES_MAX:
+        raise LimitExceeded(f"more than {limits.REQUEST_VERTICES_MAX} items", where="request", hint="ask for fewer")
+    return (canary.Item(word, 1) for word, count in wanted.items() for _ in range(count))
+
+
+def _node_request(values: object, at: int) -> canary.NodeRequest:
+    items = values.get("items") if isinstance(values, Mapping) else None
+    if not isinstance(values, Mapping) or not isinstance(items, list):
+        raise InputError("expected {'items': [{'type': …, 'slots': …}]}", where=f"request[{at}]")
+    made = []
+    for number, item in enumerate(items):
+        where = f"request[{at}].items[{number}]"
+        if not isinstance(item, Mapping) or not isinstance(item.get("type"), str) or not item["type"]:
+            raise InputError("expected {'type': NAME, 'slots': N}", where=where)
+        made.append(canary.Item(item["type"], item.get("slots", 1)))
+    return canary.NodeRequest(tuple(made), bool(values.get("exclusive", False)))
+
+
+# -- CTest and JQM ---------------------------------------------------------------------------------------------------
+
+
+def ctest(groups: Sequence[ctest_groups.Group], *, types: Collection[str] = ()) -> Asked:
+    """The request of a test: a slot for each of its processes.
+
+    >>> found = ctest(ctest_groups.parse("2,gpus:2;fpgas:1"))
+    >>> [(v.type, v.count.min, v.label) for v in found.request.vertices()][:3]
+    [('slot', 2, 'group0'), ('gpu', 2, None), ('slot', 1, 'group1')]
+    >>> found.left_out
+    ['gpus: 2 slots of one instance; they may come from several']
+    """
+    made: list[Vertex] = []
+    left_out: list[str] = []
+    for number, group in enumerate(groups):
+        inside = []
+        for need in group.needs:
+            if need.slots > 1:
+                left_out.append(f"{need.type}: {need.slots} slots of one instance; they may come from several")
+            if need.slots == 0:
+                left_out.append(f"{need.type}: no slot of it, and that there is one")
+                continue
+            inside.append(_pool(type_of(need.type, types), need.slots))
+        if group.count and inside:
+            made.append(_slot(inside, group.count, f"group{number}"))
+        elif group.count:
+            left_out.append(f"group {number}: {group.count} processes without resources")
+    if not made:
+        raise InputError("asks for no resources", where="RESOURCE_GROUPS", hint="such as 2,gpus:1")
+    return Asked(Request(settled(made)), list(dict.fromkeys(left_out)))
+
+
+def jqm_of(managers: Iterable[jqm.Rules], definition: Mapping[str, Any], job: Mapping[str, Any]) -> Asked:
+    """The request of a job, by the managers of its node and its parameters.
+
+    Errors: InputError for a parameter that is no number, and for a job that takes nothing.
+
+    >>> found = jqm_of([jqm.Quantity("thread"), jqm.Highlander("only")], {"com.enioka.jqm.rm.thread.consumption": 2}, {})
+    >>> [(v.type, v.count.min) for v in found.request.vertices()], found.left_out
+    ([('slot', 1), ('thread', 2)], ['only: one job of a definition at a time'])
+    """
+    inside, left_out = [], []
+    for manager in managers:
+        if isinstance(manager, jqm.Highlander):
+            left_out.append(f"{manager.key}: one job of a definition at a time")
+        elif amount := jqm.consumption(manager, definition, job):
+            inside.append(_pool(type_of(manager.key), amount))
+    if not inside:
+        raise InputError("takes nothing of any manager", where="parameters", hint="such a job needs no resources")
+    return Asked(Request(settled([_slot(inside)])), left_out)
