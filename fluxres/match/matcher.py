@@ -198,7 +198,7 @@ class Matcher:
         plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint)
         try:
-            if self.match(request, start, end, chosen) is not None:
+            if self._fits(plan, shape, eligible, chosen, start, end):
                 return None
             undecided = False
         except LimitExceeded:
@@ -220,6 +220,17 @@ class Matcher:
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
         )
+
+    def _fits(self, plan: Plan, shape: Form | None, eligible: Eligible, chosen: Policy, start: int, end: int) -> bool:
+        """Whether the least counts have a match in a window."""
+        _require_window(start, end)
+        if shape is not None:
+            fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
+            if fast.is_able:
+                with suppress(Entangled):
+                    return fast.fits(plan.lowest)
+        situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
+        return Traverser(situation, plan, plan.lowest, chosen, self._budget(plan)).match() is not None
 
     def _enough(self, situation: Situation, plan: Plan, shape: Form | None, chosen: Policy) -> tuple[dict[str, int], bool]:
         floor = self._idle()[1] if situation.ideal else self._floor

@@ -21,6 +21,7 @@ from fluxres import clock, limits
 from fluxres.errors import LimitExceeded
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.policy import Policy
+from fluxres.match.shortage import Supplies
 from fluxres.match.situation import Situation
 from fluxres.match.traverser import Traverser
 from fluxres.syntax.moment import in_message
@@ -37,7 +38,8 @@ class Cause:
 
     Args:
         code: ``id``, ``unit``, ``state``, ``constraint``, ``held-above``, ``held``, ``below`` (the pool is to be taken whole, and
-            others hold something in it) or ``inside`` (it has too little of what is asked for in it).
+            others hold something in it), ``inside`` (it has too little of what is asked for in it) or ``supply`` (it is on the
+            way to what is asked for, and has too little to give).
         number: candidates ruled out.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, where holdings are the cause.
@@ -63,6 +65,7 @@ class Cause:
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
             "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
+            "supply": f"{have} too little to give ({_list(self.detail)}){f', held by {by}' if by else ''}",
             "inside": f"{lack} {_list(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}",
         }[self.code]
 
@@ -183,6 +186,7 @@ class _Writer:
         self.plan = plan
         self.holders = holders
         self.trial = Traverser(situation, plan, plan.lowest, policy)
+        self.supplies = Supplies(situation, plan)
         planner = situation.planner
         n = self.structure.n
         self.busy = np.zeros(0, np.int32) if situation.ideal else planner.busy(0, n, situation.start, situation.end)
@@ -192,7 +196,9 @@ class _Writer:
     def reports(self, demands: tuple[Demand, ...], times: int) -> Iterator[PartReport]:
         for demand in demands:
             number = times * demand.count.min
-            if not demand.is_slot or demand.confined:
+            if demand.charged or demand.upstream:
+                yield self.supplied(demand, times, number)
+            elif not demand.is_slot or demand.confined:
                 yield self.report(demand, number)
             yield from self.reports(demand.children, number)
 
@@ -215,6 +221,22 @@ class _Writer:
                 causes.append(self.inside(demand, rest[lacking]))
                 rest, room = rest[~lacking], room[~lacking]
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
+
+    def supplied(self, demand: Demand, times: int, asked: int) -> PartReport:
+        """The report on what is charged: its candidates are those who supply it."""
+        found = self.supplies.of(demand, times)
+        causes: list[Cause] = []
+        if found.room < asked:
+            worthless = [v for v in found.short if not demand.per_unit(self.structure.kind_of(v).unit)]
+            if worthless:
+                causes.append(self.cause("unit", np.array(worthless, np.int32)))
+            short = [v for v in found.short if v not in set(worthless)]
+            if short:
+                some = short[: limits.WHY_POOLS_MAX]
+                paths = self.paths(np.array(some, np.int32))
+                causes.append(Cause("supply", len(short), paths, self.who(some), tuple(map(self.supplies.in_words, some))))
+        left = found.suppliers - len(found.short)
+        return PartReport(demand.place, demand.type, asked, found.suppliers, left, found.room, tuple(causes))
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """What may rule candidates out, with which ones it does, in the order in which it counts."""
@@ -282,7 +304,10 @@ class _Writer:
         # What a slot has beside its node is not sought in it.
         beside = {child.number for child in demand.beside}
         places = [(child, 0 if child.number in beside else v) for child in demand.children]
-        lacks = [self.in_words(child, below) for child, below in places if not self.trial.has_room_for(child, below)]
+        # What is charged for others cannot be had without them.
+        alone = [(child, below) for child, below in places if child.charged != "siblings"]
+        lacks = [self.in_words(child, below) for child, below in alone if not self.trial.has_room_for(child, below)]
+        lacks = lacks or [self.in_words(child, below) for child, below in places if child.charged == "siblings"]
         return Cause("inside", len(pools), self.paths(pools), (), tuple(lacks))
 
     def in_words(self, demand: Demand, v: int) -> str:
@@ -296,10 +321,9 @@ class _Writer:
         """Where too little is left of what is charged along the way from a pool; empty for any other demand."""
         if not demand.charged:
             return ""
-        worth = self.situation.typology.most_worth(demand)
-        supply = [u for u, _ in self.situation.typology.paths.charged(v, demand.kind)]
-        short = [self.structure.where(u) for u in supply if self.free[u] * worth < demand.count.min]
-        return f" on {_list(short)}" if short else "" if supply else " on the way to it"
+        charges = self.situation.typology.paths.charged(v, demand.kind)
+        short = self.supplies.lacking(demand, charges)
+        return f" ({_list([self.supplies.in_words(u) for u in short])})" if short else "" if charges else " on the way to it"
 
     def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
         return tuple(self.structure.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from fluxres.match.vector import Search
 
 Int64 = NDArray[np.int64]
+
+
+FEW: Final = 4
+"""Nodes that are sooner looked at one by one."""
 
 
 class Taking:
@@ -85,7 +89,7 @@ class Taking:
         """Take the same lowest (or highest) pools of each node at once, where every node has all of them free."""
         rows, counts, form = self.rows, self._counts, self._search.form
         kinds = [part.demand.kind for parts, _ in groups for part in parts]
-        if len(nodes) < 4 or not self._is_even(nodes, kinds):
+        if not self._are_even(nodes, kinds).all() or len(nodes) < FEW:
             return False
         for parts, repeats in groups:
             for part in parts:
@@ -104,13 +108,14 @@ class Taking:
                     rows.slot(part.slot.number, instances, vertices)
         return True
 
-    def _is_even(self, nodes: Int64, kinds: list[int]) -> bool:
+    def _are_even(self, nodes: Int64, kinds: list[int]) -> NDArray[np.bool_]:
+        """In which nodes the pools that come first are simply the lowest (or highest) ones."""
         policy, floor = self._search.policy, self._search.floor
         plain = policy.score is None or policy.by_node or policy.score is POLICIES["variation"].score
-        return (
+        alike = (
             plain
+            and len(nodes) >= FEW
             and len(set(kinds)) == len(kinds)
-            and not self._search.doubtful(nodes, kinds).any()
             and all(
                 floor.planner.columns.dtype(kind) is None
                 and floor.up_pools(kind) is None
@@ -118,6 +123,7 @@ class Taking:
                 for kind in kinds
             )
         )
+        return ~self._search.doubtful(nodes, kinds) if alike else np.zeros(len(nodes), np.bool_)
 
     def _even_pools(self, nodes: Int64, part: Part, number: int) -> NDArray[np.int32]:
         """The first so many pools of each node, one row a node."""
@@ -142,18 +148,40 @@ class Taking:
             if form.outer is not None:
                 rows.slot(form.outer.number, np.arange(int(amounts.sum())), np.repeat(vertices, amounts))
             return
-        instance = 0
-        for node, amount in zip(nodes.tolist(), amounts.tolist(), strict=True):
+        first = np.cumsum(amounts) - amounts
+        even = self._are_even(nodes, [part.demand.kind for part in form.parts])
+        self._even_bundles(nodes[even], amounts[even], first[even], turns)
+        for node, amount, instance in zip(nodes[~even].tolist(), amounts[~even].tolist(), first[~even].tolist(), strict=True):
             taker = Taker(self._search.pools, self._search.floor, rows, node)
             if form.sort == "units":
                 taker.take(form.parts[0], amount, 0)
                 continue
-            for _ in range(amount):
+            for number in range(instance, instance + amount):
                 for part in form.parts:
-                    taker.take(part, part.units(counts), instance if turns is None else int(turns[instance]))
-                instance += 1
+                    taker.take(part, part.units(counts), number if turns is None else int(turns[number]))
         if form.outer is not None:
-            rows.empty_slot(form.outer.number, instance)
+            rows.empty_slot(form.outer.number, int(amounts.sum()))
+
+    def _even_bundles(self, nodes: Int64, amounts: Int64, first: Int64, turns: Int64 | None) -> None:
+        """So many bundles in each of these nodes, of the lowest (or highest) pools, all of which are free; `first` is the number of
+        the first one in each node."""
+        if not len(nodes):
+            return
+        search, form = self._search, self._search.form
+        for part in form.parts:
+            units = 1 if form.sort == "units" else part.units(self._counts)
+            lower, upper = search.level.edges(part.demand.kind)
+            lengths = amounts * units
+            at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            ordinals = np.repeat(upper[nodes] - 1, lengths) - at if search.policy.descending else np.repeat(lower[nodes], lengths) + at
+            vertices = search.floor.typology.vertices(part.demand.kind)[ordinals]
+            if part.shares:
+                self.rows.share(vertices)
+                continue
+            self.rows.add(vertices, np.ones(len(vertices), np.int64))
+            if part.slot is not None:
+                instances = np.repeat(first, lengths) + at // units
+                self.rows.slot(part.slot.number, instances if turns is None else turns[instances], vertices)
 
     def _draw(self, nodes: Int64, amounts: Int64, instances: Int64) -> None:
         """What the nodes are supplied with; `instances` of the slot around each node, or of the bundles one after the other."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fluxres import limits
 from fluxres.errors import InfeasibleRequest, InsufficientResources
@@ -15,6 +15,10 @@ from fluxres.match import Refusal
 from fluxres.match.reasons import Cause, PartReport
 from fluxres.render.amounts import seconds_or_none, when, when_from
 from fluxres.render.style import PLAIN, Style
+
+
+LINKS: Final = {"held-above": ",", "supply": ", held"}
+"""What leads over from a cause to who holds the pools, where that is not said."""
 
 
 def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
@@ -56,7 +60,7 @@ def _cause(cause: Cause) -> str:
     if not named:
         return words
     listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-    return f"{words}{',' if cause.code == 'held-above' else ''} by {listed}"
+    return f"{words}{LINKS.get(cause.code, '')} by {listed}"
 
 
 def _until(seconds: float) -> str:

@@ -75,12 +75,13 @@ def test_or_later(site: Matcher) -> None:
     refusal = site.why_not(asked, 0, 10)
     assert refusal is not None
     assert refusal.enough == {"resources[0]": 1, "resources[0].with[0]": 250}
-    assert any("together" in sentence for sentence in refusal.sentences())
+    (short,) = refusal.parts[1].causes
+    assert short.code == "supply"
+    assert short.detail == ("power on feed0: 500 of 1500 W free",)
     refusal = site.why_not(request("node=1{x}/power=600"), 0, 10)
     assert refusal is not None
     (lacking,) = (cause for cause in refusal.parts[0].causes if cause.code == "inside")
-    feed = site.structure.of_type("power").tolist()[0]
-    assert lacking.detail == (f"600 power on {site.structure.where(feed)}",)
+    assert lacking.detail == ("600 power (power on feed0: 500 of 1500 W free)",)
 
 
 def test_the_writer_takes_the_charges(site: Matcher) -> None:

@@ -1,0 +1,157 @@
+"""Which suppliers a request runs out of: the words behind "power on pdu3: 400 of 500 W free".
+
+Instances are supplied one after the other, as a match would, with nothing else in the way. Whoever could not give to one of them is
+short; how many were supplied is what there is to be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.paths import Charges
+from fluxres.match.situation import Situation
+
+
+class Shortage(NamedTuple):
+    """What is to be had of what is charged.
+
+    Args:
+        room: units asked for that can be supplied.
+        suppliers: how many there are.
+        short: those that could not give, ascending.
+    """
+
+    room: int
+    suppliers: int
+    short: tuple[int, ...]
+
+
+class Supplies:
+    """Suppliers in one situation, without what others take in the same match."""
+
+    def __init__(self, situation: Situation, plan: Plan) -> None:
+        self._situation = situation
+        self._plan = plan
+        self._paths = situation.typology.paths
+        self._around: dict[int, tuple[Demand, ...]] = {}
+        for demand in plan.all:
+            for child in demand.children:
+                self._around[child.number] = (demand, *self._around.get(demand.number, ()))
+
+    def of(self, demand: Demand, times: int) -> Shortage:
+        """For a demand that is charged, or picked and charged upstream, and asked for so many times.
+
+        Cost: a walk over the pools that may be supplied.
+        """
+        if demand.upstream:
+            return self._picked(demand, times * demand.count.min)
+        amount = Fraction(demand.count.min)
+        pools, most, shared_by = self._whom(demand, times)
+        wanted = times * shared_by
+        left: dict[int, int] = {}
+        short: set[int] = set()
+        suppliers: set[int] = set()
+        supplied = 0
+        for v in pools:
+            charges = self._paths.charged(v, demand.kind)
+            suppliers.update(u for u, _ in charges)
+            if not charges or supplied >= wanted:
+                continue
+            number, lacking = self._supply(demand, charges, amount / shared_by, min(most, wanted - supplied), left)
+            supplied += number
+            short.update(lacking)
+        return Shortage(int(supplied * amount / shared_by), len(suppliers), tuple(sorted(short)))
+
+    def _supply(
+        self, demand: Demand, charges: Charges, number: Fraction, most: int, left: dict[int, int]
+    ) -> tuple[int, list[int]]:
+        """How often all suppliers can give a number of what is asked for, which is taken; and those that could not give more."""
+        units = {u: self._units(demand, u, number * part) for u, part in charges}
+        room = {u: left.get(u, self._situation.free(u)) // each for u, each in units.items()}
+        times = min(most, *room.values())
+        for u, each in units.items():
+            left[u] = left.get(u, self._situation.free(u)) - times * each
+        return times, [u for u in units if room[u] == times < most]
+
+    def lacking(self, demand: Demand, charges: Charges) -> list[int]:
+        """Suppliers that have too little for one instance."""
+        amount = Fraction(demand.count.min)
+        return [u for u, part in charges if self._units(demand, u, amount * part) > self._situation.free(u)]
+
+    def _units(self, demand: Demand, u: int, number: Fraction) -> int:
+        """Units of a supplier; more than it has where its unit does not convert."""
+        worth = demand.per_unit(self._situation.structure.kind_of(u).unit)
+        return max(ceil(number / worth), 1) if worth else self._situation.size[u] + 1
+
+    def _picked(self, demand: Demand, asked: int) -> Shortage:
+        """Of pools that are picked: what they have, as far as who supplies them has it too."""
+        left: dict[int, int] = {}
+        short: set[int] = set()
+        room = 0
+        pools = self._situation.typology.vertices(demand.kind).tolist()
+        for v in pools:
+            charges = ((v, Fraction(1)), *self._paths.upstream(v, demand.kind))
+            number, lacking = self._supply(demand, charges, Fraction(1), asked - room, left)
+            room += number
+            short.update(lacking)
+            if room >= asked:
+                break
+        return Shortage(room, len(pools), tuple(sorted(short)))
+
+    # -- whom is to be supplied --------------------------------------------------------------------------------------
+
+    def _whom(self, demand: Demand, times: int) -> tuple[Iterable[int], int, int]:
+        """Pools to be supplied, how often each at most, and how many share what is asked for."""
+        if demand.charged == "siblings":
+            return self._nodes(), 1, self._beside(demand)
+        typology = self._situation.typology
+        often = 1
+        for above in self._around.get(demand.number, ()):
+            if above.confined:
+                break
+            if not above.is_slot:
+                return (v for v in typology.vertices(above.kind).tolist() if self._situation.free(v)), often, 1
+            often *= above.count.min
+        return self._nodes(), times, 1
+
+    def _nodes(self) -> Iterable[int]:
+        typology = self._situation.typology
+        nodes = typology.vertices(typology.node).tolist() if typology.node >= 0 else []
+        return (v for v in nodes if self._situation.free(v))
+
+    def _beside(self, demand: Demand) -> int:
+        """How many nodes share what is charged for them, where the request says it."""
+        outer = self._around.get(demand.number, ())
+        beside = [child for child in (outer[0].children if outer else self._plan.demands) if not child.charged]
+        number = 1
+        while len(beside) == 1:
+            number *= beside[0].count.min
+            if beside[0].kind == self._situation.typology.node:
+                return number
+            beside = [child for child in beside[0].children if not child.charged]
+        return 1
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def in_words(self, v: int) -> str:
+        """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``."""
+        structure = self._situation.structure
+        if not self._situation.is_up(v):
+            return f"{self.name(v)}: {structure.state_name(structure.unavailable_above(v))}"
+        unit = structure.kind_of(v).unit
+        return f"{self.name(v)}: {self._situation.free(v)} of {structure.size.item(v)}{f' {unit}' if unit else ''} free"
+
+    def name(self, v: int) -> str:
+        """A supplier by its name; what only hangs on one, by its type and the name of that."""
+        structure = self._situation.structure
+        on = [u for feeds in self._paths.feeds for u in feeds.suppliers(v) if v in feeds.hung_on(u)]
+        above = structure.parent.item(v)
+        if above >= structure.tree_end and structure.end.item(v) == v + 1:
+            on.append(above)
+        if on:
+            return f"{structure.types[structure.type.item(v)]} on {structure.name(on[0])}"
+        return structure.path(v) if v < structure.tree_end else structure.name(v)
