@@ -200,12 +200,14 @@ def _text(text: str) -> Count:
     # As flux-core decodes: what reads as an idset is one, so that 2-5 and 2,3,4,5 are the same count.
     try:
         spans = idset.ranges(text)
+    except LimitExceeded:
+        raise LimitExceeded(f"expected a count up to {limits.COUNT_MAX}, got {excerpt(text)}", where="count") from None
     except InputError as no_idset:
         try:
             return _stepped(ranges.parse(text))
         except InputError as no_range:
             # The complaint of the language that was probably meant.
-            if isinstance(no_idset, LimitExceeded) or "," in text:
+            if "," in text:
                 raise _here(no_idset) from None
             if isinstance(no_range, LimitExceeded) or not set("-+:").isdisjoint(text):
                 raise _here(no_range) from None
