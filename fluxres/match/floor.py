@@ -6,6 +6,8 @@ level; bits where a question is about nodes, numbers where it is about what they
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -98,10 +100,10 @@ class Floor:
             kept = self._eligible[id(eligible)] = eligible, level.roof.words(np.flatnonzero(eligible.mask))
         return found & kept[1]
 
-    def classes(self, situation: Situation) -> NDArray[np.float64] | None:
-        """Performance class of each node; None where all are of one."""
+    def classes(self, situation: Callable[[], Situation]) -> NDArray[np.float64] | None:
+        """Performance class of each node; None where all are of one.  The situation is asked for the first time only."""
         if not self._classes:
-            classes = situation.performance_class(self.refresh().vertices)
+            classes = situation().performance_class(self.refresh().vertices)
             self._classes.append(None if (classes == classes[0]).all() else classes)
         return self._classes[0]
 

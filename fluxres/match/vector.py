@@ -135,7 +135,7 @@ class Search:
         """Scores of all nodes; None where all are the same."""
         policy, kind = self.policy, self.plan.measured
         if policy.score is POLICIES["variation"].score:
-            return self.floor.classes(self._situation)
+            return self.floor.classes(lambda: self._situation)
         if not policy.by_node:
             return policy.scores(self._situation, self.level.vertices)
         if kind < 0:
