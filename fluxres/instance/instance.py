@@ -322,4 +322,3 @@ def _number(job: object) -> int:
     if isinstance(job, int) and not isinstance(job, bool):
         return int(job)
     raise UsageError(f"a job is named by its id, not by {job!r:.80}")
-

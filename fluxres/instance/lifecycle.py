@@ -451,4 +451,3 @@ class _Guard:
         if error is None or isinstance(error, FluxresError | PassOver) or not isinstance(error, Exception):
             return
         raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error
-

@@ -56,6 +56,7 @@ class Named:
         self.free = self._all
         self.free_count = self._usable.bit_count()
         self._asks: dict[int, tuple[Request, int]] = {}
+        self._alike: dict[Simple, bool] = {}
         self._running = Running()
         self._reserved: dict[int, Hold] = {}
         self._rows: Sets | None = None
@@ -85,13 +86,17 @@ class Named:
         return known[1]
 
     def _number(self, wanted: Simple | None) -> int:
-        if wanted is None or wanted.type != self.type or interchangeable(self.structure, wanted) is None:
+        if wanted is None or wanted.type != self.type or not self._is_alike(wanted._replace(number=1)):
             raise NotSimple(f"only whole pools of {self.type} are handed out here")
         if wanted.number > self.size:
-            raise InfeasibleRequest(
-                f"{wanted.number} of {self.type} asked for, the machine has {self.size}", hint="ask for less"
-            )
+            raise InfeasibleRequest(f"{wanted.number} of {self.type} asked for, the machine has {self.size}", hint="ask for less")
         return wanted.number
+
+    def _is_alike(self, wanted: Simple) -> bool:
+        known = self._alike.get(wanted)
+        if known is None:
+            known = self._alike[wanted] = interchangeable(self.structure, wanted) is not None
+        return known
 
     @property
     def measure(self) -> str:
@@ -135,8 +140,10 @@ class Named:
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
         """The earliest window; see Inventory."""
         self.unreserve(key)
-        found = self._earliest_alone(ask, now) if not self._reserved else self._all_rows(now).earliest(
-            ask, duration, self._usable, self._choose
+        found = (
+            self._earliest_alone(ask, now)
+            if not self._reserved
+            else self._all_rows(now).earliest(ask, duration, self._usable, self._choose)
         )
         if found is None:
             self._drop_rows()
@@ -290,6 +297,7 @@ class Named:
             hold.units = sum(1 << number[at] for at in members(hold.units))
             self.free &= ~hold.units
         self._asks.clear()
+        self._alike.clear()
 
     # -- saying ------------------------------------------------------------------------------------------------------
 

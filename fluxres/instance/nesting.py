@@ -305,4 +305,3 @@ class Nesting(Lifecycle):
         if job.number in self._recorded:
             self._unrecord(job)
             self._record(job)
-

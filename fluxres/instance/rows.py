@@ -25,14 +25,21 @@ def lowest(units: int, n: int) -> int:
     """
     if units.bit_count() == n:
         return units
-    low, high = n, units.bit_length()
-    while low < high:
-        middle = (low + high) // 2
-        if (units & ((1 << middle) - 1)).bit_count() < n:
-            low = middle + 1
+    # Halve the part that has the n-th unit; each step looks at half as many bits as the one before.
+    part, left, at = units, n, 0
+    width = units.bit_length()
+    while width > 1:
+        half = width >> 1
+        low = part & ((1 << half) - 1)
+        count = low.bit_count()
+        if count >= left:
+            part, width = low, half
         else:
-            high = middle
-    return units & ((1 << low) - 1)
+            part >>= half
+            left -= count
+            at += half
+            width -= half
+    return units & ((1 << (at + 1)) - 1)
 
 
 def highest(units: int, n: int) -> int:
@@ -41,7 +48,8 @@ def highest(units: int, n: int) -> int:
     >>> bin(highest(0b110110, 3))
     '0b110100'
     """
-    return units & ~lowest(units, units.bit_count() - n)
+    rest = units.bit_count() - n
+    return units & ~lowest(units, rest) if rest else units
 
 
 class Rows:
@@ -136,7 +144,9 @@ class Numbers(Rows):
 
 
 class Sets(Rows):
-    """Rows of which units are free.
+    """Rows of which units are free, and of how many they are.
+
+    Units that are taken must be free, and those given back must not be.
 
     >>> rows = Sets(0, 0b111)
     >>> rows.take(0, 10, 0b011)
@@ -145,42 +155,50 @@ class Sets(Rows):
     (10, 3)
     """
 
-    __slots__ = ()
+    __slots__ = ("counts",)
+
+    def __init__(self, now: int, row: int) -> None:
+        super().__init__(now, row)
+        self.counts = [row.bit_count()]
+
+    def advance(self, now: int) -> None:
+        """Drop what is past."""
+        gone = bisect_right(self.times, now) - 1
+        if gone > 0:
+            del self.counts[:gone]
+        super().advance(now)
 
     def take(self, start: int, end: int, units: int) -> None:
-        """These units are not free in [start, end)."""
-        self._change(start, end, units, 0)
+        """These units, which are free in [start, end), no longer are."""
+        self._change(start, end, units, -units.bit_count())
 
     def give(self, start: int, end: int, units: int) -> None:
-        """These units are free in [start, end)."""
-        self._change(start, end, units, units)
+        """These units, which are not free in [start, end), are."""
+        self._change(start, end, units, units.bit_count())
 
-    def _change(self, start: int, end: int, units: int, value: int) -> None:
+    def _change(self, start: int, end: int, units: int, more: int) -> None:
         start = max(start, self.times[0])
         if start >= end:
             return
         first = self._cut(start)
         stop = self._cut(end)
-        rows = self.rows
-        if value:
-            for at in range(first, stop):
-                rows[at] |= units
-        else:
-            keep = ~units
-            for at in range(first, stop):
-                rows[at] &= keep
+        rows, counts = self.rows, self.counts
+        for at in range(first, stop):
+            rows[at] ^= units
+            counts[at] += more
         self._join(stop)
         self._join(first)
 
-    def free(self, start: int, end: int) -> int:
-        """The units that are free throughout [start, end)."""
-        times, rows = self.times, self.rows
-        at = max(bisect_right(times, start) - 1, 0)
-        units = rows[at]
-        stop = bisect_left(times, end)
-        for row in rows[at + 1 : stop]:
-            units &= row
-        return units
+    def _cut(self, moment: int) -> int:
+        before = len(self.times)
+        at = super()._cut(moment)
+        if len(self.times) > before:
+            self.counts.insert(at, self.counts[at - 1])
+        return at
+
+    def _join(self, at: int) -> None:
+        if 0 < at < len(self.rows) and self.counts[at] == self.counts[at - 1] and self.rows[at] == self.rows[at - 1]:
+            del self.times[at], self.rows[at], self.counts[at]
 
     def earliest(self, n: int, duration: int, among: int, choose: Choose) -> tuple[int, int] | None:
         """The first start from the first moment on and n units that are free then for `duration`, or None.
@@ -189,22 +207,31 @@ class Sets(Rows):
             among: the units that may be chosen at all.
             choose: takes n of those that are free.
         """
-        times, rows = self.times, self.rows
+        times, rows, counts = self.times, self.rows, self.counts
         count = len(rows)
         begin = 0
-        while begin < count:
-            end = times[begin] + duration
-            units, at = among, begin
-            while True:
-                units &= rows[at]
-                if units.bit_count() < n:
+        while True:
+            while begin < count and counts[begin] < n:
+                begin += 1
+            if begin == count:
+                return None
+            # Numbers first: a row with too few ends the window before any set is looked at.
+            end, stop = times[begin] + duration, begin + 1
+            while stop < count and times[stop] < end:
+                if counts[stop] < n:
                     break
-                at += 1
-                if at == count or times[at] >= end:
-                    return times[begin], choose(units, n)
-            # Every start from which the window still has these last rows fails too.
-            units = among
-            while (units := units & rows[at]).bit_count() >= n:
-                at -= 1
-            begin = at + 1
-        return None
+                stop += 1
+            else:
+                units, at = among & rows[begin], begin
+                while units.bit_count() >= n:
+                    at += 1
+                    if at == stop:
+                        return times[begin], choose(units, n)
+                    units &= rows[at]
+                # Every start from which the window still has these last rows fails too.
+                units = among
+                while (units := units & rows[at]).bit_count() >= n:
+                    at -= 1
+                begin = at + 1
+                continue
+            begin = stop + 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from fluxres import limits
 from fluxres.errors import InputError, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
+from fluxres.syntax import count as counts
 from fluxres.syntax import shape
 from fluxres.syntax.jobspec import Request, Vertex
 
@@ -33,6 +34,8 @@ class Machine:
     graph: ResourceGraph
     unit: str = ""
     _requests: dict[int, Request] = field(default_factory=dict, repr=False)
+    _pattern: Vertex | None = field(default=None, repr=False)
+    _has_units: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         types = self.graph.structure.types
@@ -58,11 +61,16 @@ class Machine:
         """The request for so many of the unit."""
         found = self._requests.get(number)
         if found is None:
-            structure = self.graph.structure
-            vertices = structure.of_type(self.unit)
-            large = bool((structure.size[vertices] > 1).any())
-            text = f"slot=1/{self.unit}={number}" if large else f"slot={number}/{self.unit}"
-            found = self._requests[number] = Request(shape.vertices(text))
+            if self._pattern is None:
+                structure = self.graph.structure
+                self._has_units = bool((structure.size[structure.of_type(self.unit)] > 1).any())
+                (self._pattern,) = shape.vertices(f"slot=1/{self.unit}")
+            times = counts.parse(number)
+            if self._has_units:
+                slot = replace(self._pattern, children=(replace(self._pattern.children[0], count=times),))
+            else:
+                slot = replace(self._pattern, count=times)
+            found = self._requests[number] = Request((slot,))
         return found
 
 

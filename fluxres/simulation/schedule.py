@@ -65,7 +65,7 @@ class Schedule:
     submit, start, end, limit: ticks. size: units. result: index into RESULTS. instance: number.
     """
 
-    def __init__(self, *, keep_allocated: bool = True) -> None:
+    def __init__(self) -> None:
         self.ids: list[int | str] = []
         self.submit = array("q")
         self.start = array("q")
@@ -74,7 +74,7 @@ class Schedule:
         self.size = array("q")
         self.result = array("b")
         self.instance = array("l")
-        self.allocated: list[str] | None = [] if keep_allocated else None
+        self._claims: list[tuple[Inventory, Claim]] = []
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -89,8 +89,12 @@ class Schedule:
         self.size.append(job.size)
         self.result.append(RESULTS.index(job.result))
         self.instance.append(job.instance)
-        if self.allocated is not None:
-            self.allocated.append(job.allocated())
+        self._claims.append((job.inventory, job.claim))
+
+    @property
+    def allocated(self) -> list[str]:
+        """What each job held, as idsets; made when asked for, since they take longer than the run."""
+        return ["" if claim is None else inventory.ids(claim) for inventory, claim in self._claims]
 
     def close(self) -> None:
         """Nothing to do."""

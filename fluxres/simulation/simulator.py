@@ -159,9 +159,7 @@ class Simulator:
         now = instance._enter()
         request = self.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
-            made = instance.enter_job(
-                request, job.limit, now, job.urgency, job.name, job.user, self._dependencies(job), job
-            )
+            made = instance.enter_job(request, job.limit, now, job.urgency, job.name, job.user, self._dependencies(job), job)
         except InfeasibleRequest as error:
             self.refused[error.message] += 1
             if len(self.refused_ids) < _REFUSED_SHOWN:
@@ -251,4 +249,3 @@ def simulate(
     (30.0, 120.0, 0.6)
     """
     return Simulator(machine, **settings).run(workload, progress)
-

@@ -65,9 +65,7 @@ def _submission(
         )
     values: tuple[float, ...]
     try:
-        values = tuple(
-            int(words[at]) for at in (_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER)
-        )
+        values = tuple(int(words[at]) for at in (_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER))
     except ValueError:
         # Some traces have seconds with fractions.
         values = tuple(

@@ -67,4 +67,3 @@ class Workload:
         """How many, where that is known beforehand."""
         found: Any = self.submissions
         return len(found) if hasattr(found, "__len__") else None
-

@@ -1,0 +1,139 @@
+"""What must hold of every schedule, whoever made it; tests run this over all they produce.
+
+Nothing here knows how a schedule came about.  It takes the records and looks again: whether anything was held twice, anyone
+started before they came or could, anyone ran past their limit.  Promises of policies need the reservations made on the way,
+which a watched policy notes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from fluxres.clock import seconds
+from fluxres.instance.policy import QueuePolicy
+from fluxres.simulation.schedule import Schedule
+from fluxres.simulation.workload import Submission
+from fluxres.syntax import idset
+
+if TYPE_CHECKING:
+    from fluxres.instance.job import Job
+    from fluxres.instance.queue import Queue
+
+
+def violations(schedule: Schedule, size: int, workload: Iterable[Submission] = ()) -> list[str]:
+    """What is wrong with a schedule; empty when nothing is.
+
+    Args:
+        size: units of the machine.
+        workload: what was run, for dependencies and run times.
+
+    Cost: O(units held + jobs log jobs).
+    """
+    given = {job.id: job for job in workload}
+    return [*_times(schedule, given), *_numbers(schedule, size), *_names(schedule, size), *_dependencies(schedule, given)]
+
+
+def _times(schedule: Schedule, given: dict[int | str, Submission]) -> Iterator[str]:
+    for at, (job, submit, start, end, _) in enumerate(schedule):
+        if start < 0:
+            continue
+        if start < submit:
+            yield f"job {job} starts at {seconds(start)}, before it came at {seconds(submit)}"
+        if end - start > schedule.limit[at]:
+            yield f"job {job} runs {seconds(end - start)} s, its limit is {seconds(schedule.limit[at])} s"
+        known = given.get(job)
+        if known is not None and schedule.result[at] == 0 and end - start != min(known.run, known.limit):
+            yield f"job {job} ran {seconds(end - start)} s of {seconds(known.run)} s"
+
+
+def _numbers(schedule: Schedule, size: int) -> Iterator[str]:
+    changes: dict[int, int] = defaultdict(int)
+    for _, _, start, end, count in schedule:
+        if start >= 0:
+            changes[start] += count
+            changes[end] -= count
+    used = 0
+    for moment in sorted(changes):
+        used += changes[moment]
+        if used > size:
+            yield f"{used} of {size} units are held at {seconds(moment)}"
+
+
+def _names(schedule: Schedule, size: int) -> Iterator[str]:
+    """Each named unit, by time: a job must not take it before the last one gave it back."""
+    order = sorted(range(len(schedule)), key=lambda at: (schedule.start[at], schedule.end[at]))
+    allocated = schedule.allocated
+    held_by: dict[int, tuple[int, int | str]] = {}
+    for at in order:
+        start, end, job = schedule.start[at], schedule.end[at], schedule.ids[at]
+        if start < 0 or start == end:
+            continue
+        units = idset.parse(allocated[at])
+        if units and units[-1] >= size:
+            yield f"job {job} holds unit {units[-1]} of a machine of {size}"
+        for unit in units:
+            until, other = held_by.get(unit, (-1, ""))
+            if until > start:
+                yield f"jobs {other} and {job} hold unit {unit} at {seconds(start)}"
+            held_by[unit] = (end, job)
+
+
+def _dependencies(schedule: Schedule, given: dict[int | str, Submission]) -> Iterator[str]:
+    start = schedule.starts()
+    end = dict(zip(schedule.ids, schedule.end, strict=True))
+    by_text = {str(job): job for job in start}
+    for job in schedule.ids:
+        for dependency in given[job].dependencies if job in given else ():
+            scheme, _, value = dependency.partition(":")
+            other = by_text.get(value)
+            if other is None or start[job] < 0:
+                continue
+            first = start[other] if scheme in ("after", "afterstart") else end[other]
+            if start[job] < first:
+                yield f"job {job} starts before {dependency}"
+
+
+class Watched(QueuePolicy):
+    """A policy, and a note of every promise it makes.
+
+    Args:
+        policy: whose passes are watched.
+        head_only: only what is promised to the head of the queue counts (EASY); else every reservation (conservative).
+    """
+
+    def __init__(self, policy: QueuePolicy, *, head_only: bool) -> None:
+        self.policy = policy
+        self.name = policy.name
+        self.keeps_reservations = policy.keeps_reservations
+        self.recalculate_s = policy.recalculate_s
+        self.head_only = head_only
+        self.promised: dict[int, int] = {}
+        self.broken: list[str] = []
+
+    def schedule(self, queue: Queue) -> None:
+        """A pass, and then a look at what is reserved."""
+        self.policy.schedule(queue)
+        for job in queue:
+            if job.reserved >= 0:
+                self._note(job)
+            if self.head_only:
+                break
+
+    def _note(self, job: Job) -> None:
+        before = self.promised.get(job.number)
+        if before is not None and job.reserved > before:
+            self.broken.append(f"job {job.id}: {seconds(before)} was promised, now it is {seconds(job.reserved)}")
+        self.promised[job.number] = job.reserved
+
+    def finished(self, job: Job, now_s: float) -> None:
+        """Whether it came as promised."""
+        before = self.promised.pop(job.number, None)
+        if before is not None and job.started > before:
+            self.broken.append(f"job {job.id}: {seconds(before)} was promised, it started at {seconds(job.started)}")
+        self.policy.finished(job, now_s)
+
+    def priority(self, job: Job, now_s: float) -> int:
+        """As the policy has it."""
+        return self.policy.priority(job, now_s)

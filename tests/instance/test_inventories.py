@@ -1,0 +1,204 @@
+"""The inventories answer alike: counted, named and the resource graph, driven side by side by what an instance may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres.clock import FOREVER
+from fluxres.instance.counted import Counted
+from fluxres.instance.graph_inventory import GraphInventory
+from fluxres.instance.inventory import Inventory, NotSimple
+from fluxres.instance.named import Named
+from fluxres.model.matching import as_request
+from fluxres.syntax import idset
+from tests.instance.machines import of_number, of_shape
+
+SIZE = 6
+S = 1_000_000
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["start", "start", "reserve", "reserve", "finish", "unreserve", "clear", "wait", "resize", "state"]),
+        st.integers(1, SIZE),
+        st.integers(1, 9),
+    ),
+    max_size=30,
+)
+
+
+class Pair:
+    """Two inventories that must not differ; `named` when units have names in both."""
+
+    def __init__(self, fast: Inventory, slow: GraphInventory, request: str, *, named: bool) -> None:
+        self.both: tuple[Inventory, Inventory] = (fast, slow)
+        self.request = request
+        self.named = named
+        self.claims: dict[int, tuple[Any, Any]] = {}
+        self.ends: dict[int, int] = {}
+        self.reserved: dict[int, tuple[int, int, int]] = {}
+        self.now = 0
+        self.key = 0
+
+    def asks(self, n: int) -> list[Any]:
+        request = as_request(self.request.format(n))
+        return [inventory.ask(request) for inventory in self.both]
+
+    def same(self, answers: list[Any]) -> Any:
+        first, second = answers
+        assert first == second
+        return first
+
+    def hold(self, claims: list[Any], key: int, end: int) -> None:
+        assert (claims[0] is None) == (claims[1] is None)
+        if claims[0] is None:
+            return
+        self.claims[key], self.ends[key] = (claims[0], claims[1]), end
+        if self.named:
+            ids = [idset.parse(inventory.ids(claim)) for inventory, claim in zip(self.both, claims, strict=True)]
+            assert ids[0] == ids[1]
+
+    def start(self, n: int, length: int) -> None:
+        self.key += 1
+        end = self.now + length * S
+        asks = self.asks(n)
+        self.hold([i.start(self.key, ask, self.now, end) for i, ask in zip(self.both, asks, strict=True)], self.key, end)
+
+    def reserve(self, n: int, length: int) -> None:
+        self.key += 1
+        starts = [i.reserve(self.key, ask, length * S, self.now) for i, ask in zip(self.both, self.asks(n), strict=True)]
+        start = self.same(starts)
+        if start is not None:
+            self.reserved[self.key] = (start, n, length)
+
+    def refit(self) -> None:
+        for key, (before, n, length) in list(self.reserved.items()):
+            start = self.same([i.reserve(key, ask, length * S, self.now) for i, ask in zip(self.both, self.asks(n), strict=True)])
+            assert start is not None
+            assert start <= before
+            self.reserved[key] = (start, n, length)
+
+    def begin(self) -> None:
+        for key, (start, n, length) in list(self.reserved.items()):
+            if start <= self.now:
+                end = self.now + length * S
+                claims = [i.begin(key, ask, self.now, end) for i, ask in zip(self.both, self.asks(n), strict=True)]
+                del self.reserved[key]
+                self.hold(claims, key, end)
+
+    def finish(self, which: int) -> None:
+        if self.claims:
+            key = list(self.claims)[which % len(self.claims)]
+            for inventory, claim in zip(self.both, self.claims.pop(key), strict=True):
+                inventory.finish(key, claim, self.now)
+            del self.ends[key]
+
+    def resize(self, which: int, length: int) -> None:
+        self.clear()
+        if self.claims:
+            key = list(self.claims)[which % len(self.claims)]
+            end = max(self.now, self.ends[key]) + length * S if which % 2 else max(self.now + 1, self.ends[key] - length * S)
+            if self.ends[key] <= self.now:
+                return
+            for inventory, claim in zip(self.both, self.claims[key], strict=True):
+                inventory.resize(key, claim, self.now, end)
+            self.ends[key] = end
+
+    def unreserve(self, which: int) -> None:
+        if self.reserved:
+            key = list(self.reserved)[which % len(self.reserved)]
+            del self.reserved[key]
+            for inventory in self.both:
+                inventory.unreserve(key)
+
+    def clear(self) -> None:
+        self.reserved.clear()
+        for inventory in self.both:
+            inventory.clear()
+
+    def wait(self, length: int) -> None:
+        # As an instance does: nothing that is reserved is passed by.
+        self.now = min([self.now + length * S, *(start for start, _, _ in self.reserved.values())])
+        self.same([inventory.advance(self.now) for inventory in self.both])
+        self.begin()
+
+    def state(self, which: int, state: int, paths: list[str]) -> None:
+        for inventory in self.both:
+            inventory.graph.set_state(paths[which % len(paths)], ("up", "drain", "down")[state % 3])  # type: ignore[attr-defined]
+        self.reserved.clear()
+        for inventory in self.both:
+            inventory.refresh()
+
+    def step(self, name: str, a: int, b: int, paths: list[str]) -> None:
+        if name in ("start", "reserve", "resize"):
+            getattr(self, name)(a, b)
+        elif name in ("finish", "unreserve"):
+            getattr(self, name)(a)
+        elif name == "clear":
+            self.clear()
+        elif name == "wait":
+            self.wait(b)
+        elif paths:
+            self.state(a, b, paths)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.sampled_from(["first", "high"]))
+def test_named_pools_are_those_of_the_graph(done: list[tuple[str, int, int]], policy: str) -> None:
+    fast, slow = of_shape(f"node={SIZE}/core=2"), of_shape(f"node={SIZE}/core=2")
+    pair = Pair(Named(fast, "node", policy), GraphInventory(slow, policy), "slot={}/node", named=True)
+    paths = [f"/cluster/node{n}" for n in range(SIZE)] + ["/cluster"]
+    for name, a, b in done:
+        pair.step(name, a, b, paths)
+    pair.refit()
+    assert slow.check() == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_counted_units_are_those_of_the_graph(done: list[tuple[str, int, int]]) -> None:
+    fast, slow = of_number(SIZE), of_number(SIZE)
+    pair = Pair(Counted(fast, 1), GraphInventory(slow), "slot=1/core={}", named=False)
+    for name, a, b in done:
+        pair.step(name, a, b, ["/processors/core"])
+    pair.refit()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, SIZE), st.integers(1, 9)), max_size=8), st.integers(1, SIZE))
+def test_a_number_reserved_is_free_when_its_time_comes(running: list[tuple[int, int]], n: int) -> None:
+    inventory = Named(of_shape(f"node={SIZE}"), "node")
+    for key, (size, length) in enumerate(running):
+        inventory.start(key, size, 0, length * S)
+    start = inventory.reserve_count(99, n, 0)
+    assert start is not None
+    assert (start == 0) == (n <= inventory.free_count)
+    for key, (size, length) in enumerate(running, 100):
+        inventory.start(key, size, 0, length * S)
+    inventory.advance(start)
+    assert inventory.free_count >= n
+
+
+def test_what_never_ends_is_never_reserved() -> None:
+    for inventory in (Counted(of_number(2), 1), Named(of_shape("node=2"), "node"), GraphInventory(of_shape("node=2"))):
+        request = as_request("slot=1/core=2" if inventory.kind == "counted" else "slot=2/node")
+        ask = inventory.ask(request)
+        assert inventory.start(1, ask, 0, FOREVER) is not None
+        assert inventory.reserve(2, ask, S, 0) is None
+
+
+@pytest.mark.parametrize("text", ["node", "slot=2/core", "slot=1/[node;core]", "slot=1-3/node", "node=2/slot=1/core"])
+def test_other_requests_are_left_to_the_graph(text: str) -> None:
+    with pytest.raises(NotSimple):
+        Named(of_shape("node=4/core=2"), "node").ask(as_request(text))
+
+
+def test_pools_in_a_node_are_alike_while_they_are_asked_for_one_by_one() -> None:
+    graph = of_shape("node=4/core=2")
+    assert Named(graph, "core").ask(as_request("slot=3/core")) == 3
+    with pytest.raises(NotSimple):
+        Named(graph, "core").ask(as_request("slot=1/core=2"))
+    assert Named(of_shape("rack=2/core=2"), "core").ask(as_request("slot=2/core=2")) == 4

@@ -1,0 +1,299 @@
+"""The life of a job: states, events, exceptions, limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluxres import InfeasibleRequest, InputError, UnknownJob, UsageError, limits
+from fluxres.errors import StaleHandle
+from fluxres.instance import Instance, JobId, State
+from fluxres.instance import states as table
+from fluxres.instance.states import LEADS_TO
+from tests.instance.machines import Hand, nodes, on_nodes, racks
+
+
+def names(job: object) -> list[str]:
+    return [event.name for event in job.events]  # type: ignore[attr-defined]  # a job with its events
+
+
+def test_the_table_leads_every_active_state_to_inactive() -> None:
+    for state in table.ACTIVE:
+        assert LEADS_TO.get((state, "exception"), State.CLEANUP) is State.CLEANUP
+    assert table.after(State.CLEANUP, "clean") is State.INACTIVE
+    assert {state.letter for state in State} == set("NDPSRCI")
+
+
+def test_a_job_goes_through_the_states_of_the_rfc() -> None:
+    instance, clock = on_nodes(2)
+    job = instance.submit("slot=1/node", duration_s=10)
+    assert job.state is State.RUN
+    clock.now_s = 4.0
+    instance.finish(job)
+    assert names(job) == ["submit", "validate", "depend", "priority", "alloc", "start", "finish", "release", "free", "clean"]
+    state = State.NEW
+    for event in job.events or ():
+        state = table.after(state, event.name)
+    assert state is job.state is State.INACTIVE
+    assert (job.submitted_at, job.started_at, job.finished_at, job.result) == (0.0, 0.0, 4.0, "completed")
+
+
+def test_the_graph_shows_what_jobs_hold() -> None:
+    graph = nodes(3)
+    instance = Instance(graph)
+    job = instance.submit("slot=2/node", duration_s=10)
+    assert job.pools == [("/cluster/node0", 1), ("/cluster/node1", 1)]
+    assert graph.jobs() == [str(job.id)]
+    instance.finish(job, status=256)
+    assert graph.jobs() == []
+    assert job.result == "failed"
+
+
+def test_what_can_never_run_is_refused_and_leaves_nothing() -> None:
+    for inventory in ("graph", "auto", "named"):
+        instance, _ = on_nodes(2, inventory=inventory)
+        with pytest.raises(InfeasibleRequest, match="3"):
+            instance.submit("slot=3/node")
+        assert instance.jobs() == []
+        assert instance.submit("slot=2/node").state is State.RUN
+
+
+@pytest.mark.parametrize("duration_s", [0, -1.0, float("nan")])
+def test_a_duration_is_positive(duration_s: float) -> None:
+    instance, _ = on_nodes(1)
+    with pytest.raises(UsageError, match="duration_s"):
+        instance.submit("slot=1/node", duration_s=duration_s)
+
+
+def test_ids_are_fluids_of_the_moment() -> None:
+    instance, clock = on_nodes(1)
+    first = instance.submit("slot=1/node")
+    clock.now_s = 1.5
+    second = instance.submit("slot=1/node")
+    assert (first.id, second.id) == (0, 1500 << 24)
+    assert str(second.id) == f"{second.id}" == repr(JobId(1500 << 24))
+    assert instance.job(str(second.id)) is instance.job(int(second.id)) is instance.job(second) is second
+
+
+def test_more_than_a_thousand_jobs_of_one_moment_have_ids() -> None:
+    instance, _ = on_nodes(1, events=False)
+    made = {instance.submit("slot=1/node").number for _ in range(1500)}
+    assert len(made) == 1500
+
+
+@pytest.mark.parametrize("job", ["ƒzzz", 5, "not an id"])
+def test_unknown_jobs_are_said_so(job: object) -> None:
+    instance, _ = on_nodes(1)
+    with pytest.raises(UnknownJob):
+        instance.cancel(job)  # type: ignore[arg-type]  # one of them has no form at all
+
+
+def test_cancel_frees_what_runs_and_takes_out_what_waits() -> None:
+    instance, _ = on_nodes(2)
+    running, waiting, last = (instance.submit("slot=2/node", duration_s=10) for _ in range(3))
+    instance.cancel(waiting, "not needed")
+    assert (waiting.state, waiting.result, waiting.started_at) == (State.INACTIVE, "canceled", None)
+    instance.cancel(running)
+    assert (running.result, last.state) == ("canceled", State.RUN)
+    with pytest.raises(UsageError, match="over"):
+        instance.cancel(running)
+
+
+def test_an_exception_that_is_not_fatal_is_only_told() -> None:
+    instance, _ = on_nodes(1)
+    job = instance.submit("slot=1/node")
+    instance.exception(job, "warning", severity=3, note="hot")
+    assert job.state is State.RUN
+    assert job.exceptions[0].note == "hot"
+    with pytest.raises(UsageError, match="severity"):
+        instance.exception(job, "warning", severity=8)
+
+
+def test_urgency_orders_holds_and_expedites() -> None:
+    instance, _ = on_nodes(1)
+    running = instance.submit("slot=1/node")
+    held = instance.submit("slot=1/node", urgency=0)
+    normal = instance.submit("slot=1/node")
+    urgent = instance.submit("slot=1/node", urgency=20)
+    last = instance.submit("slot=1/node", urgency=31)
+    assert [job.number for job in instance.queue] == [last.number, urgent.number, normal.number]
+    assert (held.priority, last.priority) == (0, 4294967295)
+    instance.set_urgency(normal, 25)
+    assert next(iter(instance.queue)) is last
+    instance.set_urgency(last, 0)
+    instance.finish(running)
+    assert normal.state is State.RUN
+    instance.set_urgency(held, 16)
+    instance.finish(normal)
+    instance.finish(urgent)
+    assert held.state is State.RUN
+    assert [name for name in names(held) if name in ("urgency", "priority")] == ["priority", "urgency", "priority"]
+    for wrong in (-1, 32, 1.5, True):
+        with pytest.raises(UsageError, match="urgency"):
+            instance.set_urgency(last, wrong)  # type: ignore[arg-type]  # two are no integers
+
+
+def test_a_limit_ends_a_job() -> None:
+    instance, clock = on_nodes(1)
+    job, waiting = (instance.submit("slot=1/node", duration_s=10) for _ in range(2))
+    assert instance.next_due() == 10.0
+    clock.now_s = 10.0
+    instance.advance()
+    assert (job.result, job.finished_at, waiting.state) == ("timeout", 10.0, State.RUN)
+
+
+class Stubborn:
+    """Jobs that do not stop when they are told to."""
+
+    keeps_limits = False
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    def start(self, job: object) -> None:
+        pass
+
+    def stop(self, job: object, why: str) -> None:
+        self.stopped.append(why)
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named"])
+def test_units_of_a_job_that_outlives_its_limit_stay_held(inventory: str) -> None:
+    clock, runner = Hand(), Stubborn()
+    instance = Instance(nodes(2), queue_policy="easy", clock=clock, runner=runner, inventory=inventory)
+    job = instance.submit("slot=2/node", duration_s=10)
+    waiting = instance.submit("slot=1/node", duration_s=5)
+    assert waiting.reserved_at == 10.0
+    for clock.now_s in (10.0, 20.0, 30.0, 45.0):
+        instance.advance()
+        assert (job.state, waiting.state) == (State.CLEANUP, State.SCHED)
+        assert instance.check() == []
+    assert runner.stopped == ["timelimit"]
+    clock.now_s = 46.0
+    instance.finish(job)
+    assert (job.result, waiting.state, waiting.started_at) == ("timeout", State.RUN, 46.0)
+
+
+def test_a_job_that_does_nothing_ends_while_it_is_started() -> None:
+    class Instant:
+        keeps_limits = True
+
+        def start(self, job: object) -> None:
+            job.instance.finish(job)  # type: ignore[attr-defined]  # a job
+
+        def stop(self, job: object, why: str) -> None:
+            raise AssertionError
+
+    instance = Instance(nodes(1), runner=Instant())
+    made = [instance.submit("slot=1/node") for _ in range(50)]
+    assert {job.result for job in made} == {"completed"}
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named"])
+def test_another_duration_moves_what_others_wait_for(inventory: str) -> None:
+    instance, clock = on_nodes(2, "easy", inventory=inventory)
+    first = instance.submit("slot=1/node", duration_s=100)
+    head = instance.submit("slot=2/node", duration_s=10)
+    assert head.reserved_at == 100.0
+    instance.set_duration(first, 40)
+    assert (first.ends_at, head.reserved_at) == (40.0, 40.0)
+    instance.set_duration(first, 200)
+    assert head.reserved_at == 200.0
+    clock.now_s = 50.0
+    with pytest.raises(UsageError, match="would have ended"):
+        instance.set_duration(first, 50)
+    instance.set_duration(head, 5)
+    assert head.duration_s == 5.0
+    instance.set_duration(first, None)
+    assert head.reserved_at is None
+    assert instance.check() == []
+
+
+def test_finished_jobs_are_kept_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FINISHED_KEPT", 3)
+    instance, _ = on_nodes(1)
+    made = [instance.submit("slot=1/node") for _ in range(5)]
+    for job in made:
+        instance.finish(job)
+    assert instance.jobs() == made[2:]
+
+
+def test_a_sink_gets_what_is_over_and_nothing_is_kept() -> None:
+    seen: list[str] = []
+    instance, _ = on_nodes(1, sink=lambda job: seen.append(job.result or ""), events=False)
+    instance.finish(instance.submit("slot=1/node"))
+    assert (seen, instance.jobs()) == (["completed"], [])
+
+
+def test_passes_by_hand() -> None:
+    instance, _ = on_nodes(3, passes="manual")
+    made = [instance.submit("slot=1/node") for _ in range(3)]
+    assert {job.state for job in made} == {State.SCHED}
+    assert instance.schedule(limit=1) == 1
+    assert instance.schedule() == 2
+    with pytest.raises(UsageError, match="passes"):
+        on_nodes(1, passes="never")
+
+
+def test_node_states_change_under_jobs() -> None:
+    for inventory in ("graph", "named"):
+        instance, _ = on_nodes(2, inventory=inventory)
+        first = instance.submit("slot=1/node", duration_s=10)
+        instance.drain("/cluster/node0")
+        waiting = instance.submit("slot=2/node", duration_s=10)
+        assert (first.state, waiting.state) == (State.RUN, State.SCHED)
+        assert instance.check() == []
+        instance.up("/cluster/node0")
+        instance.down("/cluster/node0")
+        assert (first.result, first.exceptions[0].note) == ("failed", "lost /cluster/node0")
+        assert waiting.state is State.SCHED
+        instance.up(["/cluster/node0"])
+        assert waiting.state is State.RUN
+
+
+def test_a_request_changes_the_inventory_with_all_that_is_held() -> None:
+    instance = Instance(racks(), inventory="auto", queue_policy="easy")
+    whole = instance.submit("slot=3/node", duration_s=50)
+    assert instance.inventory.kind == "named"
+    part = instance.submit("slot=2/core=2", duration_s=20)
+    assert instance.inventory.kind == "graph"
+    assert part.pools[0] == ("/cluster/rack0/node3/core0", 1)
+    assert instance.graph.jobs() == [str(whole.id), str(part.id)]
+    assert instance.check() == []
+    instance.finish(whole)
+    instance.finish(part)
+    assert instance.graph.jobs() == []
+    instance.submit("slot=1/node")
+    assert instance.inventory.kind == "named"
+
+
+def test_an_inventory_that_was_asked_for_does_not_change() -> None:
+    with pytest.raises(UsageError, match="inventory"):
+        Instance(racks(), inventory="named").submit("slot=2/core=2")
+    with pytest.raises(UsageError, match="inventory"):
+        Instance(racks(), inventory="numbered")
+    with pytest.raises(UsageError, match="units to count"):
+        Instance(racks(), inventory="counted")
+    with pytest.raises(UsageError, match="not interchangeable"):
+        Instance(racks(), inventory="named:cluster:x")
+
+
+def test_wrong_words_change_nothing() -> None:
+    instance, _ = on_nodes(1)
+    with pytest.raises(InputError):
+        instance.submit("slot=")
+    with pytest.raises(UsageError):
+        instance.submit("slot=1/node", dependencies=["afterok:ƒzz"])
+    with pytest.raises(InputError):
+        instance.submit("slot=1/node", dependencies=["before:ƒzz"])
+    assert instance.jobs() == []
+    assert instance.submit("slot=1/node").state is State.RUN
+
+
+def test_what_is_closed_does_nothing_more() -> None:
+    instance, _ = on_nodes(1)
+    job = instance.submit("slot=1/node")
+    instance.close()
+    instance.close()
+    assert job.result == "canceled"
+    with pytest.raises(StaleHandle, match="closed"):
+        instance.submit("slot=1/node")

@@ -1,0 +1,296 @@
+"""Instances within instances: rule N1, whatever happens in whatever order."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from fluxres import InsufficientResources, StillHeld, UnknownJob, UsageError, limits
+from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
+from fluxres.instance import Instance, State
+from tests.instance.machines import Hand, racks
+
+
+def top_of(inventory: str = "graph", **settings: Any) -> tuple[Instance, Hand]:
+    clock = Hand()
+    return Instance(racks(), clock=clock, name="top", inventory=inventory, **settings), clock
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_rule_n1_a_child_has_what_its_job_holds(inventory: str) -> None:
+    top, _ = top_of(inventory)
+    job = top.submit("slot=1/rack", duration_s=100)
+    child = top.spawn(job, queue_policy="easy")
+    assert child.graph.find("type=node and available>0").vertices.size == 4
+    assert top.graph.jobs() == [str(job.id)]
+    first = child.submit("slot=6/core", duration_s=10)
+    assert [path for path, _ in first.pools][-1] == "/cluster/rack0/node1/core1"
+    grandchild = child.spawn(first, queue_policy="conservative", match_policy="high")
+    leaf = grandchild.submit("slot=6/core")
+    assert (grandchild.address, grandchild.depth) == (f"top/{job.id}/{first.id}", 2)
+    assert top.find(grandchild.address) is child.find(str(first.id)) is grandchild
+    assert [one.name for one in top.walk()] == ["top", str(job.id), str(first.id)]
+    assert top.check() == []
+    child.finish(first)
+    assert (leaf.result, grandchild.is_closed) == ("canceled", True)
+    child.close()
+    assert (job.result, top.graph.jobs(), top.children) == ("completed", [], [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_rule_n1_siblings_do_not_overlap(inventory: str) -> None:
+    top, _ = top_of(inventory, queue_policy="easy")
+    children = [top.spawn(top.submit("slot=2/node", duration_s=50)) for _ in range(4)]
+    held = [{pool.path for pool in child.graph.find("type=core")} for child in children]
+    assert sum(map(len, held)) == len(set().union(*held)) == 32
+    assert top.submit("slot=1/node", duration_s=1).state is State.SCHED
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("end", ["close", "fail", "finish", "cancel", "limit", "expire", "parent", "exception"])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_rule_n1_everything_is_back_however_it_ends(end: str, inventory: str) -> None:
+    top, clock = top_of(inventory)
+    middle = top.spawn(top.submit("slot=1/rack", duration_s=100))
+    inner = middle.spawn(middle.submit("slot=2/node", duration_s=50))
+    running, waiting = inner.submit("slot=8/core", duration_s=20), inner.submit("slot=8/core", duration_s=20)
+    above = middle.job_in_parent
+    assert above is not None
+    assert (running.state, waiting.state) == (State.RUN, State.SCHED)
+    expected = {"fail": "failed", "finish": "completed", "cancel": "canceled", "limit": "timeout", "expire": "timeout"}.get(
+        end, "completed"
+    )
+    if end == "close":
+        middle.close()
+    elif end == "fail":
+        middle.fail("broken")
+    elif end == "finish":
+        top.finish(above)
+    elif end == "cancel":
+        top.cancel(above)
+    elif end == "exception":
+        top.exception(above, "exec", note="lost")
+        expected = "failed"
+    elif end == "parent":
+        top.close()
+        expected = "canceled"
+    else:
+        if end == "expire":
+            middle.set_expiration(40)
+            assert middle.expires_at == 40.0
+        clock.now_s = 40.0 if end == "expire" else 100.0
+        top.advance()
+    assert above.result == expected
+    assert {running.state, waiting.state} == {State.INACTIVE}
+    assert (inner.is_closed, middle.is_closed) == (True, True)
+    with pytest.raises(StaleHandle):
+        inner.submit("slot=1/core")
+    if end != "parent":
+        assert top.graph.jobs() == []
+        assert top.submit("slot=2/rack").state is State.RUN
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_grow_and_shrink(inventory: str) -> None:
+    top, _ = top_of(inventory)
+    job = top.submit("slot=2/node", duration_s=100)
+    child = top.spawn(job)
+    busy = child.submit("slot=2/node", duration_s=10)
+    waiting = child.submit("slot=1/node", duration_s=10)
+    assert waiting.state is State.SCHED
+    assert child.grow("slot=2/node") == ["/cluster/rack0/node2", "/cluster/rack0/node3"]
+    assert (waiting.state, waiting.pools) == (State.RUN, [("/cluster/rack0/node2", 1)])
+    assert top.check() == []
+    with pytest.raises(StillHeld, match=str(busy.id)):
+        child.shrink("/cluster/rack0/node0")
+    other = top.submit("slot=5/node", duration_s=10)
+    assert other.state is State.SCHED
+    assert child.shrink(["/cluster/rack0/node3"]) == ["/cluster/rack0/node3"]
+    assert other.state is State.RUN
+    with pytest.raises(InsufficientResources):
+        child.grow("slot=1/node")
+    last = child.submit("slot=4/core")
+    assert last.state is State.SCHED
+    assert top.check() == []
+    child.cancel(last)
+    child.finish(busy)
+    child.shrink(["/cluster/rack0/node0", "/cluster/rack0/node1"])
+    child.close()
+    assert top.graph.jobs() == [str(other.id)]
+
+
+def test_part_of_what_is_held_whole_goes_back() -> None:
+    top, _ = top_of("auto")
+    job = top.submit("slot=1/rack", duration_s=100)
+    child = top.spawn(job)
+    child.shrink("/cluster/rack0/node1/core2")
+    child.shrink("/cluster/rack0/node0")
+    assert top.check() == []
+    assert [path for path, _ in top.submit("slot=1/core").pools] == ["/cluster/rack0/node0/core0"]
+    assert [path for path, _ in top.submit("slot=1/node").pools] == ["/cluster/rack1/node0"]
+    # What is no longer whole cannot be handed out whole.
+    assert child.submit("slot=1/node").pools == [("/cluster/rack0/node2", 1)]
+    child.submit("slot=2/node")
+    assert child.pending == 1
+    top.finish(job)
+    assert len(top.graph.jobs()) == 2
+
+
+def test_what_cannot_be_asked_for() -> None:
+    top, _ = top_of()
+    running, waiting = top.submit("slot=8/node"), top.submit("slot=8/node")
+    with pytest.raises(UsageError, match="does not run"):
+        top.spawn(waiting)
+    child = top.spawn(running)
+    with pytest.raises(UsageError, match="child already"):
+        top.spawn(running)
+    with pytest.raises(UnknownJob, match="no instance"):
+        top.find(f"top/{waiting.id}")
+    for method in (top.grow, top.shrink):
+        with pytest.raises(UsageError, match="no parent"):
+            method("/cluster/rack0")
+    with pytest.raises(UsageError, match="root"):
+        child.shrink("/cluster")
+    with pytest.raises(UsageError, match="no pools"):
+        child.shrink([])
+    with pytest.raises(UsageError, match="its job"):
+        top.spawn(_other(top)).set_expiration(1e9)
+
+
+def _other(top: Instance) -> Any:
+    for job in top.jobs(State.RUN):
+        top.finish(job)
+    (job,) = top.jobs(State.RUN)
+    top.set_duration(job, 50)
+    return job
+
+
+def test_levels_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "INSTANCE_DEPTH_MAX", 3)
+    instance, _ = top_of()
+    for _ in range(2):
+        instance = instance.spawn(instance.submit("slot=8/node"))
+    with pytest.raises(LimitExceeded):
+        instance.spawn(instance.submit("slot=8/node"))
+
+
+def test_states_reach_children() -> None:
+    top, _ = top_of("auto")
+    child = top.spawn(top.submit("slot=1/rack", duration_s=100))
+    lost, kept = child.submit("slot=1/node"), child.submit("slot=1/node")
+    top.down("/cluster/rack0/node0")
+    assert (lost.result, kept.state) == ("failed", State.RUN)
+    assert child.submit("slot=3/node").state is State.SCHED
+    top.up("/cluster/rack0/node0")
+    top.drain("/cluster/rack1/node0")
+    assert child.submit("slot=2/node").state is State.SCHED
+    assert top.check() == []
+
+
+def test_a_duration_reaches_children() -> None:
+    top, clock = top_of()
+    job = top.submit("slot=1/rack", duration_s=100)
+    child = top.spawn(job)
+    top.set_duration(job, 30)
+    assert child.expires_at == 30.0
+    child.submit("slot=4/node")
+    clock.now_s = 30.0
+    top.advance()
+    assert (job.result, child.is_closed) == ("timeout", True)
+
+
+class Tree(RuleBasedStateMachine):
+    """Anything may happen in any instance; afterwards every rule holds, and at the end everything is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.top, self.clock = top_of(self.inventory, queue_policy="easy")
+
+    inventory = "graph"
+
+    def one(self, which: int) -> Instance:
+        found = list(self.top.walk())
+        return found[which % len(found)]
+
+    def job(self, instance: Instance, which: int) -> Any:
+        found = [job for job in instance.jobs() if job.state is not State.INACTIVE]
+        return found[which % len(found)] if found else None
+
+    def attempt(self, call: Any, *args: Any, **given: Any) -> None:
+        with contextlib.suppress(FluxresError):  # a refusal is fine, as long as nothing is lost by it
+            call(*args, **given)
+
+    pick = st.integers(0, 7)
+
+    @rule(
+        where=pick, size=st.integers(1, 4), kind=st.sampled_from(["node", "core", "rack"]), length=st.sampled_from([None, 5, 50])
+    )
+    def submit(self, where: int, size: int, kind: str, length: float | None) -> None:
+        self.attempt(self.one(where).submit, f"slot={size}/{kind}", duration_s=length)
+
+    @rule(where=pick, which=pick, policy=st.sampled_from([None, "fcfs", "conservative"]))
+    def spawn(self, where: int, which: int, policy: str | None) -> None:
+        instance = self.one(where)
+        job = self.job(instance, which)
+        if job is not None:
+            self.attempt(instance.spawn, job, queue_policy=policy)
+
+    @rule(where=pick, which=pick, how=st.sampled_from(["finish", "cancel"]))
+    def end(self, where: int, which: int, how: str) -> None:
+        instance = self.one(where)
+        job = self.job(instance, which)
+        if job is not None:
+            self.attempt(getattr(instance, how), job)
+
+    @rule(where=pick, how=st.sampled_from(["close", "fail"]))
+    def end_instance(self, where: int, how: str) -> None:
+        instance = self.one(where)
+        if instance is not self.top:
+            self.attempt(getattr(instance, how))
+
+    @rule(where=pick, size=st.integers(1, 2), kind=st.sampled_from(["node", "core"]))
+    def grow(self, where: int, size: int, kind: str) -> None:
+        self.attempt(self.one(where).grow, f"slot={size}/{kind}")
+
+    @rule(where=pick, which=st.integers(0, 40))
+    def shrink(self, where: int, which: int) -> None:
+        instance = self.one(where)
+        structure = instance.graph.structure
+        self.attempt(instance.shrink, [structure.path(which % structure.n)])
+
+    @rule(where=pick, which=st.integers(0, 40), state=st.sampled_from(["down", "drain", "up", "up"]))
+    def state(self, where: int, which: int, state: str) -> None:
+        structure = self.top.graph.structure
+        self.top.set_state([structure.path(which % structure.n)], state)
+
+    @rule(length=st.integers(1, 20))
+    def wait(self, length: int) -> None:
+        self.clock.now_s += length
+        self.top.advance()
+
+    @invariant()
+    def rules_hold(self) -> None:
+        assert self.top.check() == []
+
+    def teardown(self) -> None:
+        for child in self.top.children:
+            child.close()
+        for job in self.top.jobs():
+            if job.state is not State.INACTIVE:
+                self.top.cancel(job)
+        assert self.top.graph.jobs() == []
+
+
+class AdaptiveTree(Tree):
+    inventory = "auto"
+
+
+TestTree = Tree.TestCase
+TestTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestAdaptiveTree = AdaptiveTree.TestCase
+TestAdaptiveTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
