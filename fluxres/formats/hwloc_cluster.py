@@ -52,8 +52,8 @@ class _Shape:
     line: list[int]
     #: what the topology says that the node is called
     host: str
-    #: values between quotes, and what those are that may differ: one of the words below, or the row whose size it is
-    values: list[bytes] = field(default_factory=list)
+    #: its file cut at the quotes, every second part a value; what a value is that may differ: a word of above, or a row's size
+    parts: list[bytes] = field(default_factory=list)
     free: dict[int, int] = field(default_factory=dict)
 
 
@@ -104,27 +104,27 @@ class _Nodes:
         self.kinds = KindTable()
         self.shapes: list[_Shape] = []
         self.nodes: list[_Node] = []
-        #: what stands between the values -> shapes of files like that
-        self._skeletons: dict[bytes, list[int]] = {}
+        #: shapes whose files are remembered, that which was met last in front
+        self._known: list[int] = []
 
     def add(self, source: Source) -> None:
         """The next file."""
         parts = source.data.split(b'"')
-        skeleton, values = b'"'.join(parts[::2]), parts[1::2]
-        # A quote in a comment or in text would shift what is a value.
-        is_plain = b"<!--" not in skeleton and b"<![" not in skeleton and b"'" not in skeleton
-        likes = self._skeletons.get(skeleton, []) if is_plain else []
-        for number in likes:
-            node = self._alike(number, values, source)
+        for place, number in enumerate(self._known):
+            node = self._alike(number, parts, source)
             if node is not None:
                 self.nodes.append(node)
+                self._known.insert(0, self._known.pop(place))
                 return
         machine = machine_of(safe_xml.load(source.data, file=source.file), source.file)
         self.add_machine(machine, source.file, _stem(source))
-        if is_plain and len(self.shapes) <= _REMEMBERED_MAX:
+        # A quote in a comment or in text would shift what is a value.
+        skeleton = b"".join(parts[::2])
+        is_plain = b"<!--" not in skeleton and b"<![" not in skeleton and b"'" not in skeleton
+        if is_plain and len(self._known) < _REMEMBERED_MAX:
             shape = self.shapes[-1]
-            shape.values, shape.free = values, _free(parts, shape, self.kinds)
-            self._skeletons.setdefault(skeleton, []).append(len(self.shapes) - 1)
+            shape.parts, shape.free = parts, _free(parts, shape, self.kinds)
+            self._known.insert(0, len(self.shapes) - 1)
 
     def add_machine(self, machine: Object, file: str, host: str) -> None:
         """The next node, as a shape of its own."""
@@ -133,12 +133,14 @@ class _Nodes:
         self.shapes.append(_shape(rows, self.kinds, said))
         self.nodes.append(_Node(len(self.shapes) - 1, said or host, file, machine.line, {}))
 
-    def _alike(self, number: int, values: list[bytes], source: Source) -> _Node | None:
+    def _alike(self, number: int, parts: list[bytes], source: Source) -> _Node | None:
         """The node of a file that is like one that was read; None for one that is not."""
         shape = self.shapes[number]
+        if len(parts) != len(shape.parts):
+            return None
         host, sizes = "", {}
-        for at in _differing(values, shape.values):
-            role, value = shape.free.get(at), values[at]
+        for at in _differing(parts, shape.parts):
+            role, value = shape.free.get(at), parts[at]
             if role is None or not value.isascii() or b"<" in value or b"&" in value or not value.decode().isprintable():
                 return None
             if role == _HOST:
@@ -231,12 +233,12 @@ class _Nodes:
         return names
 
 
-def _differing(values: list[bytes], known: list[bytes]) -> Iterator[int]:
+def _differing(parts: list[bytes], known: list[bytes]) -> Iterator[int]:
     """Where two lists of one length differ."""
-    # Slices are compared without a step of the interpreter for each value, and most are equal.
-    for low in range(0, len(values), _BLOCK):
-        if values[low : low + _BLOCK] != known[low : low + _BLOCK]:
-            yield from (at for at in range(low, min(low + _BLOCK, len(values))) if values[at] != known[at])
+    # Slices are compared without a step of the interpreter for each part, and most are equal.
+    for low in range(0, len(parts), _BLOCK):
+        if parts[low : low + _BLOCK] != known[low : low + _BLOCK]:
+            yield from (at for at in range(low, min(low + _BLOCK, len(parts))) if parts[at] != known[at])
 
 
 def _stem(source: Source) -> str:
@@ -272,9 +274,9 @@ def _free(parts: list[bytes], shape: _Shape, kinds: KindTable) -> dict[int, int]
     sizes: dict[int, int] = {}
     hosts: list[int] = []
     info, line = b"", 1
-    for at in range(len(parts) // 2):
-        before, value = parts[2 * at], parts[2 * at + 1]
-        line += before.count(b"\n") + (parts[2 * at - 1].count(b"\n") if at else 0)
+    for at in range(1, len(parts), 2):
+        before, value = parts[at - 1], parts[at]
+        line += before.count(b"\n") + (parts[at - 2].count(b"\n") if at > 1 else 0)
         key = before[before.rfind(b" ") + 1 : -1] if before.endswith(b"=") else b""
         if key == b"name":
             # An attribute of an info, or the name of an object, which its pool may have.
