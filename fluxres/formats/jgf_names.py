@@ -40,62 +40,62 @@ def name_nodes(nodes: NodeColumns, parent: Int32, fail: Fail) -> Names:
     two nodes of one path; for names that no path can hold.
     Cost: about 0.5 µs a node, more for those whose name is not basename and id.
     """
-    steps = _steps(nodes, parent, fail)
     basenames = nodes.type
     if (given := nodes.column("basename")) is not None:
         basenames = [own if word is UNSET else word for own, word in zip(nodes.type, given, strict=True)]
-    ids = _ids(nodes, basenames, steps, fail)
-    default = [f"{word}{number}" for word, number in zip(basenames, ids.tolist(), strict=True)]
-    names = nodes.column("name")
-    if names is not None:
-        _compare(names, steps, fail)
-    # The last step is the name, and where it is not basename and id the node must have said so.
-    odd = [i for i, (name, step) in enumerate(zip(default, steps, strict=True)) if name != step]
+    ids = _ids(nodes, basenames, fail)
+    above = ["" if path is None else path for path in nodes.path] if None in nodes.path else list(nodes.path)
+    above.append("")
+    up = [above[i] for i in parent.tolist()]
+    usual = [f"{head}/{word}{number}" for head, word, number in zip(up, basenames, ids.tolist(), strict=True)]
+    odd = [i for i, (expected, path) in enumerate(zip(usual, nodes.path, strict=True)) if expected != path]
+    del usual
+    # Where a path is not that of the node above with basename and id, its last step is a name, which the node must have said.
+    steps = {i: _step(nodes, i, up[i], fail) for i in odd}
+    del up, above
+    _distinct(nodes, fail)
+    _compare(nodes, basenames, ids, steps, fail)
     explicit: dict[int, str] = {}
-    for i in odd:
-        name = steps[i]
-        if ids[i] < 0 and name == basenames[i]:
+    names, numbers = nodes.column("name"), nodes.column("id")
+    for i, name in steps.items():
+        default = basenames[i] if ids[i] < 0 else f"{basenames[i]}{ids[i]}"
+        if name == default:
             continue
-        if names is None or names[i] is UNSET:
-            column = nodes.column("id")
-            if column is not None and column[i] is not UNSET:
-                fail(["nodes", i, "metadata", "id"], f"the id makes the name {default[i]!r}, and the path ends in {name!r}")
+        if (names is None or names[i] is UNSET) and numbers is not None and numbers[i] is not UNSET:
+            fail(["nodes", i, "metadata", "id"], f"the id makes the name {default!r}, and the path ends in {name!r}")
         if len(name) > limits.NAME_LENGTH_MAX or not name.isprintable() or "/" in name:
             fail(["nodes", i], f"{name[:80]!r} is no name: 1 to {limits.NAME_LENGTH_MAX} characters without '/'")
         explicit[i] = name
     return Names(ids, *_templates(nodes, basenames, ids, explicit))
 
 
-def _steps(nodes: NodeColumns, parent: Int32, fail: Fail) -> list[str]:
-    """The last step of each node's path, which is what the node is called."""
-    paths = [path or "" for path in nodes.path]
-    cuts = [path.rfind("/") for path in paths]
-    above = [*paths, ""]
-    up = [above[i] for i in parent.tolist()]
-    heads = [path[:cut] for path, cut in zip(paths, cuts, strict=True)]
-    if heads != up:
-        for i, (head, expected) in enumerate(zip(heads, up, strict=True)):
-            if head != expected and paths[i]:
-                hint = f"by the edges it is in {expected}" if expected else "a path begins with '/'"
-                fail(["nodes", i, "metadata", "paths", "containment"], f"{paths[i]} does not lead on from the node above", hint)
-    del heads, up, above
-    if len(set(paths)) < len(paths) - max(nodes.path.count(None) - 1, 0):
-        seen: set[str] = set()
-        for i, path in enumerate(paths):
-            if path and path in seen:
+def _step(nodes: NodeColumns, i: int, up: str, fail: Fail) -> str:
+    """The last step of the path of a node, which is what the node is called."""
+    path = nodes.path[i]
+    if path is None:
+        return _outside_step(nodes, i, fail)
+    head, slash, step = path.rpartition("/")
+    place: list[Key] = ["nodes", i, "metadata", "paths", "containment"]
+    if head != up or not slash:
+        hint = f"by the edges it is in {up}" if up else "a path begins with '/'"
+        fail(place, f"{path} does not lead on from the node above", hint)
+    if not step:
+        fail(place, f"{path} ends in no name")
+    return step
+
+
+def _distinct(nodes: NodeColumns, fail: Fail) -> None:
+    """Refuse two nodes of one path."""
+    if len(set(nodes.path)) < len(nodes.path) - max(nodes.path.count(None) - 1, 0):
+        seen: set[str | None] = {None}
+        for i, path in enumerate(nodes.path):
+            if path is not None and path in seen:
                 fail(["nodes", i, "metadata", "paths", "containment"], f"a second node of the path {path}")
             seen.add(path)
-    steps = [path[cut + 1 :] for path, cut in zip(paths, cuts, strict=True)]
-    if not all(steps):
-        for i in [i for i, step in enumerate(steps) if not step]:
-            steps[i] = _outside_step(nodes, i, fail)
-    return steps
 
 
 def _outside_step(nodes: NodeColumns, i: int, fail: Fail) -> str:
     """What a node outside containment is called: as its paths end, or by its name or its basename and id."""
-    if nodes.path[i] is not None:
-        fail(["nodes", i, "metadata", "paths", "containment"], f"{nodes.path[i]} ends in no name")
     steps = {path.rpartition("/")[2] for path in nodes.auxiliary.get(i, {}).values()}
     for path in nodes.auxiliary.get(i, {}).values():
         if not path.startswith("/"):
@@ -112,15 +112,17 @@ def _outside_step(nodes: NodeColumns, i: int, fail: Fail) -> str:
     return f"{base}" if number is UNSET or number < 0 else f"{base}{number}"
 
 
-def _ids(nodes: NodeColumns, basenames: list[str], steps: list[str], fail: Fail) -> NDArray[np.int64]:
+def _ids(nodes: NodeColumns, basenames: list[str], fail: Fail) -> NDArray[np.int64]:
     column = nodes.column("id")
     if column is not None and UNSET not in column:
         return np.array(column, np.int64)
     names, uniq_ids = nodes.column("name"), nodes.column("uniq_id")
     found = []
-    for i, (basename, step) in enumerate(zip(basenames, steps, strict=True)):
+    for i, basename in enumerate(basenames):
         number = UNSET if column is None else column[i]
         if number is UNSET:
+            path = nodes.path[i]
+            step = _outside_step(nodes, i, fail) if path is None else path[path.rfind("/") + 1 :]
             number = template.default_id(basename, step)
             if number is None and nodes.type[i] == "node" and names is not None:
                 digits = step[len(step.rstrip(_DIGITS)) :][-_DIGITS_MAX:]
@@ -134,11 +136,11 @@ def _ids(nodes: NodeColumns, basenames: list[str], steps: list[str], fail: Fail)
     return np.array(found, np.int64)
 
 
-def _compare(names: Sequence[object], steps: list[str], fail: Fail) -> None:
-    if names == steps:
-        return
-    for i, (name, step) in enumerate(zip(names, steps, strict=True)):
-        if name is not UNSET and name != step:
+def _compare(nodes: NodeColumns, basenames: list[str], ids: NDArray[np.int64], steps: dict[int, str], fail: Fail) -> None:
+    """Refuse a name that is not the last step of the path."""
+    for i, name in nodes.given("name").items():
+        step = steps[i] if i in steps else f"{basenames[i]}{ids[i]}"
+        if name != step:
             fail(["nodes", i, "metadata", "name"], f"the name is {name!r}, and the path ends in {step!r}")
 
 

@@ -8,7 +8,6 @@ Comparisons are those of whole lists, and only where they fail is a single node 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -94,12 +93,11 @@ class _Builder:
         raise InputError(message, where=json_typed.where(self._source, [*self._prefix, *path]), hint=hint)
 
     def _ends(self, keys: list[str], side: str) -> Int32:
-        rows = np.fromiter(map(self._row.get, keys, repeat(-1)), np.int32, len(keys))
-        lost = np.flatnonzero(rows < 0)
-        if len(lost):
-            edge = int(lost[0])
+        try:
+            return np.fromiter(map(self._row.__getitem__, keys), np.int32, len(keys))
+        except KeyError as error:
+            edge = keys.index(error.args[0])
             self.fail(["edges", edge, side], f"no node has the id {keys[edge]!r}", "edges name nodes by their id")
-        return rows
 
     def structure(self, origin: int | None, uuid_runs: Sequence[tuple[str, int]] | None) -> Structure:
         """What the document describes."""
@@ -150,16 +148,11 @@ class _Builder:
     def _parents(self) -> Int32:
         """By node: the node it is in, -1 for the root and for nodes outside containment that are in none."""
         path, n = self.nodes.path, self.nodes.n
-        roots = [i for i, p in enumerate(path) if p is not None and p.rfind("/") == 0]
-        if not roots:
-            self.fail(["nodes"], "no node is the root of containment", "the path of the root has one step: /cluster0")
-        if len(roots) > 1:
-            first, second = path[roots[0]], path[roots[1]]
-            self.fail(["nodes", roots[1]], f"{second} would be a second root of containment, beside {first}")
         rows = np.flatnonzero(self._of_subsystem == 0)
         src, dst = self._src[rows], self._dst[rows]
         count = np.bincount(dst, minlength=n)
-        if (count > 1).any() or count[roots[0]]:
+        root = self._root(count)
+        if (count > 1).any() or count[root]:
             rows = self._downward(rows)
             src, dst = self._src[rows], self._dst[rows]
             count = np.bincount(dst, minlength=n)
@@ -167,13 +160,13 @@ class _Builder:
         parent[dst] = src
         if (count > 1).any():
             self._two_parents(rows, parent, int(np.flatnonzero(count > 1)[0]))
-        is_inside = np.array([p is not None for p in path])
+        is_inside = np.array([p is not None for p in path]) if self.nodes.auxiliary or None in path else np.ones(n, np.bool_)
         stray = np.flatnonzero(~(is_inside[src] & is_inside[dst]))
         if len(stray):
             row = int(src[stray[0]] if not is_inside[src[stray[0]]] else dst[stray[0]])
             message = f"an edge of containment at node {self.nodes.key[row]!r}, which has no path in it"
             self.fail(["edges", int(rows[stray[0]])], message)
-        is_inside[roots[0]] = False
+        is_inside[root] = False
         alone = np.flatnonzero(is_inside & (count == 0))
         if len(alone):
             row = int(alone[0])
@@ -183,6 +176,20 @@ class _Builder:
                 self.fail(["nodes", row, "metadata", "within"], f"expected the id of a node outside containment, got {key!r}")
             parent[row] = self._row[key]
         return parent
+
+    def _root(self, count: NDArray[np.int64]) -> int:
+        """The root of containment: the only node whose path has one step."""
+        path = self.nodes.path
+        candidates = np.flatnonzero(count == 0).tolist()
+        roots = [i for i in candidates if (p := path[i]) is not None and p.rfind("/") == 0]
+        if len(roots) != 1:
+            roots = [i for i, p in enumerate(path) if p is not None and p.rfind("/") == 0]
+        if not roots:
+            self.fail(["nodes"], "no node is the root of containment", "the path of the root has one step: /cluster0")
+        if len(roots) > 1:
+            first, second = path[roots[0]], path[roots[1]]
+            self.fail(["nodes", roots[1]], f"{second} would be a second root of containment, beside {first}")
+        return roots[0]
 
     def _downward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of the edges of containment those from a pool to one in it; there may be others back up, which say the same again."""
