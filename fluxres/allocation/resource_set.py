@@ -24,7 +24,7 @@ GRAPHS: Final = {"jgf": "fluxion:jgf", "jgf_shorthand": jgf.SHORTHAND}
 
 
 def resource_set(
-    structure: Structure, vertices: Int32, amounts: NDArray[np.int64], start: int, end: int, nslots: int = 0
+    structure: Structure, vertices: Int32, amounts: NDArray[np.int64], start: int, end: int, nslots: int | None = 0
 ) -> dict[str, Any]:
     """R version 1 as plain values.
 
@@ -33,7 +33,7 @@ def resource_set(
         vertices, amounts: the pools, ascending, each once, and the units held of each; one that is held whole stands for all
             below it.
         start, end: window in ticks; no end leaves the expiration unset (0).
-        nslots: slots of the request; where it had none (0), each target is one.
+        nslots: slots of the request; where it had none (0), each target is one. None leaves the number out.
 
     Cost: a few microseconds for whole targets or parts of one, and a microsecond for each target that is held in part.
     Source: RFC 20.
@@ -54,7 +54,7 @@ def resource_set(
     }
     if properties:
         execution["properties"] = properties
-    if slots := nslots or number:
+    if nslots is not None and (slots := nslots or number):
         execution["nslots"] = slots
     return {"version": 1, "execution": execution}
 

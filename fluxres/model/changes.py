@@ -52,7 +52,7 @@ def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1
         sink(event())
 
 
-def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Window, nslots: int = 0) -> Allocation:
+def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Window, nslots: int | None = 0) -> Allocation:
     """What a job was given in a window, as the face answers."""
     # Most callers look at R or at nothing: pools and spans are made when they are asked for.
     structure, generation = graph.structure, graph.generation
@@ -83,7 +83,7 @@ def pairs(held: Held) -> list[tuple[int, int]]:
     return list(zip(held[0].tolist(), held[1].tolist(), strict=True))
 
 
-def with_graph(structure: Structure, held: Held, window: Window, nslots: int, form: str | None) -> dict[str, Any]:
+def with_graph(structure: Structure, held: Held, window: Window, nslots: int | None, form: str | None) -> dict[str, Any]:
     """R of what is held, with the graph in it where a form of it is named."""
     r = resource_set(structure, *held, *window, nslots)
     return r if form is None else {**r, "scheduling": scheduling(structure, *held, form)}
@@ -111,7 +111,7 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     return given(graph, job, lambda: (found.vertices, found.amounts), window, found.nslots)
 
 
-def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> list[Piece]:
+def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> Batch | list[Piece]:
     """Take back what a job holds; see :meth:`ResourceGraph.free`.  Returns what was taken."""
     named = None if wanted is None else targets.resolve(graph, wanted)
     lo = None if start is None else ticks(start, "start")
@@ -121,7 +121,7 @@ def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | 
     tell(graph, lambda: events.free(structure, job, named, lo, hi), len(named or ()))
     graph.records.free(pieces, job)
     graph.revision += 1
-    return pieces.pieces() if isinstance(pieces, Batch) else pieces
+    return pieces
 
 
 def shrink(
@@ -133,22 +133,24 @@ def shrink(
     policy: str | Policy,
 ) -> Allocation:
     """Take a part of what a job holds back; see :meth:`ResourceGraph.shrink`."""
-    slots = 0
+    slots = None
     if targets.is_request(graph, wanted):
         from fluxres.model import matching, shrinking
 
         request = matching.as_request(cast("Wanted", wanted))
         lo, hi = (None if t is None else ticks(t, name) for t, name in ((start, "start"), (end, "end")))
         wanted, slots = shrinking.answer(graph, job, request, lo, hi, policy)
-    pieces = free(graph, job, cast("Targets", wanted), start, end)
+    freed = free(graph, job, cast("Targets", wanted), start, end)
+    pieces = freed.pieces() if isinstance(freed, Batch) else freed
     return of_spans(graph, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots)
 
 
-def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int, int]], nslots: int = 0) -> Allocation:
+def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int, int]], nslots: int | None = None) -> Allocation:
     """Records of one job as the face answers.
 
     Args:
         held: (vertex, start, end, amount) in ticks, by vertex and start.
+        nslots: for R; records do not say it.
     """
     structure = graph.structure
 
@@ -173,7 +175,7 @@ def expire(graph: ResourceGraph, before: int) -> list[str]:
     return [job for job, _ in ended]
 
 
-def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s: float) -> Stage:
+def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s: float, nslots: int = 0) -> Stage:
     """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
     targets.job_id(job)
     named = targets.with_amounts(graph, wanted)
@@ -187,6 +189,7 @@ def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s
     tell(graph, lambda: events.stage(structure, staged), len(named))
     graph.records.stage(staged, planned)
     graph.revision += 1
+    graph.stage_slots[staged.stage] = nslots
     return Stage(graph, staged.stage, job)
 
 
@@ -197,7 +200,8 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
     tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
     graph.revision += 1
-    return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end))
+    nslots = graph.stage_slots.pop(stage, None)
+    return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end), nslots)
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
@@ -205,6 +209,7 @@ def release(graph: ResourceGraph, stage: str) -> None:
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)
+    graph.stage_slots.pop(stage, None)
     graph.revision += 1
 
 

@@ -53,6 +53,8 @@ class Inspection:
         self.records = Records(structure, self.planner)
         self.matcher: Matcher | None = None
         self._stages_made = 0
+        #: Slots of what the stages made here lock; no record says it.
+        self.stage_slots: dict[str, int] = {}
 
     @staticmethod
     def plan(structure: Structure) -> Planner:

@@ -251,7 +251,7 @@ class ResourceGraph(Requests):
 
             found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
             matching.require_picks(found)
-            return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s)
+            return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s, found.nslots)
         return changes.stage(self, job, cast("Targets", wanted), self._given_window(start, end, duration_s), ttl_s)
 
     def new_stage_id(self) -> str:

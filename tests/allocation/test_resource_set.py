@@ -141,3 +141,13 @@ def test_a_target_without_cores_has_an_empty_set_of_them() -> None:
     g = machine()
     r = execution(g.allocate([("/cluster/rack0/n001/socket0/memory0", 2)], job="a").R())
     assert (r["R_lite"], r["nodelist"]) == ([{"rank": "1", "children": {"core": ""}}], ["n001"])
+
+
+def test_slots_are_told_of_what_is_given_now() -> None:
+    g = machine()
+    with g.stage("slot=3/core", job="a") as stage:
+        assert execution(stage.commit().R())["nslots"] == 3
+    assert execution(g.grow("a", "slot=2/gpu").R())["nslots"] == 2
+    assert execution(g.shrink("a", "slot/core").R())["nslots"] == 1
+    assert "nslots" not in execution(g.allocation("a").R())
+    assert "nslots" not in execution(g.shrink("a", [("/cluster/rack0/n000/socket0/core0", 1)]).R())
