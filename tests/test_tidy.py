@@ -20,6 +20,8 @@ TESTS = [path for path in TEXTS if path not in TREES]
 
 LINES_MAX = 500
 VAGUE = re.compile(r"Manager|Helper|Util|Handler", re.IGNORECASE)
+#: names that programs written for another package import
+IMPOSED = {"fluxres/hwloc/utils.py"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 BARE_IGNORE = re.compile(r"# type: ignore(?!\[[\w, -]+\]  # \w)")
 READS_A_CLOCK = re.compile(r"\b(datetime|date)\.(now|utcnow|today)$")
@@ -92,7 +94,8 @@ def test_names_are_nouns_of_the_field() -> None:
     classes = [
         f"{place(path, node)} {node.name}" for path, node in nodes() if isinstance(node, ast.ClassDef) and VAGUE.search(node.name)
     ]
-    assert classes + [place(path) for path in TREES if VAGUE.search(path.stem)] == []
+    modules = [place(path) for path in TREES if VAGUE.search(path.stem)]
+    assert [name for name in classes + modules if name not in IMPOSED] == []
 
 
 def test_every_module_says_why_it_is_as_it_is() -> None:

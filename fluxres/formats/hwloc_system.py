@@ -41,7 +41,7 @@ def read(text: str = "", *, origin: int | None = None, keep: str | Iterable[str]
         text: a synthetic description of another one, as libhwloc reads them; empty for this machine.
         origin, keep, cluster: as for :func:`.hwloc.read`.
 
-    Errors: FluxresError without a libhwloc; InputError for a description that it cannot read, or a machine.
+    Errors: InputError without a libhwloc, and for a description or a machine that it cannot read.
     """
     from fluxres.hwloc import Topology
     from fluxres.hwloc.topology import TypeFilter

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fluxres.errors import FluxresError
+from fluxres.errors import InputError
 from fluxres.hwloc import _prototypes
 
 VARIABLE: Final = "FLUXRES_LIBHWLOC"
@@ -71,7 +71,7 @@ _loaded: Library | None = None
 def library() -> Library:
     """The libhwloc of this process.
 
-    Errors: FluxresError when there is none, or none of a version that is understood.
+    Errors: InputError when there is none, or none of a version that is understood.
     """
     global _loaded  # noqa: PLW0603
     with _lock:
@@ -94,7 +94,7 @@ def _load() -> Library:
         if _OLDEST <= version < (3, 0, 0):
             return Library(place, version, held, ctypes.CDLL(place, use_errno=True))
         wrong = wrong or f"{place} has API version {'.'.join(map(str, version))}"
-    raise FluxresError(
+    raise InputError(
         f"needs libhwloc 2.1 or newer, and before 3; {wrong or 'none was found'}",
         where=VARIABLE if os.environ.get(VARIABLE) else "hwloc",
         hint=_WAY_OUT,
@@ -145,6 +145,6 @@ def failure(status: int) -> Exception:
 def get_api_version() -> tuple[int, int, int]:
     """Version of the interface of libhwloc: major, minor, release.
 
-    Errors: FluxresError without a libhwloc.
+    Errors: InputError without a libhwloc.
     """
     return library().version

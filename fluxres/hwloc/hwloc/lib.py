@@ -14,6 +14,6 @@ _IS_V3 = False
 def libinfo() -> dict[str, Any]:
     """Which file the library is.
 
-    Errors: FluxresError without one.
+    Errors: InputError without one.
     """
     return {"hwloc": library().path}
