@@ -3,7 +3,7 @@
 A queue is planned job after job, and jobs only take. A request that had no start before a moment has none before it now, and no
 request for more, or for longer, has one either. So the search for a start begins where the best bound leaves off, and the hours
 in which a machine is full are walked through once for a shape of request and not once for each job. What is given back
-ends that for the windows it lies in; the planner says up to when (`Levels.freed_until`).
+ends that for the windows it lies in; the planner says which these are (`Levels.freed_within`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class Failures:
     >>> failures.learn((2, 8), 100, 0, 500)
     >>> failures.bound((3, 8), 100, 10), failures.bound((1, 8), 100, 10)
     (500, 10)
+    >>> planner.hold(0, 1, 300, 400); planner.release(0, 1, 300, 400)
+    >>> failures.bound((3, 8), 100, 10), failures.bound((3, 8), 100, 400)
+    (201, 500)
     """
 
     __slots__ = ("_planner", "_rows", "_starts")
@@ -47,9 +50,15 @@ class Failures:
         amounts = tuple(min(amount, AMOUNT_MAX) for amount in amounts)
         smaller = (self._rows <= np.array((after, duration, *amounts), np.int64)).all(axis=1)
         best = after
-        for mark, start in self._starts[smaller].tolist():
-            if start > best and self._planner.levels.freed_until(mark) <= after:
-                best = start
+        known = zip(self._starts[smaller].tolist(), self._rows[smaller, 1].tolist(), strict=True)
+        for (mark, start), length in known:
+            if start <= best:
+                continue
+            freed = self._planner.levels.freed_within(mark)
+            if freed is not None and freed[1] > after:
+                # Windows of that length that ended before what was given back fail as they did.
+                start = min(start, freed[0] - length + 1)
+            best = max(best, start)
         return best
 
     def learn(self, amounts: tuple[int, ...], duration: int, after: int, start: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fluxres.planner.block import Ints
+from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns
 from fluxres.planner.level import Level, Runs
 from fluxres.planner.timeline import Timeline
@@ -31,8 +31,9 @@ class Levels:
         self._held_whole = held_whole
         self._levels: dict[int, Level | None] = {}
         self._told: list[Level] = []
-        #: (number, end) of what was given back: those that no later one outlasts.
-        self._freed: list[tuple[int, int]] = []
+        #: (number, end) and (number, start) of what was given back: those that no later one outlasts, or precedes.
+        self._latest: list[tuple[int, int]] = []
+        self._earliest: list[tuple[int, int]] = []
         #: How often something was given back.
         self.freed = 0
 
@@ -107,14 +108,14 @@ class Levels:
     def change(self, v: int, kind: int, size: int, amount: int, start: int, end: int) -> None:
         """The own use of a pool grew (or shrank) by `amount` over the window."""
         if amount < 0:
-            self._note_freed(end)
+            self._note_freed(start, end)
         for level in self._told:
             level.change(v, kind, size, amount, start, end)
 
     def change_many(self, vertices: Ints, amounts: Ints, start: int, end: int) -> None:
         """The same of many pools at once, all up or all down."""
         if amounts[0] < 0:
-            self._note_freed(end)
+            self._note_freed(start, end)
         if not self._told:
             return
         for kind, of_kind in self._columns.by_kind(vertices):
@@ -124,7 +125,7 @@ class Levels:
     def change_few(self, pools: Mapping[int, Sequence[tuple[int, int]]], start: int, end: int) -> None:
         """The same of a few pools: (vertex, amount) by type number."""
         if any(amount < 0 for part in pools.values() for _, amount in part):
-            self._note_freed(end)
+            self._note_freed(start, end)
         for level in self._told:
             for kind, part in pools.items():
                 level.change_few(part, kind, start, end)
@@ -132,24 +133,36 @@ class Levels:
     def cover(self, vertices: Iterable[int], on: bool, start: int, end: int) -> None:
         """Pools of size > 1 are held whole over the window, or no longer are."""
         if not on:
-            self._note_freed(end)
+            self._note_freed(start, end)
         for level in self._told:
             for v in vertices:
                 level.cover(v, on, start, end)
 
-    def _note_freed(self, end: int) -> None:
-        while self._freed and self._freed[-1][1] <= end:
-            self._freed.pop()
-        self._freed.append((self.freed, end))
+    def _note_freed(self, start: int, end: int) -> None:
+        while self._latest and self._latest[-1][1] <= end:
+            self._latest.pop()
+        self._latest.append((self.freed, end))
+        while self._earliest and self._earliest[-1][1] >= start:
+            self._earliest.pop()
+        self._earliest.append((self.freed, start))
         self.freed += 1
 
-    def freed_until(self, mark: int) -> int:
-        """The latest end of what was given back since `freed` was `mark`; 0 when nothing was.
+    def freed_within(self, mark: int) -> tuple[int, int] | None:
+        """The window in which all lies that was given back since `freed` was `mark`; None when nothing was.
 
-        What did not fit then does not fit now in any window from that end on, because since then units were only taken there.
+        What did not fit then does not fit now in any window that ends before it or starts after it, because there units were
+        only taken since then.
+
+        >>> levels = Levels(Columns([-1], [1], [0], [1]), [], [], lambda v: [])
+        >>> for window in (5, 9), (7, 8), (2, 3):
+        ...     levels.cover([0], False, *window)
+        >>> levels.freed_within(0), levels.freed_within(1), levels.freed_within(3)
+        ((2, 9), (2, 8), None)
         """
-        at = bisect_left(self._freed, (mark, 0))
-        return self._freed[at][1] if at < len(self._freed) else 0
+        at = bisect_left(self._latest, (mark, 0))
+        if at == len(self._latest):
+            return None
+        return self._earliest[bisect_left(self._earliest, (mark, BEGINNING))][1], self._latest[at][1]
 
     # -- the whole --------------------------------------------------------------------------------------------
 
