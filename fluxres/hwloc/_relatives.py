@@ -186,8 +186,9 @@ class Relatives(TopologyPart):
     def common_ancestor_obj(self, other: Object) -> Object:
         """The nearest object that has both.
 
-        Errors: ValueError for objects outside the main tree.
+        Errors: ValueError for objects outside the main tree, or of another topology.
         """
+        self._same(other)
         if self.depth < 0 or other.depth < 0:
             raise ValueError("This function only works with objects in the main tree.")
         # Levels differ between parents where packages are unlike each other: the deeper side goes up first.

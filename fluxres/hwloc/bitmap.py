@@ -36,12 +36,7 @@ def _allocated(handle: int | None) -> ctypes.c_void_p:
 
 
 class Bitmap:
-    """A set of whole numbers.
-
-    >>> from fluxres.hwloc import Bitmap  # doctest: +SKIP
-    >>> Bitmap.from_list_string("0,2,4-6").weight()  # doctest: +SKIP
-    5
-    """
+    """A set of whole numbers: ``Bitmap.from_list_string("0,2,4-6").weight()`` is 5."""
 
     _hdl: ctypes.c_void_p
     _own: bool

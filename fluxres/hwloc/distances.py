@@ -89,8 +89,9 @@ class Distances(TopologyPart):
 
     def find_object_index(self, obj: Object) -> int:
         """The row of an object, -1 for none."""
+        address = hash(obj)
         with self._valid():
-            found, address = self.native_handle.contents, hash(obj)
+            found = self.native_handle.contents
             rows = (i for i in range(found.nbobjs) if found.objs[i] and ctypes.addressof(found.objs[i].contents) == address)
             return next(rows, -1)
 
@@ -118,15 +119,11 @@ class Distances(TopologyPart):
             C.distances_release(topology.native_handle, handle)
 
     def __del__(self) -> None:
-        if getattr(self, "_hdl", None) is None:
-            return
-        topology = self._topo_ref()
-        # Whoever holds the lock may wait for this very thread; then the memory goes with the process instead.
-        if topology is not None and topology.lock.acquire(blocking=False):
-            try:
-                self._free(topology)
-            finally:
-                topology.lock.release()
+        handle = getattr(self, "_hdl", None)
+        topology = None if handle is None else self._topo_ref()
+        # Whoever holds the lock may wait for this very thread, so it is not waited for: the topology frees the memory later.
+        if topology is not None and handle is not None:
+            topology.orphans.append(handle)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Distances) and self._key == other._key

@@ -275,11 +275,7 @@ def object_of(handle: ObjPtr, topology: TopoRef) -> Object:
 
 
 def compare_types(type1: ObjType | Object, type2: ObjType | Object) -> ObjTypeCmp:
-    """Whether objects of one type usually contain those of the other.
-
-    >>> compare_types(ObjType.PACKAGE, ObjType.CORE).name  # doctest: +SKIP
-    'INCLUDE'
-    """
+    """Whether objects of one type usually contain those of the other: of package and core the answer is INCLUDE."""
     first = type1.type if isinstance(type1, Object) else type1
     second = type2.type if isinstance(type2, Object) else type2
     order = C.compare_types(first, second)

@@ -24,13 +24,14 @@ Initiator: TypeAlias = Object | Bitmap | set[int]
 class _Initiator:
     """Who accesses, in the form libhwloc takes; keeps alive what it points to."""
 
-    def __init__(self, given: Initiator | None) -> None:
+    def __init__(self, given: Initiator | None, part: TopologyPart) -> None:
         self.kept = Bitmap.from_sched_set(given) if isinstance(given, set) else given
         self.location: Location | None = None
         if self.kept is None:
             return
         self.location = Location()
         if isinstance(self.kept, Object):
+            part._same(self.kept)
             self.location.type = LocationType.OBJECT
             self.location.location.object = self.kept.native_handle
         elif isinstance(self.kept, Bitmap):
@@ -104,25 +105,26 @@ class MemAttr(TopologyPart):
 
         Errors: ValueError without the initiator it needs, or without a value.
         """
-        who, value = _Initiator(initiator), ctypes.c_uint64()
+        value = ctypes.c_uint64()
         with self._valid() as topology:
-            node = target_node.native_handle
+            who, node = _Initiator(initiator, self), self._node(target_node)
             check(C.memattr_get_value(topology, self._attr_id, node, who.pointer, 0, ctypes.byref(value)))
         return value.value
 
     def set_value(self, target_node: Object, value: int, initiator: Initiator | None = None) -> None:
         """Set the value of a NUMA node."""
-        who = _Initiator(initiator)
         with self._valid() as topology:
-            check(C.memattr_set_value(topology, self._attr_id, target_node.native_handle, who.pointer, 0, value))
+            who, node = _Initiator(initiator, self), self._node(target_node)
+            check(C.memattr_set_value(topology, self._attr_id, node, who.pointer, 0, value))
 
     def get_best_target(self, initiator: Initiator | None = None) -> tuple[Object, int]:
         """The NUMA node of the best value, and that.
 
         Errors: FileNotFoundError when there is none.
         """
-        who, best, value = _Initiator(initiator), obj_t(), ctypes.c_uint64()
+        best, value = obj_t(), ctypes.c_uint64()
         with self._valid() as topology:
+            who = _Initiator(initiator, self)
             out = (ctypes.byref(best), ctypes.byref(value))
             check(C.memattr_get_best_target(topology, self._attr_id, who.pointer, 0, *out))
             return object_of(best, self._topo_ref), value.value
@@ -134,24 +136,28 @@ class MemAttr(TopologyPart):
         """
         best, value = Location(), ctypes.c_uint64()
         with self._valid() as topology:
-            node = target_node.native_handle
+            node = self._node(target_node)
             out = (ctypes.byref(best), ctypes.byref(value))
             check(C.memattr_get_best_initiator(topology, self._attr_id, node, 0, *out))
             return self._who(best), value.value
 
     def get_targets(self, initiator: Initiator | None = None) -> list[tuple[Object, int]]:
         """All NUMA nodes that have a value, and it."""
-        who = _Initiator(initiator)
         with self._valid() as topology:
+            who = _Initiator(initiator, self)
             found = _listed(lambda *out: int(C.memattr_get_targets(topology, self._attr_id, who.pointer, 0, *out)), obj_t)
             return [(object_of(handle, self._topo_ref), value) for handle, value in found]
 
     def get_initiators(self, target_node: Object) -> list[tuple[Object | Bitmap, int]]:
         """All who have a value for a NUMA node, and it."""
         with self._valid() as topology:
-            node = target_node.native_handle
+            node = self._node(target_node)
             found = _listed(lambda *out: int(C.memattr_get_initiators(topology, self._attr_id, node, 0, *out)), Location)
             return [(self._who(location), value) for location, value in found]
+
+    def _node(self, node: Object) -> Any:
+        self._same(node)
+        return node.native_handle
 
     def _who(self, location: Location) -> Object | Bitmap:
         if location.type == LocationType.OBJECT:
@@ -201,8 +207,8 @@ class MemAttrs(TopologyPart):
         """The NUMA nodes near to who accesses."""
         if initiator is None:
             raise TypeError("Initiator cannot be None")
-        who = _Initiator(initiator)
         with self._valid() as topology:
+            who = _Initiator(initiator, self)
             # This function gives no values: the third argument of the list stands for the flags.
             found = _listed(
                 lambda count, nodes, _: int(C.get_local_numanode_objs(topology, who.pointer, count, nodes, or_flags(flags))),

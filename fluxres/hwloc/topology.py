@@ -35,6 +35,7 @@ from fluxres.hwloc.bitmap import Bitmap
 from fluxres.hwloc.utils import Flags, or_flags
 
 if TYPE_CHECKING:
+    from fluxres.hwloc._structs import DistancesPtr
     from fluxres.hwloc.cpukinds import CpuKinds
     from fluxres.hwloc.distances import Distances
     from fluxres.hwloc.memattrs import MemAttrs
@@ -84,11 +85,10 @@ class Topology(Levels, Binding):
     """A machine, as libhwloc sees it.
 
     ``Topology()`` is this machine, loaded.  The class methods make one that is loaded when it is entered (``with``) or by
-    :meth:`load`, so that filters can be set before.
+    :meth:`load`, so that filters can be set before::
 
-    >>> with Topology.from_synthetic("package:2 core:4 pu:1") as topology:  # doctest: +SKIP
-    ...     topology.n_cores()
-    8
+        with Topology.from_synthetic("package:2 core:4 pu:1").set_icache_types_filter(TypeFilter.KEEP_ALL) as topology:
+            print(topology.n_cores())
     """
 
     def __init__(self) -> None:
@@ -102,6 +102,8 @@ class Topology(Levels, Binding):
         self.generation = 0
         self._addresses: tuple[int, frozenset[int]] = (-1, frozenset())
         self._matrices: weakref.WeakSet[Distances] = weakref.WeakSet()
+        #: matrices that nobody released before they went, to be freed
+        self.orphans: list[DistancesPtr] = []
 
     # -- where it comes from -----------------------------------------------------------------------------------------
 
@@ -184,6 +186,7 @@ class Topology(Levels, Binding):
                 return
             for matrix in list(self._matrices):
                 matrix.release()
+            self._free_orphans()
             handle, self._hdl, self._loaded = self._hdl, None, False
             C.topology_destroy(handle)
 
@@ -340,9 +343,15 @@ class Topology(Levels, Binding):
         from fluxres.hwloc.distances import matrices_of
 
         with self.lock:
+            self._free_orphans()
             found = matrices_of(self, or_flags(kind))
             self._matrices.update(found)
         return found
+
+    def _free_orphans(self) -> None:
+        if self._loaded:
+            while self.orphans:
+                C.distances_release(self.native_handle, self.orphans.pop())
 
     def get_memattrs(self) -> MemAttrs:
         """Its attributes of memory."""

@@ -98,6 +98,14 @@ class TopologyPart:
             raise RuntimeError("Topology is invalid")
         return topology
 
+    def _same(self, other: TopologyPart) -> None:
+        """Refuse what is of another topology.
+
+        Errors: ValueError.
+        """
+        if other._topo_ref() is not self._topo:
+            raise ValueError("expected an object of the same topology, got one of another")
+
     @contextmanager
     def _valid(self) -> Iterator[ctypes.c_void_p]:
         topology = self._topo

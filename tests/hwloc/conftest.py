@@ -6,19 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from fluxres.errors import FluxresError
 from fluxres.hwloc import Topology
-from fluxres.hwloc._library import library
+from tests.hwloc.needs import the_library
 
 MACHINE = "package:2 l3:2 core:2 pu:2"
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _needs_the_library() -> None:
-    try:
-        library()
-    except FluxresError as error:
-        pytest.skip(str(error))
+    the_library()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import gc
 
 import pytest
 
@@ -126,3 +127,30 @@ def test_kinds_of_processors(machine: Topology) -> None:
         kinds.get_info(7)
     with pytest.raises(RuntimeError, match="deep-copied"):
         copy.deepcopy(kinds)
+
+
+def test_objects_of_another_topology_are_refused(machine: Topology) -> None:
+    with with_distances() as topology:
+        foreign, own = next(machine.iter_numa_nodes()), next(topology.iter_numa_nodes())
+        capacity = topology.get_memattrs().get("Capacity")
+        for use in (
+            lambda: capacity.get_value(foreign),
+            lambda: capacity.get_initiators(foreign),
+            lambda: topology.get_memattrs().get_local_numa_nodes(foreign),
+            lambda: topology.get_root_obj().common_ancestor_obj(machine.get_root_obj()),
+        ):
+            with pytest.raises(ValueError, match="same topology"):
+                use()
+        assert own != foreign
+        assert topology.get_distances()[0].find_object_index(foreign) == -1
+
+
+def test_matrices_that_nobody_releases_are_freed_with_the_next() -> None:
+    with with_distances() as topology:
+        for _ in range(3):
+            topology.get_distances()
+        gc.collect()
+        assert len(topology.orphans) == 1
+        kept = topology.get_distances()
+        assert topology.orphans == []
+    assert kept
