@@ -69,7 +69,7 @@ class Asked:
         if len(texts) > 1:
             raise UsageError(
                 f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}",
-                hint="join shapes of one job with ';'; allocate takes a --job for each of several",
+                hint="join shapes of one job as [A;B]; allocate takes a --job for each of several",
             )
         if texts and self.pools:
             raise UsageError(

@@ -1,9 +1,8 @@
 """Several requests at once: pools for all of them that no two share, or none (co-allocation).
 
 Requests are matched one after another, each with what the ones before it got out of reach.  Where one finds nothing though
-it would alone, it is matched before the others in another try: what has the least choice goes first.  That finds most of
-what there is, and not all: for requests that have to be weighed against each other, one request with several resources is
-the thing, whose parts the matcher does weigh.
+it would alone, it is matched before the others in another try: what has the least choice goes first.  Where no order does
+it, they are asked as one request, whose parts the matcher weighs against each other (:mod:`fluxres.model.weighing`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.match import Match, Policy, Refusal
-from fluxres.model import changes, events, matching, targets
+from fluxres.model import changes, events, matching, targets, weighing
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation
@@ -192,7 +191,22 @@ def _fit(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
         named = [i for i in order if parts[i].request is None]
         order = [*named, fit.failed, *(i for i in order if i != fit.failed and i not in named)]
     assert first is not None  # the first order is always tried
-    return first
+    return _weighed(graph, parts, start, policy) or first
+
+
+def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> _Fit | None:
+    """Matches of all parts, weighed against each other as one request; None where that finds none, or cannot be done."""
+    named = [i for i in range(len(parts)) if parts[i].request is None]
+    sought = [i for i in range(len(parts)) if parts[i].request is not None]
+    if len(sought) < 2 or len({parts[i].length for i in sought}) > 1:
+        return None
+    end = min(start + parts[sought[0]].length, FOREVER)
+    with locking(graph.records) as lock:
+        for i in named:
+            lock(Share(parts[i].place, parts[i].job, parts[i].pools, start, end))
+        requests = [request for request in (parts[i].request for i in sought) if request is not None]
+        found = weighing.matches(graph, requests, start, end, policy)
+    return None if found is None else _Fit(dict(zip(sought, found, strict=True)), [*named, *sought], None)
 
 
 def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], start: int, policy: str | Policy) -> _Fit:
