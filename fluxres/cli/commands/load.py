@@ -31,8 +31,9 @@ def command(
 ) -> None:
     """Read a machine into the store, and say what it is.
 
-    SOURCE is a file of any format (fluxres formats lists them), compressed or not, - for standard input, or the URL of another
-    store; or several files that are a part of the machine each. The graph becomes the one in use.
+    SOURCE is a file of any format (fluxres formats lists them), compressed or not, - for standard input, hwloc: for the machine
+    this runs on, or the URL of another store; or several files that are a part of the machine each. The graph becomes the one
+    in use.
     """
     from fluxres import clock
     from fluxres.cli.stores import store
