@@ -145,7 +145,7 @@ def test_what_was_held_is_what_was_taken_and_what_is_left(seed: int) -> None:
     told: list[Any] = []
     g = machine()
     g.sink = told.append
-    shapes: list[Any] = ["slot/node", "slot=2/core", "slot/[core;memory=2]", "slot/memory=3", "license=4{x}", "slot/core", "slot=1+/core"]
+    shapes: list[Any] = ["slot/node", "slot=2/core", "slot/[core;memory=2]", "slot/memory=3", "license=4{x}", "slot=1+/core"]
     for _ in range(40):
         job = f"j{source.randrange(3)}"
         before = {(s.pool, s.start, s.end): s.amount for s in g.allocation(job).spans} if job in g.jobs() else {}
