@@ -50,11 +50,12 @@ def write(
     words, more = inventory.words(str)
     writing = _Kinds(structure)
     nodes: list[dict[str, Any]] = []
+    names = inventory.distinct_names(lost)
     for number, v in enumerate(inventory.hosts.tolist()):
         resources = {words[share.type]: _instances(inventory, share, writing, lost) for share in inventory.shares[number]}
         described, empty = _described(structure.kind_of(v))
         resources |= {word: [] for word in empty if word not in resources}
-        node: dict[str, Any] = {"id": inventory.host_name(number), "resources": resources}
+        node: dict[str, Any] = {"id": names[number], "resources": resources}
         if described:
             node["additional_properties"] = described
         nodes.append(node)

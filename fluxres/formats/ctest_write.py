@@ -40,7 +40,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     '":[{"gpus":[{"id":"0","slots":2}]}]}\\n'
     """
     inventory, lost = Inventory(structure), Lost(structure)
-    names = [inventory.host_name(number) for number in range(len(inventory.hosts))]
+    names = inventory.distinct_names(lost)
     if node is not None and node not in names:
         raise UsageError(f"no node {node!r}", hint=f"nodes are {', '.join(names)}"[:200])
     chosen = [number for number, each in enumerate(names) if node is None or each == node]

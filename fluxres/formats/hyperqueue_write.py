@@ -90,26 +90,37 @@ class _Workers:
         group = inventory.properties(v).get(GROUP)
         made = _Written(number, inventory.host_name(number), group if isinstance(group, str) else None)
         stands: dict[int, list[tuple[int, int]]] = {}
-        sockets: list[int] | None = None
-        for share in sorted(inventory.shares[number], key=lambda share: self.words[share.type] != CPUS):
+        sockets = self._sockets(number)
+        # Pools beside the cpus stand behind them, as they will when this is read.
+        shares = sorted(inventory.shares[number], key=lambda share: self._parents(share) != sockets)
+        for share in sorted(shares, key=lambda share: self.words[share.type] != CPUS):
             if inventory.is_sum(share):
                 made.pools.append(Pool(self.words[share.type], self._sum(share)))
                 continue
-            groups = share.groups()
-            parents = [self.structure.parent.item(int(part[0])) for part in groups]
-            is_first = not made.pools and self.words[share.type] == CPUS
-            is_beside = len(groups) > 1 and parents == sockets
-            at = len(made.pools)
+            groups, parents, at = share.groups(), self._parents(share), len(made.pools)
+            is_beside = at > 0 and parents == sockets
             made.pools.append(Pool(self.words[share.type], self._labels(share, groups)))
             self._place(share, parents, v, type_name="socket" if is_beside or share.type == "core" else "group")
             if len(groups) > 1:
-                sockets = parents if is_first else sockets
                 for group_number, parent in enumerate(parents):
                     stands.setdefault(parent, []).append((at, group_number))
             if is_beside:
                 made.couplings += [Coupling(0, each, at, each) for each in range(len(groups))]
         made.couplings = sorted([*made.couplings, *self.edges.couplings(stands)])
         return made
+
+    def _parents(self, share: Share) -> list[int]:
+        """The pools that the groups of a share stand in; none where they are a sum."""
+        if self.inventory.is_sum(share):
+            return []
+        return [self.structure.parent.item(int(part[0])) for part in share.groups()]
+
+    def _sockets(self, number: int) -> list[int] | None:
+        """The pools that the groups of the cpus stand in, where there are several."""
+        for share in self.inventory.shares[number]:
+            if self.words[share.type] == CPUS and len(parents := self._parents(share)) > 1:
+                return parents
+        return None
 
     def _place(self, share: Share, parents: list[int], host: int, *, type_name: str) -> None:
         """Note which pools come back in the same place: straight in the host, or in groups that come back themselves."""

@@ -121,6 +121,19 @@ class Inventory:
         kept = self.properties(v).get(LABEL)
         return kept if isinstance(kept, str) else self.structure.name(v)
 
+    def distinct_names(self, lost: Lost) -> list[str]:
+        """The names of all hosts, numbered where one stands twice."""
+        found: dict[str, None] = {}
+        for number, v in enumerate(self.hosts.tolist()):
+            name = base = self.host_name(number)
+            at = number
+            while name in found:
+                name, at = f"{base}~{at}", at + 1
+            if name != base:
+                lost.mark("names", np.array([v]))
+            found[name] = None
+        return list(found)
+
     def properties(self, v: int) -> dict[str, PropertyValue]:
         """The properties of a pool."""
         return dict(self.structure.kind_of(v).properties)
