@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from fluxres.clock import ticks
 from fluxres.errors import UsageError
 from fluxres.formats import source_text, yaml_document
 from fluxres.model import parsing
@@ -53,7 +54,8 @@ class Request(jobspec.Request):
         if duration_s is None:
             return found
         if isinstance(duration_s, bool) or not isinstance(duration_s, int | float) or not duration_s > 0:
-            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
+            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r:.80}")
+        ticks(duration_s, "duration_s")
         return replace(found, duration_s=float(duration_s))
 
 

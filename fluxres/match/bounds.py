@@ -97,4 +97,5 @@ class Bounds:
         free = situation.free_everywhere
         sums = np.concatenate([[0], np.cumsum(free[inner])])
         found = sums[inner.searchsorted(structure.end[pools])] - sums[inner.searchsorted(pools)]
-        return found[free[pools] > 0]
+        there: NDArray[np.int64] = found[free[pools] > 0]
+        return there

@@ -1,7 +1,7 @@
 """What a search charges on the ways up a distribution graph.
 
-There is nothing to choose: the pools that a match takes say where their supply comes in, and every pool on the way has to give. So
-what is charged for others is done when they are found, and fails or does not.
+There is nothing to choose: the pools that a match takes say where their supply comes in, and every pool on the way has to
+give. So what is charged for others is done when they are found, and fails or does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fluxres.match.situation import Situation
 
 
 class Draw(NamedTuple):
-    """`units` drawn from a pool, for which `amount` units are taken: more where it is only given whole, fewer where it is taken already."""
+    """`units` drawn from a pool, for which `amount` are taken: more where it is given whole, none where it is taken already."""
 
     v: int
     units: int
@@ -34,7 +34,7 @@ class Charger:
         self._paths = situation.typology.paths
 
     def starts(self, first: int) -> list[int]:
-        """Where the ways begin for what was picked since pick number `first`: its nodes, or the picks where they stand in none."""
+        """Where the ways begin for what was picked from pick number `first` on: nodes, or the picks where they stand in none."""
         node_at = self._situation.typology.node_at
         picks = dict.fromkeys(pick.v for pick in self._taken.picks[first:] if not pick.charge)
         nodes = dict.fromkeys(node_at[v] for v in picks if node_at[v] >= 0)

@@ -176,8 +176,8 @@ class Choice:
     def _evened(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Nodes | None:
         """Bundle after bundle where most room is left.
 
-        What a bundle finds in a node is the room there less what the bundles before it took: so the bundles are the largest of these
-        numbers. Nodes in doubt are counted as roomy as they may be, and looked into when they are among the chosen.
+        What a bundle finds in a node is the room there less what the bundles before it took: so the bundles are the largest of
+        these numbers. Nodes in doubt are counted as roomy as they may be, and looked into when they are among the chosen.
         """
         search = self._search
         units = needs[search.plan.measured]

@@ -28,8 +28,8 @@ class Demand:
         whole: pools are taken whole: exclusive pools with children, and explicitly exclusive ones without.
         shared: a pool of size 1 is looked at, and not taken.
         per_unit: by unit of a pool, the units asked for that one of its units makes; without a wanted unit everything is 1.
-        charged: of a distributed type, and not picked: charged on the ways up from the pool it is asked for in (``below``), or from
-            what is taken for the demands beside it (``siblings``); empty for what is picked.
+        charged: of a distributed type, and not picked: charged on the ways up from the pool it is asked for in (``below``), or
+            from what is taken for the demands beside it (``siblings``); empty for what is picked.
         upstream: of a distributed type, and picked: what is taken is charged on the way up from there as well.
         confined: a slot whose instances each lie within one node, where they stand above nodes.
         inside: children of a confined slot that are sought in its node; the others are sought where the slot stands.

@@ -116,7 +116,8 @@ class Drawing:
         for at in np.flatnonzero(open_ & (structure.end[pools] > pools + 1)).tolist():
             open_[at] = floor.ideal or not planner.busy_below(int(pools[at]), start, end)
         whole_is_out = (free == sizes) & (~open_ | ((structure.flags[pools] & (WAY | EXCLUSIVE)) > 0))
-        return np.maximum(free - whole_is_out, 0)
+        left: Int64 = np.maximum(free - whole_is_out, 0)
+        return left
 
     def limited(self, nodes: Int64, room: Int64) -> Int64:
         """How many instances each node gets, the first nodes first."""

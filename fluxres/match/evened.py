@@ -1,4 +1,7 @@
-"""Nodes by what is left in them while a match grows: the order of `spread`, in which each instance of a slot looks for the most room."""
+"""Nodes by what is left in them while a match grows: the order of `spread`.
+
+Each instance of a slot looks for the most room, so that the one before it changes where the next one goes.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which edges of an auxiliary graph say who supplies whom, and what of a graph a supplier has to give.
 
-Graphs are drawn in several ways.  Power is drawn from the feed to the node.  A link of a network carries both ways, so its edges point
-both ways; then what lies farther from the nodes is the supplier.  A graph all of whose edges lead out of the has-a tree (nodes
-to the file system they mount) is drawn from the consumer's side, and is read the other way round.
+Graphs are drawn in several ways.  Power is drawn from the feed to the node.  A link of a network carries both ways, so its
+edges point both ways; then what lies farther from the nodes is the supplier.  A graph all of whose edges lead out of the has-a
+tree (nodes to the file system they mount) is drawn from the consumer's side, and is read the other way round.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Feeds:
 
     @cached_property
     def attached(self) -> tuple[Int32, Int32]:
-        """(supplier, pool) of pools outside the has-a tree that an edge hangs on a supplier and that supply nothing, by supplier."""
+        """(supplier, pool) of pools outside the has-a tree that an edge hangs on a supplier, and that supply nothing."""
         structure = self._structure
         last = (self.below >= structure.tree_end) & (structure.end[self.below] == self.below + 1)
         last &= ~np.isin(self.below, self.distributors)

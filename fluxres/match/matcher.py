@@ -305,4 +305,5 @@ class Matcher:
 
 def _require_window(start: int, end: int) -> None:
     if not 0 <= start < end or start >= FOREVER:
-        raise UsageError(f"window [{start}, {end}): expected 0 <= start < end, and a start that comes")
+        said = f"[{seconds(start):g} s, {seconds(end):g} s)"
+        raise UsageError(f"window {said}: expected 0 <= start < end, and a start that comes")

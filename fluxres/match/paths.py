@@ -1,8 +1,8 @@
 """The way from a pool up a distribution graph, and the pools along it that a demand is charged on (RFC 4, channeled pools).
 
 Power reaches a node through an outlet, a PDU and a feed, and a job that draws 500 W of it draws them from each.  So a resource
-that is distributed is not picked where there happens to be some: from the pools that a job is given the ways lead up, along the edges of
-an auxiliary graph, and every pool of the type on them must have the units.
+that is distributed is not picked where there happens to be some: from the pools that a job is given the ways lead up, along
+the edges of an auxiliary graph, and every pool of the type on them must have the units.
 
 Every graph is a way of its own: a node that has a link of the network and no edge of the power graph still stands in a rack
 that has one.
@@ -47,7 +47,7 @@ class Paths:
 
     @cached_property
     def channels(self) -> frozenset[int]:
-        """Types that are distributed: of those who supply others, and of what hangs on them and stands in an auxiliary graph only.
+        """Types that are distributed: of those who supply others, and of what hangs on them and stands in an auxiliary graph.
 
         Nodes and what they stand in are none, though a rack may hand on what supplies it.
         """

@@ -275,7 +275,7 @@ class _Writer:
         known: dict[object, int] = {}
         found = np.ones(len(pools), np.int64)
         for at, v in enumerate(pools.tolist()):
-            inside = (self.trial.ways(v), self.situation.signature(v))
+            inside = (self.trial.likeness.ways(v), self.situation.signature(v))
             if inside not in known and len(known) < limits.WHY_POOLS_MAX:
                 known[inside] = self.trial.instances_in(demand, v, most)
             found[at] = known.get(inside, 1)

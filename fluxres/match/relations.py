@@ -119,7 +119,7 @@ def _draws_evenly(demand: Demand) -> bool:
     if not charges:
         return True
     others = [child for child in demand.children if not child.charged]
-    if len(others) != 1 or others[0].is_slot or others[0].children and not others[0].whole:
+    if len(others) != 1 or others[0].is_slot or (others[0].children and not others[0].whole):
         return False
     number = others[0].count.fixed
     return number is not None and all(number == 1 or (each.count.fixed or 1) % number == 0 for each in charges)

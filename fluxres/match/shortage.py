@@ -1,7 +1,7 @@
 """Which suppliers a request runs out of: the words behind "power on pdu3: 400 of 500 W free".
 
-Instances are supplied one after the other, as a match would, with nothing else in the way. Whoever could not give to one of them is
-short; how many were supplied is what there is to be had.
+Instances are supplied one after the other, as a match would, with nothing else in the way. Whoever could not give to one of
+them is short; how many were supplied is what there is to be had.
 """
 
 from __future__ import annotations

@@ -59,8 +59,11 @@ class Supply:
 
     @cached_property
     def families(self) -> list[list[Int64]]:
-        """Suppliers whose groups do not overlap in part, by level from the smallest groups to the largest: for each node the supplier
-        (position in `pools`), or -1. One family where nothing overlaps; each alone is a bound."""
+        """Suppliers whose groups do not overlap in part, by level from the smallest groups to the largest.
+
+        A level says for each node its supplier (position in `pools`), or -1. One family where nothing overlaps at all; each
+        alone is a bound.
+        """
         starts = self._pool.searchsorted(np.arange(len(self.pools) + 1))
         deepest: list[Int64] = []
         depth = np.zeros(len(self.pools), np.int64)
@@ -133,7 +136,9 @@ class Supply:
         """By supplier, the instances drawn from it when each node has so many."""
         every = np.zeros(self._number, np.int64)
         every[nodes] = amounts
-        return np.bincount(self._pool, weights=every[self._node], minlength=len(self.pools)).astype(np.int64)
+        sums = np.zeros(len(self.pools), np.int64)
+        np.add.at(sums, self._pool, every[self._node])
+        return sums
 
     def of_all(self, nodes: Int64, wanted: NDArray[np.bool_]) -> tuple[Int64, NDArray[np.int32]]:
         """(position in `nodes`, supplier vertex) of every supplier of every node, of those wanted (by position in `pools`)."""
@@ -154,4 +159,5 @@ class Supply:
     def _all_of(self, nodes: Int64) -> Int64:
         lengths = self._node_starts[nodes + 1] - self._node_starts[nodes]
         at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return self._by_node[at + np.repeat(self._node_starts[nodes], lengths)]
+        found: Int64 = self._by_node[at + np.repeat(self._node_starts[nodes], lengths)]
+        return found

@@ -163,8 +163,11 @@ class Taking:
             rows.empty_slot(form.outer.number, int(amounts.sum()))
 
     def _even_bundles(self, nodes: Int64, amounts: Int64, first: Int64, turns: Int64 | None) -> None:
-        """So many bundles in each of these nodes, of the lowest (or highest) pools, all of which are free; `first` is the number of
-        the first one in each node."""
+        """So many bundles in each of these nodes, of the lowest (or highest) pools, all of which are free.
+
+        Args:
+            first: the number of the first bundle in each node.
+        """
         if not len(nodes):
             return
         search, form = self._search, self._search.form
@@ -173,7 +176,8 @@ class Taking:
             lower, upper = search.level.edges(part.demand.kind)
             lengths = amounts * units
             at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            ordinals = np.repeat(upper[nodes] - 1, lengths) - at if search.policy.descending else np.repeat(lower[nodes], lengths) + at
+            down = search.policy.descending
+            ordinals = np.repeat(upper[nodes] - 1, lengths) - at if down else np.repeat(lower[nodes], lengths) + at
             vertices = search.floor.typology.vertices(part.demand.kind)[ordinals]
             if part.shares:
                 self.rows.share(vertices)
@@ -184,7 +188,7 @@ class Taking:
                 self.rows.slot(part.slot.number, instances if turns is None else turns[instances], vertices)
 
     def _draw(self, nodes: Int64, amounts: Int64, instances: Int64) -> None:
-        """What the nodes are supplied with; `instances` of the slot around each node, or of the bundles one after the other."""
+        """What the nodes are supplied with; `instances` of the slot around each node, or bundles one after the other."""
         if self._drawing is None:
             return
         self._drawing.take(self.rows, nodes, amounts)

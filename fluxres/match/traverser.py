@@ -30,10 +30,10 @@ from fluxres.match.bounds import Bounds
 from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.evened import Evened
+from fluxres.match.likeness import Likeness
 from fluxres.match.policy import Policy
 from fluxres.match.result import Match
 from fluxres.match.situation import Situation
-
 
 STEPS_BEFORE_DOUBT: Final = 500
 """Choices taken back before a search asks whether it can succeed at all: nearly all searches end sooner."""
@@ -42,8 +42,8 @@ STEPS_BEFORE_DOUBT: Final = 500
 class Goal(NamedTuple):
     """`left` more of a demand, below pool `below`, from candidate `cursor` on.
 
-    `slot` is the instance of a slot it is for, `within` the pool taken whole whose content is being checked; -1 for none. What was
-    picked from pick number `first` on was picked for the demands beside it.
+    `slot` is the instance of a slot it is for, `within` the pool taken whole whose content is being checked; -1 for none. What
+    was picked from pick number `first` on was picked for the demands beside it.
     """
 
     demand: Demand
@@ -110,7 +110,7 @@ class Traverser:
         self.budget = budget or Budget(limits.MATCH_STEPS_MAX)
         self.evened = Evened(situation, self.taken, plan.measured)
         self._bounds = Bounds(situation, plan, counts, node_exclusive=policy.node_exclusive)
-        self._asked = {demand.kind for demand in plan.all}
+        self.likeness = Likeness(situation, plan, self.taken)
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
 
@@ -214,7 +214,7 @@ class Traverser:
             if len(candidates) - at < goal.left:
                 return
             v = int(candidates[at])
-            if not self._will_do(demand, v) or self._is_like(v, refused):
+            if not self._will_do(demand, v) or self.likeness.is_like(v, refused):
                 continue
             following: Agenda = (goal._replace(left=goal.left - 1, cursor=at + 1), rest)
             if demand.settled:
@@ -229,7 +229,7 @@ class Traverser:
             else:
                 taken.bind(v, goal.slot)
             yield self._goals(demand.children, v, goal.slot, within, following)
-            self._refuse(demand, v, refused)
+            self.likeness.refuse(demand, v, refused)
 
     def _units(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
@@ -239,7 +239,7 @@ class Traverser:
         for at in range(goal.cursor, len(candidates)):
             v = int(candidates[at])
             room, whole, factor = self._room(demand, v)
-            if not room or self._is_like(v, refused):
+            if not room or self.likeness.is_like(v, refused):
                 continue
             most = room if whole else min(room, ceil(goal.left / factor))
             if demand.upstream:
@@ -257,37 +257,7 @@ class Traverser:
                         continue
                 following: Agenda = (goal._replace(left=goal.left - amount * factor, cursor=at + 1), rest)
                 yield (Cut(here), following) if demand.settled else following
-            self._refuse(demand, v, refused)
-
-    # -- choices that are alike --------------------------------------------------------------------------------------
-
-    def _refuse(self, demand: Demand, v: int, refused: set[object]) -> None:
-        """Remember that a choice led nowhere: one that could change places with it need not be tried."""
-        if not demand.settled and not self.plan.named and self._is_untouched(v):
-            refused.add(self._likeness(v))
-
-    def _is_like(self, v: int, refused: set[object]) -> bool:
-        return bool(refused) and self._is_untouched(v) and self._likeness(v) in refused
-
-    def _is_untouched(self, v: int) -> bool:
-        """Whether this match has nothing at or below a pool. Choices are undone before the next is looked at."""
-        return v not in self.taken.used and v not in self.taken.bound and not self.taken.below.get(v)
-
-    def _likeness(self, v: int) -> object:
-        # What stands above matters only where the request asks for it, or its node does; what supplies it, where that is charged.
-        structure = self.situation.structure
-        above: list[int] = []
-        u = structure.parent.item(v)
-        while u >= 0:
-            if structure.type.item(u) in self._asked or self.situation.typology.node == structure.type.item(u):
-                above.append(u)
-            u = structure.parent.item(u)
-        return (self.ways(v), *above, *self.situation.signature(v))
-
-    def ways(self, v: int) -> object:
-        """What supplies a pool of what is charged; equal for pools that hang on the same suppliers."""
-        paths = self.situation.typology.paths
-        return tuple(paths.charged(v, demand.kind) for demand in self.plan.all if demand.charged or demand.upstream)
+            self.likeness.refuse(demand, v, refused)
 
     def _charges(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         """All units asked for, from every pool on the ways up; there is only one way to do that."""
@@ -309,7 +279,7 @@ class Traverser:
         following_nodes = enumerate(nodes[goal.cursor :].tolist(), goal.cursor)
         refused: set[object] = set()
         for at, node in ((0, v) for v in self.evened.nodes(nodes)) if self.policy.evened else following_nodes:
-            if self._is_like(node, refused) or not self._is_passable(node):
+            if self.likeness.is_like(node, refused) or not self._is_passable(node):
                 continue
             following = (goal._replace(left=goal.left - 1, cursor=at), rest)
             following = (Cut(here), following) if demand.settled else following
@@ -317,7 +287,7 @@ class Traverser:
             yield self._goals(
                 demand.inside, node, slot, goal.within, self._goals(demand.beside, goal.below, slot, goal.within, following)
             )
-            self._refuse(demand, node, refused)
+            self.likeness.refuse(demand, node, refused)
 
     def _is_passable(self, node: int) -> bool:
         """Whether an instance of a confined slot may lie in a node."""

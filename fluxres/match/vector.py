@@ -2,8 +2,9 @@
 
 A window is folded once over the level of nodes (one row of bits, and one row of numbers for each type that is partly used).
 That leaves the nodes in which nothing is in the way by count; where a count could deceive, because different units were busy
-at different moments, the units of that node are looked at.  Then nodes are taken in the order of the policy (`choosing.py`), and the
-lowest (or highest) units in each (`taking.py`).  It chooses what the traverser chooses; `tests/match` holds them together.
+at different moments, the units of that node are looked at.  Then nodes are taken in the order of the policy (`choosing.py`),
+and the lowest (or highest) units in each (`taking.py`).  It chooses what the traverser
+chooses; `tests/match` holds them together.
 """
 
 from __future__ import annotations

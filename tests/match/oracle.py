@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 Goal = tuple[Vertex, int, "tuple[str, int] | None", tuple[int, ...], int]
-"""A request vertex, the pool it is sought below, the instance of a slot it is for, the whole pools around it, and how many entries
-there were before those beside it."""
+"""A request vertex, the pool it is sought below, the instance of a slot it is for, the whole pools around it, and how many
+entries there were before those beside it."""
 
 
 class TooLarge(Exception):
@@ -100,7 +100,8 @@ class Case:
         return not vertex.is_slot and not vertex.children and self.ways.distributed(vertex.type)
 
     def occurs(self, type_name: str, below: str) -> bool:
-        return any(self.type(v) == type_name and any(self.type(u) == below for u in self.above(v)) for v in range(self.structure.n))
+        pools = (v for v in range(self.structure.n) if self.type(v) == type_name)
+        return any(self.type(u) == below for v in pools for u in self.above(v))
 
     def in_turn(self, vertices: Sequence[Vertex]) -> list[Vertex]:
         return [*(v for v in vertices if not self.modes.get(id(v))), *(v for v in vertices if self.modes.get(id(v)))]
@@ -364,8 +365,8 @@ class Case:
                 joined: list[Entry] | None = [*taken, entry]
                 if entry.what != "share" and self.is_distributed(vertex):
                     # What is picked is charged farther up.
-                    parts = self.ways.upstream(v, vertex.type)
-                    joined = self.draw(vertex, {u: part * entry.amount * worth for u, part in parts.items()}, slot, [*taken, entry])
+                    due = {u: part * entry.amount * worth for u, part in self.ways.upstream(v, vertex.type).items()}
+                    joined = self.draw(vertex, due, slot, [*taken, entry])
                 if joined is not None:
                     after = left - entry.amount * worth
                     yield from self.units(vertex, below, slot, around, rest, joined, counts, position + 1, after)
@@ -389,7 +390,9 @@ class Case:
                 due[u] = due.get(u, Fraction(0)) + part * counts[id(vertex)] / len(starts)
         return self.draw(vertex, due, slot, taken) if due else None
 
-    def draw(self, vertex: Vertex, due: dict[int, Fraction], slot: tuple[str, int] | None, taken: list[Entry]) -> list[Entry] | None:
+    def draw(
+        self, vertex: Vertex, due: dict[int, Fraction], slot: tuple[str, int] | None, taken: list[Entry]
+    ) -> list[Entry] | None:
         drawn = []
         for v, number in due.items():
             worth = self.worth(vertex, v)
@@ -469,7 +472,8 @@ class Case:
 
     def takes_all(self, taken: list[Entry], v: int) -> bool:
         same = [e for e in taken if e.v == v]
-        return any(e.kept for e in same) or sum(e.amount for e in same if e.what in ("units", "whole", "draw")) == self.size(v) > 0
+        units = sum(e.amount for e in same if e.what in ("units", "whole", "draw"))
+        return any(e.kept for e in same) or units == self.size(v) > 0
 
     # -- counts --------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import re
 from itertools import combinations
 
 import numpy as np
@@ -11,10 +13,11 @@ from hypothesis import strategies as st
 
 from fluxres.errors import UsageError
 from fluxres.graph.recipe import Recipe
-from fluxres.match import Match, Matcher, Policy, nearest
+from fluxres.match import Match, Matcher, Policy, choosing, nearest
 from fluxres.match.policy import POLICIES
 from fluxres.match.situation import Situation
 from tests.match.machines import matcher, names, request
+from tests.traceability import ROOT
 
 
 def nodes_of(made: Matcher, found: Match | None) -> list[str]:
@@ -54,6 +57,34 @@ def test_pack_takes_the_fullest_node_that_has_room_and_spread_the_emptiest(eight
     assert "rack0/node0" in nodes_of(eight, eight.match(request("slot=1/core=1"), 0, 10, "spread"))[0]
 
 
+def test_spread_deals_slots_out_over_nodes(eight: Matcher) -> None:
+    """Each instance goes where the most is left: one in every node before a second one in any."""
+    cores = eight.structure.of_type("core")
+    eight.planner.hold_all(cores[:2], 1, 0, 10)
+    for reference in (False, True):
+        found = eight.match(request("slot=10/core=1"), 0, 10, "spread", reference=reference)
+        assert found is not None
+        per_node = [name.rsplit("/", 1)[0].removeprefix("/cluster/") for name in names(eight, found)]
+        # node0 has two of its four cores left, and waits until the others are down to two.
+        assert [per_node.count(f"rack{n // 4}/node{n % 4}") for n in range(8)] == [0, 2, 2, 2, 1, 1, 1, 1]
+        group = found.slots[0]
+        first = [names(eight, found)[group.picks[k]] for k in range(3)]
+        assert first == [f"/cluster/rack0/node{n}/core0" for n in (1, 2, 3)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 8))
+def test_the_largest_are_those_of_one_after_the_other(nodes: list[tuple[int, int]], units: int, number: int) -> None:
+    level, most = (np.array(column) for column in zip(*nodes, strict=True))
+    if most.sum() < number:
+        return
+    left, taken = level.tolist(), [0] * len(nodes)
+    for _ in range(number):
+        at = max((k for k in range(len(nodes)) if taken[k] < most[k]), key=lambda k: (left[k], -k))
+        left[at] -= units
+        taken[at] += 1
+    assert choosing._largest(level, most, units, number).tolist() == taken
+
+
 def test_variation_takes_the_best_class_first_and_unclassed_nodes_last() -> None:
     sorts = [
         Recipe("node", 1, ids=at, children=(Recipe("core"),), properties={} if grade is None else {"perf_class": grade})
@@ -82,6 +113,14 @@ def test_a_policy_of_ones_own(eight: Matcher) -> None:
     for reference in (False, True):
         found = eight.match(request("slot=1/core=3"), 0, 10, own, reference=reference)
         assert nodes_of(eight, found) == [f"/cluster/rack0/node1/core{n}" for n in (0, 1, 3)]
+
+
+def test_the_example_in_the_specification_runs() -> None:
+    text = (ROOT / "specs" / "matching.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    results = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(example, {}, "matching.md", None, 0))
+    assert results.attempted > 3
+    assert results.failed == 0
 
 
 def test_a_policy_that_gives_no_number_for_each_candidate_is_refused(eight: Matcher) -> None:

@@ -1,0 +1,48 @@
+"""Choices that could change places: where one led nowhere, another one like it need not be tried."""
+
+from __future__ import annotations
+
+from fluxres.match.accumulator import Accumulator
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.situation import Situation
+
+
+class Likeness:
+    """What one search knows to be alike."""
+
+    def __init__(self, situation: Situation, plan: Plan, taken: Accumulator) -> None:
+        self._situation = situation
+        self._plan = plan
+        self._taken = taken
+        self._asked = {demand.kind for demand in plan.all}
+
+    def refuse(self, demand: Demand, v: int, refused: set[object]) -> None:
+        """Remember that a choice led nowhere."""
+        if not demand.settled and not self._plan.named and self._is_untouched(v):
+            refused.add(self._of(v))
+
+    def is_like(self, v: int, refused: set[object]) -> bool:
+        """Whether a choice like this one led nowhere."""
+        return bool(refused) and self._is_untouched(v) and self._of(v) in refused
+
+    def _is_untouched(self, v: int) -> bool:
+        """Whether this match has nothing at or below a pool. Choices are undone before the next is looked at."""
+        return v not in self._taken.used and v not in self._taken.bound and not self._taken.below.get(v)
+
+    def _of(self, v: int) -> object:
+        # What stands above matters only where the request asks for it, or its node does; what supplies it, where that is charged.
+        structure = self._situation.structure
+        above: list[int] = []
+        u = structure.parent.item(v)
+        while u >= 0:
+            if structure.type.item(u) in self._asked or self._situation.typology.node == structure.type.item(u):
+                above.append(u)
+            u = structure.parent.item(u)
+        return (self.ways(v), *above, *self._situation.signature(v))
+
+    def ways(self, v: int) -> object:
+        """Who supplies a pool with what is charged; equal for pools that hang on the same suppliers."""
+        if not self._plan.charged:
+            return ()
+        paths = self._situation.typology.paths
+        return tuple(paths.charged(v, demand.kind) for demand in self._plan.all if demand.charged or demand.upstream)

@@ -1,0 +1,238 @@
+"""Auxiliary graphs from request to records: what is charged where, placed elsewhere or later, said and given back."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres import limits
+from fluxres.clock import TICKS_PER_S
+from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
+from fluxres.graph import uuids
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.match import Matcher
+from fluxres.match.supply import Supply
+from fluxres.match.typology import Typology
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.planner.planner import Planner
+from tests.match.machines import request
+
+SITE = """
+fluxres: 1
+name: site
+resources:
+  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 8}]}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - type: feed
+        with:
+          - {type: power, size: 5000, unit: W, id: null}
+          - {type: pdu, count: 2, with: [{type: power, size: 3000, unit: W, id: null}]}
+    edges:
+      - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]", relation: supplies}
+  network:
+    pools:
+      - {type: filesystem, with: [{type: bandwidth, size: 40, unit: GB/s, id: null}]}
+      - {type: switch, count: 2, with: [{type: bandwidth, size: 24, unit: GB/s, id: null}]}
+    edges:
+      - {from: "network:/filesystem", to: "network:/switch[0-1]", direction: both}
+      - {from: "network:/switch0", to: "/site/rack0/node*", direction: both}
+      - {from: "network:/switch1", to: "/site/rack1/node*", direction: both}
+"""
+
+
+@pytest.fixture
+def site() -> ResourceGraph:
+    """Two racks of four nodes; a feed of 5 kW, a PDU of 3 kW a rack; a file system of 40 GB/s, a switch of 24 GB/s a rack."""
+    return ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+
+
+def drawn(graph: ResourceGraph, job: str) -> dict[str, int]:
+    """What a job holds of each supplier, by the supplier's name; and its nodes."""
+    found = {}
+    for span in graph.allocation(job).spans:
+        pool = graph.pool(span.pool)
+        found[pool.parent.name if pool.type in ("power", "bandwidth") and pool.parent else pool.name] = span.amount
+    return found
+
+
+def test_two_graphs_at_once(site: ResourceGraph) -> None:
+    site.allocate("slot=2/[node;power=500;bandwidth=4]", job="j", duration_s=100)
+    assert drawn(site, "j") == {"node0": 1, "node1": 1, "feed": 1000, "pdu0": 1000, "filesystem": 8, "switch0": 8}
+    assert site.check() == []
+
+
+def test_what_would_overdraw_goes_elsewhere_then_later_then_never(site: ResourceGraph) -> None:
+    site.allocate("slot=3/[node;power=900]", job="a", duration_s=100)
+    # 300 W are left in rack0, 2,300 W on the feed.
+    site.allocate("slot=1/[node;power=400]", job="b", duration_s=50)
+    assert drawn(site, "b") == {"node4": 1, "feed": 400, "pdu1": 400}
+    with pytest.raises(InsufficientResources, match=r"power on feed: 1900 of 5000 W free.*held by a until 100 s") as refused:
+        site.allocate("slot=2/[node;power=1000]", job="c", duration_s=50)
+    assert refused.value.earliest == 50.0
+    site.allocate_orelse_reserve("slot=2/[node;power=1000]", job="c", duration_s=50)
+    assert site.allocation("c").start == 50.0
+    with pytest.raises(InfeasibleRequest, match=r"power on pdu0: 3000 of 3000 W free"):
+        site.allocate("slot=1/[node;power=3001]", job="d")
+    assert not site.satisfiable("slot=6/[node;power=1000]")
+    assert site.check() == []
+
+
+def test_giving_back_gives_back_the_charges(site: ResourceGraph) -> None:
+    before = site.available()
+    for text in ("slot=2/[node;power=500;bandwidth=4]", "node=3{x}/power=700", "slot=4/[core=2;bandwidth=3]"):
+        site.allocate(text, job="j", duration_s=10)
+        site.free("j")
+    assert site.available() == before
+    assert site.planner.moments(0, 10**18) == []
+
+
+def test_growing_and_staging_charge_too(site: ResourceGraph) -> None:
+    site.allocate("slot=1/[node;power=500]", job="j", duration_s=100)
+    site.grow("j", "slot=1/[node;power=700]")
+    assert drawn(site, "j")["feed"] == 1200
+    with site.stage("slot=1/[node;power=3000]", job="s") as stage:
+        assert site.why_not("slot=1/[node;power=1000]") is not None
+        stage.commit()
+    assert drawn(site, "s")["pdu1"] == 3000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # beside nodes, in them, in a slot in them, beside cores, at the top: the same ways.
+        ("slot=2/[node;power=500]", {"feed": 1000, "pdu0": 1000}),
+        ("node=2{x}/power=500", {"feed": 1000, "pdu0": 1000}),
+        ("node=2/slot=2/[core;power=250]", {"feed": 1000, "pdu0": 1000}),
+        ("slot=4/[core=4;power=250]", {"feed": 1000, "pdu0": 1000}),
+        ("[node=2{x};power=1000]", {"feed": 1000, "pdu0": 1000}),
+        # 1,000 W for six nodes of a slot, four in one rack and two in the other: each has a sixth of them.
+        ("slot=1/[node=6;power=1000]", {"feed": 1000, "pdu0": 667, "pdu1": 334}),
+        ("slot=1/[node;power=1{unit:kW}]", {"feed": 1000, "pdu0": 1000}),
+        ("rack=1/[node=2{x};power=500]", {"feed": 500, "pdu0": 500}),
+        ("rack=1{x}/power=500", {"feed": 500, "pdu0": 500}),
+        # picked, and charged farther up.
+        ("pdu=1/power=800", {"feed": 800, "pdu0": 800}),
+        ("power=800", {"feed": 800}),
+        # whoever wants a supplier alone has all of it.
+        ("slot=1/[node;power=500{x}]", {"feed": 5000, "pdu0": 3000}),
+    ],
+)
+def test_where_it_is_charged(site: ResourceGraph, text: str, expected: dict[str, int]) -> None:
+    site.allocate(text, job="j", duration_s=10)
+    taken = drawn(site, "j")
+    assert {name: units for name, units in taken.items() if name in ("feed", "pdu0", "pdu1")} == expected
+    assert site.check() == []
+
+
+def test_a_supplier_out_of_service_supplies_nobody(site: ResourceGraph) -> None:
+    site.pool("power:/feed/pdu0").state = "down"
+    site.allocate("slot=1/[node;power=500]", job="j", duration_s=10)
+    assert drawn(site, "j") == {"node4": 1, "feed": 500, "pdu1": 500}
+    refusal = site.why_not("slot=8/[node;power=100]")
+    assert refusal is not None
+    assert any("power on pdu0: down" in sentence for sentence in refusal.sentences())
+
+
+def test_a_unit_of_another_dimension(site: ResourceGraph) -> None:
+    refusal = site.why_not("slot=1/[node;power=5{unit:GiB}]")
+    assert refusal is not None
+    assert refusal.never
+    assert any("counted in a unit that does not convert" in sentence for sentence in refusal.sentences())
+
+
+def test_without_a_way_there_is_nothing_to_charge(site: ResourceGraph) -> None:
+    made = expand(
+        Recipe("cluster", children=(Recipe("node", 2, children=(Recipe("core"),)),)),
+        more=[Recipe("pdu", children=(Recipe("power", size=100, ids=None),))],
+        origin=uuids.new_origin(),
+    )
+    node, pdu = made.of_type("node")[1:], made.of_type("pdu")
+    made.subsystems = {"power": Subsystem("power", False, pdu, node)}
+    matcher = Matcher(made, Planner(made.parent, made.end, made.type, made.size))
+    found = matcher.match(request("slot=1/[node;power=5]"), 0, 10)
+    assert found is not None
+    assert int(node[0]) in found.vertices
+    assert matcher.match(request("slot=2/[node;power=5]"), 0, 10) is None
+
+
+def crossed(nodes: int, pdus: int, size: int) -> Matcher:
+    """Every node hangs on two PDUs, each pair on another two: no order of nodes is the best for all."""
+    power = Recipe("power", size=size, unit="W", ids=None)
+    made = expand(
+        Recipe("cluster", children=(Recipe("node", nodes, children=(Recipe("core", 2),)),)),
+        more=[Recipe("pdu", pdus, ids=0, children=(power,))],
+        origin=uuids.new_origin(),
+    )
+    of = made.of_type("pdu")
+    pairs = list(combinations(range(pdus), 2))
+    edges = [(of[p], v) for at, v in enumerate(made.of_type("node")) for p in pairs[at % len(pairs)]]
+    src, dst = (np.array(column, np.int32) for column in zip(*edges, strict=True))
+    made.subsystems = {"power": Subsystem("power", False, src, dst)}
+    return Matcher(made, Planner(made.parent, made.end, made.type, made.size))
+
+
+def test_suppliers_that_overlap_are_found_without_a_search_where_the_first_nodes_do() -> None:
+    made = crossed(40, 5, 100)
+    found = made.match(request("node=25{x}/power=10"), 0, 10)
+    assert found is not None
+    assert not found.fallback
+    assert found.is_equal(made.match(request("node=25{x}/power=10"), 0, 10, reference=True))  # type: ignore[arg-type]
+    assert made.match(request("node=41{x}/power=1"), 0, 10) is None
+
+
+def test_an_undecided_start_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = crossed(40, 5, 95)
+    monkeypatch.setattr(limits, "MATCH_STEPS_MAX", 200)
+    asked = request("node=23{x}/power=10")
+    with pytest.raises(LimitExceeded, match="compete"):
+        made.match(asked, 0, 10)
+    # Undecided now, and at the only moment at which something changes too.
+    made.planner.hold(int(made.structure.of_type("power")[0]), 5, 0, 7)
+    with pytest.raises(LimitExceeded):
+        made.earliest(asked, 10, 0)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_laminar_limits_are_those_of_one_by_one(data: st.DataObject) -> None:
+    """Node after node, or group after group: where groups nest, both supply the same nodes, and nobody could supply more."""
+    number = data.draw(st.integers(1, 8))
+    cuts = sorted(data.draw(st.sets(st.integers(1, number), max_size=3)) | {0, number})
+    groups = [range(a, b) for a, b in pairwise(cuts)] + [range(number)] * data.draw(st.integers(0, 2))
+    more = [Recipe("pdu", len(groups), ids=0, size=9)]
+    made = expand(Recipe("cluster", children=(Recipe("node", number),)), more=more, origin=uuids.new_origin())
+    nodes, pdus = made.of_type("node"), made.of_type("pdu")
+    edges = np.array([(pdus[p], nodes[v]) for p, group in enumerate(groups) for v in group], np.int32)
+    made.subsystems = {"power": Subsystem("power", False, edges[:, 0].copy(), edges[:, 1].copy())}
+    supply = Supply(Typology(made), frozenset({made.types.index("pdu")}))
+    assert supply.is_laminar
+    order = np.array(data.draw(st.permutations(range(number))))
+    room = np.array(data.draw(st.lists(st.integers(0, 3), min_size=number, max_size=number)))
+    caps = np.array(data.draw(st.lists(st.integers(0, 6), min_size=len(groups), max_size=len(groups))))
+    limited = supply.limited(order, room.copy(), caps)
+    assert limited.tolist() == supply.one_by_one(order, room, caps).tolist()
+    assert (supply.drawn(order, limited) <= caps).all()
+    backwards = supply.limited(order[::-1], room[::-1].copy(), caps)
+    assert limited.sum() == backwards.sum()
+
+
+def test_a_machine_with_power_and_a_queue_of_jobs_is_never_overdrawn(site: ResourceGraph) -> None:
+    power = {v: int(site.structure.size[v]) for v in site.structure.of_type("power").tolist()}
+    for job in range(40):
+        nodes, watts = 1 + job % 5, 200 + 90 * (job % 7)
+        site.allocate_orelse_reserve(f"slot={nodes}/[node;power={watts}]", job=f"j{job}", duration_s=10 + job % 3)
+    moments = site.planner.moments(0, 10**18)
+    assert moments[-1] > 100 * TICKS_PER_S
+    for v, size in power.items():
+        assert all(site.planner.used(v, t, t + 1) <= size for t in moments)
+    assert site.check() == []
