@@ -43,7 +43,7 @@ def read(
         keep: types to keep (:func:`.hwloc_pools.kept`).
         cluster: put it into a cluster of this name; the node is the root otherwise.
 
-    Cost: 25 ms for 512 processing units. Errors: InputError with file and line; UsageError for types that there are not.
+    Cost: 15 ms for 512 processing units. Errors: InputError with file and line; UsageError for types that there are not.
 
     >>> text = b'<topology><object type="Machine"><info name="HostName" value="n7"/><object type="Core"/></object></topology>'
     >>> read(Source(text)).structure.path(1)

@@ -97,7 +97,8 @@ def _found(machine: Object) -> Iterator[_Found]:
                 loose += (below for below in found.walk() if below.type == "OSDev")
             else:
                 todo += reversed(found.children)
-        yield from _loose(id(holder), loose)
+        if loose:
+            yield from _loose(id(holder), loose)
 
 
 def _cards(at: int, pci: Object, names: list[Object]) -> Iterator[_Found]:

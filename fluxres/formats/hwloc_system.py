@@ -56,8 +56,7 @@ def read(text: str = "", *, origin: int | None = None, keep: str | Iterable[str]
     except (OSError, RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
         hint = "such as hwloc:package:2 core:8 pu:2" if text else "lstopo says more"
         raise InputError(f"libhwloc cannot read this: {error}", where=name, hint=hint) from error
-    machine.infos = machine.infos if text.strip() else {"HostName": "localhost", **machine.infos}
-    return hwloc_cluster.of_machine(machine, "node0" if text.strip() else name, keep=keep, cluster=cluster, origin=origin)
+    return hwloc_cluster.of_machine(machine, name, keep=keep, cluster=cluster, origin=origin)
 
 
 def tree(topology: Topology) -> Object:

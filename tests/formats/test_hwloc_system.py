@@ -42,7 +42,7 @@ def _needs_the_library() -> None:
 
 def by_library(topology: Topology, keep: str) -> Structure:
     with topology.set_all_types_filter(TypeFilter.KEEP_ALL) as loaded:
-        return hwloc_cluster.of_machine(hwloc_system.tree(loaded), "node0", keep=keep, origin=0).structure
+        return hwloc_cluster.of_machine(hwloc_system.tree(loaded), "library", keep=keep, origin=0).structure
 
 
 def by_reader(text: str, keep: str) -> Structure:
@@ -75,7 +75,7 @@ def test_samples(path: Path) -> None:
 
 def test_this_machine() -> None:
     with Topology.from_this_system().set_io_types_filter(TypeFilter.KEEP_IMPORTANT) as topology:
-        seen = hwloc_cluster.of_machine(hwloc_system.tree(topology), "node0", origin=0).structure
+        seen = hwloc_cluster.of_machine(hwloc_system.tree(topology), "library", origin=0).structure
         assert equal(seen, by_reader(topology.export_xml_buffer(), "default")) == []
         processors = topology.n_cpus()
     s = fluxres.load("hwloc:").structure
