@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fluxres import load
-from fluxres.errors import InputError
+from fluxres.errors import FluxresError, InputError
 from fluxres.formats import hwloc_cluster, safe_xml
 from fluxres.formats.hwloc_cluster import read_many
+from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source, Sources
 from fluxres.graph.compare import equal
+from fluxres.graph.structure import Structure
+from tests.fuzz.mutation import mutated
 from tests.traceability import ROOT
 
 NODE = (ROOT / "data" / "fuzz" / "hwloc" / "gpu-node.xml").read_bytes()
@@ -37,7 +43,7 @@ def varied(data: bytes, random: Random) -> bytes:
     return re.sub(rb'(name="(?:Address|SerialNumber|AMDUUID)" value=")[^"]*', address, data)
 
 
-def one_by_one(sources: list[Source], **options: str) -> hwloc_cluster.Loaded:
+def one_by_one(sources: list[Source], **options: str) -> Loaded:
     """The same, with every file parsed."""
     before = hwloc_cluster._REMEMBERED_MAX
     hwloc_cluster._REMEMBERED_MAX = -1  # type: ignore[misc]
@@ -108,6 +114,25 @@ def test_what_cannot_be_read_is_refused_in_every_file(wrong: bytes) -> None:
     if wrong in (b'"<"', b'"&x;"', b'"\xff"'):
         with pytest.raises(InputError, match=r"^1\.xml:"):
             read_many([Source(named(NODE, "n0"), "0.xml"), Source(bad, "1.xml")])
+
+
+def outcome(read: Callable[..., Loaded], sources: list[Source]) -> Structure | str:
+    try:
+        return read(sources, cluster="c", origin=0).structure
+    except FluxresError as error:
+        return str(error)
+
+
+@settings(max_examples=300, deadline=None)
+@given(random=st.randoms(use_true_random=False), data=st.sampled_from([NODE, OLD]))
+def test_a_file_made_wrong_gives_what_parsing_it_gives(random: Random, data: bytes) -> None:
+    wrong = mutated(named(data, "n1"), random)
+    sources = [Source(named(data, "n0"), "0.xml"), Source(wrong, "1.xml"), Source(named(data, "n2"), "2.xml")]
+    shortcut, whole = outcome(read_many, sources), outcome(one_by_one, sources)
+    if isinstance(shortcut, str) or isinstance(whole, str):
+        assert shortcut == whole
+    else:
+        assert equal(shortcut, whole) == []
 
 
 def test_nodes_of_several_sorts_keep_their_order() -> None:
