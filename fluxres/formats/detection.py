@@ -15,8 +15,8 @@ _DEPTH: Final = 6
 _TOKEN = re.compile(
     r"""
     "(?:[^"\\]|\\.)*+"? | '(?:[^']|'')*+'?     # text in quotes, which the end of the head may cut
-    | [{}\[\],] | :(?=[\s"'{\[]|$)            # YAML's plain words may have colons in them
-    | [^\s{}\[\],"'][^\n{}\[\],:]*(?::(?![\s"'{\[])[^\n{}\[\],:]*)*
+    | [{}\[\],:]
+    | [^\s{}\[\],"':][^\n{}\[\],:]*(?::(?![\s"'{\[])[^\n{}\[\],:]*)*      # YAML's plain words may have colons in them
     """,
     re.VERBOSE,
 )

@@ -6,6 +6,7 @@ begins with the fact, then how many pools it concerns, then the first of them.  
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from fluxres.formats.format import Fact
 from fluxres.formats.loaded import Hold
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, WAY, Kind
 from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
@@ -135,3 +137,26 @@ _MASKS: Final[dict[Fact, Callable[[Structure], Mask]]] = {
     "ranks": _ranked,
     "capacities": lambda s: ((s.flags & WAY) != 0) | _rows(s, s.capacity),
 }
+
+
+# -- values that few formats have words for ------------------------------------------------------------------------------
+
+
+def is_endless(value: object) -> bool:
+    """Whether a value is a number that JSON does not have: infinite, or none."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def is_sayable(value: object) -> bool:
+    """Whether an attribute of an edge is there, and JSON has it."""
+    return value is not None and not is_endless(value)
+
+
+def endless_attributes(graph: Subsystem) -> list[str]:
+    """A line for each attribute of an auxiliary graph that is infinite somewhere."""
+    found = []
+    for key, column in graph.attributes.items():
+        count = sum(isinstance(value, float) and math.isinf(value) for value in column.tolist())
+        if count:
+            found.append(f"graphs: {key} without end, of {_count(count, 'edge')} of {graph.name}")
+    return found

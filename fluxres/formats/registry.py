@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import compression, flux, peers, slurm_entries
+from fluxres.formats import compression, exports, flux, peers, slurm_entries
 from fluxres.formats.detection import keys, xml_root
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.loaded import Hold, Loaded, Output
@@ -70,6 +70,7 @@ _FORMATS: Final = (
     ),
     *peers.FORMATS,
     *slurm_entries.FORMATS,
+    *exports.FORMATS,
 )
 
 #: how much of a file is looked at to tell its format: the first keys, past any comment

@@ -89,6 +89,10 @@ def test_a_head_may_be_cut_anywhere() -> None:
         assert {key for key in keys(text[:end]) if key not in seen} <= {"x.a[].b"}
 
 
+def test_a_colon_needs_no_blank_behind_quotes() -> None:
+    assert keys(b'{"a":true,"b":{"c":[{"d":1}]},e: f:g, h : 1}') == {"a", "b", "b.c", "b.c[].d", "e", "h"}
+
+
 def test_keys_of_lists_stand_where_yaml_puts_them() -> None:
     wide = keys(b"a:\n  - b: 1\n    c:\n      d: 2\n  - - e: 3\nf: 4")
     assert keys(b"a:\n- b: 1\n  c:\n    d: 2\n- - e: 3\nf: 4") == wide

@@ -1,0 +1,82 @@
+"""DOT, written: the graph for Graphviz.  A drawing of more than some thousand pools is of no use, but nothing here minds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from fluxres.formats import left_out
+from fluxres.formats.format import Fact
+from fluxres.formats.loaded import Hold, Output
+from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind
+from fluxres.graph.structure import Structure
+
+CARRIES: Final[frozenset[Fact]] = frozenset({"pools", "names", "sizes", "units", "states", "graphs"})
+
+
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """A machine as a DOT digraph: solid edges are has-a, dashed ones auxiliary graphs; what takes no work is grey.
+
+    Cost: about 1 µs a pool.
+    """
+    title = _escape(name if name is not None else structure.name(0))
+    chunks = [f'digraph "{title}" {{\n  node [shape=box];\n'.encode(), *_nodes(structure), *_edges(structure), b"}\n"]
+    lost = left_out.lines(structure, allocations, CARRIES)
+    for graph in structure.subsystems.values():
+        others = [key for key in graph.attributes if key != "capacity"]
+        lost += [f"graphs: {key} of edges of {graph.name}" for key in others]
+    return Output(b"".join(chunks), lost)
+
+
+def _escape(text: str) -> str:
+    # A line break ends a label, so it is written as the two characters that break it.
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _unit(kind: Kind) -> str:
+    return f" {_escape(kind.unit)}" if kind.unit else ""
+
+
+def _nodes(structure: Structure) -> Iterator[bytes]:
+    names = PoolTexts(structure, _escape).names
+    units = by_kind(structure, _unit, "")
+    states = [
+        f' state="{state}"' + (' style=filled fillcolor="grey80"' if state in UNAVAILABLE_STATES else "") if number else ""
+        for number, state in enumerate(STATES)
+    ]
+    types = by_kind(structure, lambda kind: _escape(kind.type), "")
+    for part in blocks(structure.n):
+        columns = (structure.kind, structure.size, structure.state)
+        rows = zip(range(part.start, part.stop), *(column[part].tolist() for column in columns), strict=True)
+        yield "".join(
+            [
+                f'  {v} [label="{names[v]}'
+                + (f"\\n{size}{units[kind]}" if size != 1 or units[kind] else "")
+                + f'" type="{types[kind]}"{states[state]}];\n'
+                for v, kind, size, state in rows
+            ]
+        ).encode()
+
+
+def _edges(structure: Structure) -> Iterator[bytes]:
+    below = np.flatnonzero(structure.parent >= 0)
+    for part in blocks(len(below)):
+        vertices = below[part]
+        pairs = zip(structure.parent[vertices].tolist(), vertices.tolist(), strict=True)
+        yield "".join([f"  {u} -> {v};\n" for u, v in pairs]).encode()
+    for graph in structure.subsystems.values():
+        yield "".join(_of_graph(graph)).encode()
+
+
+def _of_graph(graph: Subsystem) -> Iterator[str]:
+    name = _escape(graph.name)
+    labels = [f'label="{_escape(relation)}' for relation in graph.relations]
+    capacity = graph.attributes.get("capacity")
+    rows = zip(graph.src.tolist(), graph.dst.tolist(), graph.relation.tolist(), strict=True)
+    for row, (u, v, relation) in enumerate(rows):
+        amount = "" if capacity is None or np.isnan(capacity[row]) else f" {capacity[row]:g}"
+        yield f'  {u} -> {v} [{labels[relation]}{amount}" subsystem="{name}" style=dashed constraint=false];\n'

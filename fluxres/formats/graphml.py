@@ -1,0 +1,208 @@
+"""GraphML, as fluxres writes it and as graph tools write it again: a machine that somebody edited in one comes back.
+
+Keys may have any ids, as tools renumber them; their names say what they are.  Attributes that a tool adds for itself, such as
+colours and positions, are no part of a machine and are passed over; a machine needs no more than types and edges.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import json_typed, safe_xml
+from fluxres.formats.graph_rows import CONTAINMENT, Edge, GraphRows
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.safe_xml import Element
+from fluxres.formats.source import Source
+from fluxres.formats.typed import short
+from fluxres.formats.yaml_document import Key
+from fluxres.graph.kinds import STATES
+
+T = TypeVar("T")
+_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+_DIGITS_MAX: Final = len(str(limits.SIZE_MAX))
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a GraphML file.
+
+    Errors: InputError ``FILE:line``; LimitExceeded.
+    Cost: about 15 µs a pool.
+
+    >>> key = '<key id="d0" for="node" attr.name="type"/>'
+    >>> nodes = ''.join(f'<node id="{i}"><data key="d0">{t}</data></node>' for i, t in enumerate(["cluster", "node"]))
+    >>> text = f'<graphml>{key}<graph edgedefault="directed">{nodes}<edge source="0" target="1"/></graph></graphml>'
+    >>> read(Source(text.encode())).structure.path(1)
+    '/cluster/node'
+    """
+    with json_typed.collector_paused():
+        root = safe_xml.load(source.data, file=source.file)
+        return _Reading(source, root).loaded(origin)
+
+
+class _Reading:
+    def __init__(self, source: Source, root: Element) -> None:
+        self._source = source
+        graphs = root.all("graph") if root.name == "graphml" else []
+        if len(graphs) != 1:
+            raise InputError(f"expected <graphml> with one <graph>, got {len(graphs)}", where=source.where(root.line))
+        self._graph = graphs[0]
+        if self._graph.attributes.get("edgedefault") == "undirected":
+            raise InputError("is undirected, and edges of a machine lead somewhere", where=source.where(self._graph.line))
+        self._names = {key.attributes.get("id", ""): key.attributes.get("attr.name", "") for key in root.all("key")}
+        self._nodes = self._graph.all("node")
+        self._edges = self._graph.all("edge")
+        if not self._nodes:
+            raise InputError("describes no pool", where=source.where(self._graph.line), hint="a machine has a root")
+
+    def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+        """Refuse the document at the line of a node or an edge."""
+        elements = self._nodes if path[0] == "nodes" else self._edges
+        number = path[1] if len(path) > 1 and isinstance(path[1], int) else 0
+        self._refuse(elements[number], message, hint)
+
+    def _refuse(self, element: Element, message: str, hint: str = "") -> NoReturn:
+        raise InputError(message, where=self._source.where(element.line), hint=hint)
+
+    def _data(self, element: Element) -> dict[str, str]:
+        """Values by name of their key."""
+        return {self._names.get(data.attributes.get("key", ""), ""): data.text for data in element.all("data")}
+
+    def loaded(self, origin: int | None) -> Loaded:
+        """The machine; GraphML does not say who holds what."""
+        about = self._data(self._graph)
+        row: dict[str, int] = {}
+        for number, element in enumerate(self._nodes):
+            key = element.attributes.get("id")
+            if key is None or row.setdefault(key, number) != number:
+                self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else short(key)))
+        own = self._json(self._graph, about, "subsystems", bool) if "subsystems" in about else None
+        rows = self._rows([self._data(element) for element in self._nodes], row, own)
+        structure, _ = rows.structure(self.fail, origin)
+        return Loaded(structure, [], about.get("name") or structure.name(0))
+
+    def _rows(self, data: list[dict[str, str]], row: dict[str, int], own: Mapping[str, bool] | None) -> GraphRows:
+        parents, graphs = self._connections(row)
+
+        def column(name: str, read: Callable[[Element, str, str], T]) -> list[T | None]:
+            pairs = zip(self._nodes, data, strict=True)
+            return [read(element, name, values[name]) if values.get(name) else None for element, values in pairs]
+
+        types = column("type", self._word)
+        if None in types:
+            self._refuse(self._nodes[types.index(None)], "expected a type, got none", "each node has one, such as 'core'")
+        named: dict[str, list[Edge]] = {name: [] for name in own or ()}
+        return GraphRows(
+            types=[type_name for type_name in types if type_name is not None],
+            basenames=column("basename", self._word),
+            names=column("name", self._word),
+            numbers=column("number", self._whole),
+            sizes=column("size", self._whole),
+            units=column("unit", self._word),
+            ranks=column("rank", self._rank),
+            states=column("state", self._state),
+            exclusive=[bool(value) for value in column("exclusive", self._truth)],
+            uuids=column("uuid", self._word),
+            properties=column("properties", self._properties),
+            tags=column("tags", self._tags),
+            capacities=column("capacity", self._whole),
+            ways=[bool(value) for value in column("way", self._truth)],
+            parents=parents,
+            graphs={**named, **graphs},
+            hierarchies=frozenset(name for name, is_tree in (own or {}).items() if is_tree),
+            is_own=own is not None,
+        )
+
+    def _connections(self, row: dict[str, int]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
+        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
+        graphs: dict[str, list[Edge]] = {}
+        for number, element in enumerate(self._edges):
+            ends = [row.get(element.attributes.get(side, "")) for side in ("source", "target")]
+            if ends[0] is None or ends[1] is None:
+                side = "source" if ends[0] is None else "target"
+                self._refuse(element, f"no node has the id {short(element.attributes.get(side))}")
+            values = self._data(element)
+            subsystem = values.get("subsystem") or CONTAINMENT
+            if subsystem == CONTAINMENT:
+                for column, value in zip(parents, (ends[0], ends[1], number), strict=True):
+                    column.append(value)
+                continue
+            self._word(element, "subsystem", subsystem)
+            relation = self._word(element, "type", values.get("type") or "link")
+            attributes: dict[str, Any] = {}
+            if values.get("attributes"):
+                attributes = self._json(element, values, "attributes", str | int | float | bool)
+            if values.get("capacity"):
+                attributes = {"capacity": self._double(element, values["capacity"]), **attributes}
+            graphs.setdefault(subsystem, []).append(Edge(ends[0], ends[1], relation, attributes))
+        return parents, graphs
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def _word(self, element: Element, name: str, text: str) -> str:
+        if len(text) > limits.NAME_LENGTH_MAX:
+            message = f"{name}: expected at most {limits.NAME_LENGTH_MAX} characters, got {short(text)}"
+            raise LimitExceeded(message, where=self._source.where(element.line))
+        return text
+
+    def _whole(self, element: Element, name: str, text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > limits.SIZE_MAX:
+            self._refuse(element, f"{name}: expected a whole number of 0 to {limits.SIZE_MAX}, got {short(text)}")
+        return int(text)
+
+    def _rank(self, element: Element, name: str, text: str) -> int:
+        found = self._whole(element, name, text)
+        if found >= 2**31:
+            self._refuse(element, f"{name}: expected at most {2**31 - 1}, got {found}")
+        return found
+
+    def _state(self, element: Element, name: str, text: str) -> str:
+        if text not in STATES:
+            self._refuse(element, f"{name}: expected one of {', '.join(STATES)}, got {short(text)}")
+        return text
+
+    def _truth(self, element: Element, name: str, text: str) -> bool:
+        found = _TRUTH.get(text.lower())
+        if found is None:
+            self._refuse(element, f"{name}: expected true or false, got {short(text)}")
+        return found
+
+    def _double(self, element: Element, text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = -1.0
+        if not found >= 0:
+            self._refuse(element, f"capacity: expected a number >= 0, got {short(text)}")
+        return found
+
+    def _properties(self, element: Element, name: str, text: str) -> dict[str, Any]:
+        return self._json(element, {name: text}, name, str | int | float | bool | None)
+
+    def _tags(self, element: Element, name: str, text: str) -> dict[str, Any]:
+        return self._json(element, {name: text}, name, str | None)
+
+    def _json(self, element: Element, values: Mapping[str, str], name: str, kind: Any) -> dict[str, Any]:
+        """A mapping that stands in a text as JSON."""
+        try:
+            found = json.loads(values[name], object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            self._refuse(element, f"{name}: expected a mapping in JSON: {short(str(error))}")
+        if not isinstance(found, dict):
+            self._refuse(element, f"{name}: expected a mapping in JSON, got {short(found)}")
+        for key, value in found.items():
+            self._word(element, name, key)
+            long = isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX
+            if not key or not isinstance(value, kind) or long or (isinstance(value, int) and abs(value) >= limits.NUMBER_MAX):
+                self._refuse(element, f"{name}: {short(key)} cannot be {short(value)}")
+        return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
