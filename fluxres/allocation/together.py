@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from fluxres.allocation.records import Records, Staged
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.allocation.holdings import STAGE_OWNER, Staged
+from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UsageError
+from fluxres.graph.auxiliary import Int32
 
 Lock = Callable[["Share"], str]
 """Locks what a share names until the block is left; gives the id of its stage."""
@@ -26,8 +31,10 @@ class Share(NamedTuple):
     Args:
         place: what a refusal calls it, such as ``request 2 (j2)``.
         job: id.
-        targets: (vertex, amount), each vertex once.
+        targets: (vertex, amount).
         start, end: window in ticks.
+        found: vertices and amounts as a matcher found them on the present state with what was locked before: nothing is
+            checked again.
     """
 
     place: str
@@ -35,6 +42,7 @@ class Share(NamedTuple):
     targets: Sequence[tuple[int, int]]
     start: int
     end: int
+    found: tuple[Int32, NDArray[np.int64]] | None = None
 
 
 @contextmanager
@@ -56,7 +64,12 @@ def locking(records: Records) -> Iterator[Lock]:
         stage = f"\x00{len(taken)}"
         staged = Staged(stage, share.job, tuple(share.targets), share.start, share.end, FOREVER)
         with located(share.place):
-            records.stage(staged, records.plan_stage(staged))
+            if share.found is None:
+                records.stage(staged, records.plan_stage(staged))
+            else:
+                owner, window = STAGE_OWNER + stage, (share.start, share.end)
+                records.allocate(records.plan_match(*share.found, owner, *window), owner, *window)
+                records.stages[stage] = staged
         taken.append(stage)
         return stage
 
@@ -64,30 +77,43 @@ def locking(records: Records) -> Iterator[Lock]:
         yield lock
     finally:
         for stage in reversed(taken):
-            records.release(stage)
+            owner = STAGE_OWNER + stage
+            records.free(records.plan_free(owner, None, None, None), owner)
+            del records.stages[stage]
 
 
 def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | None = None) -> None:
     """Give every share to its job, or none of them to anybody.
 
     Args:
+        shares: those with `found` were found with what the others name out of reach.
         tell: called when all of it is checked and nothing of it done; what it raises leaves nothing done.
 
     Errors: those of an allocation, with the place of the share; nothing changes then.
-    Cost: as that of the allocations, three times.
+    Cost: as that of the allocations; where a job holds something already, or is given something twice, three times that.
     """
-    _require_one_piece(records, shares)
-    with locking(records) as lock:
-        stages = [lock(share) for share in shares]
-        for share, stage in zip(shares, stages, strict=True):
-            with located(share.place):
-                records.plan_commit(stage)
+    jobs = {share.job for share in shares}
+    if len(jobs) < len(shares) or any(share.found is None for share in shares) or any(map(records.is_holder, jobs)):
+        _check(records, shares)
     # Who is told sees the state before, and no locks in it.
     if tell is not None:
         tell()
     for share in shares:
         window = share.start, share.end
-        records.allocate(records.plan_allocate(share.targets, share.job, *window), share.job, *window)
+        if share.found is None or records.is_holder(share.job):
+            records.allocate(records.plan_allocate(share.targets, share.job, *window), share.job, *window)
+        else:
+            records.allocate(records.plan_match(*share.found, share.job, *window), share.job, *window)
+
+
+def _check(records: Records, shares: Sequence[Share]) -> None:
+    """Refuse shares that cannot all be given."""
+    _require_one_piece(records, shares)
+    with locking(records) as lock:
+        stages = [lock(share._replace(found=None)) for share in shares]
+        for share, stage in zip(shares, stages, strict=True):
+            with located(share.place):
+                records.plan_commit(stage)
 
 
 def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:

@@ -223,7 +223,7 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
                 return _Fit(found, list(order), i)
             found[i] = match
             if len(match):
-                lock(Share(part.place, part.job or part.place, match.targets, start, end))
+                lock(Share(part.place, part.job or part.place, (), start, end, (match.vertices, match.amounts)))
     return _Fit(found, list(order), None)
 
 
@@ -329,7 +329,9 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
             with located(part.place):
                 matching.require_picks(one)
     shares = [
-        Share(part.place, part.job, part.pools if one is None else one.targets, start, min(start + part.length, FOREVER))
+        Share(part.place, part.job, part.pools, start, min(start + part.length, FOREVER))
+        if one is None
+        else Share(part.place, part.job, one.targets, one.start, one.end, (one.vertices, one.amounts))
         for part, one in zip(parts, found, strict=True)
     ]
     return _grant(graph, shares, [0 if one is None else one.nslots for one in found])
