@@ -1,0 +1,194 @@
+"""HyperQueue's workers: what becomes of each kind of pool, from words and from JSON, and what is refused where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import registry
+from fluxres.formats.hyperqueue import read_words
+from fluxres.formats.hyperqueue_words import words_of
+from fluxres.graph.structure import Structure
+
+ORIGIN = 8 << 76 | 2 << 62
+
+
+def read(text: str, **options: Any) -> Structure:
+    return registry.read(text.encode(), format="hyperqueue", file="w", origin=ORIGIN, **options).structure
+
+
+def pools(s: Structure) -> list[str]:
+    return [f"{s.path(v)[8:]} {s.size[v]}{s.kind_of(v).unit or ''}".strip() for v in range(1, s.n)]
+
+
+def test_every_kind_of_pool() -> None:
+    text = 'cpus=2x2\nx=[7, a, "b c"]\nr=range(3-4)\nl=list(9,8)\nmem=sum(64)\nfrac=sum(0.5)\ngpus/amd=[0]\n'
+    assert pools(read(text)) == [
+        "/node0 1",
+        "/node0/socket0 1",
+        "/node0/socket0/core0 1",
+        "/node0/socket0/core1 1",
+        "/node0/socket1 1",
+        "/node0/socket1/core2 1",
+        "/node0/socket1/core3 1",
+        "/node0/x7 1",
+        "/node0/a 1",
+        "/node0/b c 1",
+        "/node0/r3 1",
+        "/node0/r4 1",
+        "/node0/l8 1",
+        "/node0/l9 1",
+        "/node0/mem 64",
+        "/node0/frac 50000.0001",
+        "/node0/gpus_amd0 1",
+    ]
+
+
+def test_several_workers_in_lines_and_paragraphs() -> None:
+    s = read("a=sum(1)\n# note\nb=sum(1)\n\n\nc=sum(1)\n--cpus 2\nhq worker start --hostname n7 --group g\nd=sum(1)\r\n")
+    assert [s.path(v) for v in s.of_type("node").tolist()] == [
+        f"/cluster/{name}" for name in ("node0", "node1", "node2", "n7", "node4")
+    ]
+    assert s.rank[s.of_type("node")].tolist() == [0, 1, 2, 3, 4]
+    assert dict(s.kind_of(int(s.of_type("node")[3])).properties) == {"worker_group": "g"}
+
+
+def test_groups_that_are_coupled_one_to_one_with_those_of_the_cpus_are_in_its_sockets() -> None:
+    words = "--cpus 2x1 --resource gpus=2x1 --resource nics=2x1 --coupling cpus[0]:gpus[0],cpus[1]:gpus[1]"
+    s = read(f"{words},cpus[0]:nics[1]=7")
+    assert pools(s) == [
+        "/node0 1",
+        "/node0/socket0 1",
+        "/node0/socket0/core0 1",
+        "/node0/socket0/gpu0 1",
+        "/node0/socket1 1",
+        "/node0/socket1/core1 1",
+        "/node0/socket1/gpu1 1",
+        "/node0/nics-group0 1",
+        "/node0/nics-group0/nics0 1",
+        "/node0/nics-group1 1",
+        "/node0/nics-group1/nics1 1",
+    ]
+    graph = s.subsystems["coupling"]
+    edges = [(s.name(src), s.name(dst), data["weight"]) for src, dst, data in graph.rows()]
+    assert edges == [("socket0", "nics-group1", 7.0)]
+    made = registry.write(s, format="hyperqueue")
+    assert "nics[1]=7" in made.text
+    assert [line.partition(":")[0] for line in made.left_out] == ["uuids"]
+
+
+def test_weights_that_hyperqueue_cannot_say_are_told() -> None:
+    s = read("--cpus 2x1 --resource nics=2x1 --coupling cpus[0]:nics[1]=7")
+    s.subsystems["coupling"].attributes["weight"] = np.array([0.5])
+    assert any(line.startswith("graphs: coupling") for line in registry.write(s, format="hyperqueue").left_out)
+
+
+def test_labels_that_are_no_names_are_kept_beside_a_name() -> None:
+    s = read("a=[mem,a1,x/y,core0]\nmem=sum(2)\ncpus=1x1\nb=[mem]\n")
+    assert [s.name(v) for v in s.of_type("a").tolist()] == ["mem", "a~1", "a~2", "a~3"]
+    assert [s.name(v) for v in s.of_type("b").tolist()] == ["b~0"]
+    assert s.name(int(s.of_type("mem")[0])) == "mem~0"
+    made = registry.write(s, format="hyperqueue").text
+    assert "a=[mem,a1,x/y,core0]" in made
+    assert "b=[mem]" in made
+
+
+def test_two_workers_on_one_host() -> None:
+    s = read("--hostname a --cpus 1\n--hostname a --cpus 1")
+    assert [s.name(v) for v in s.of_type("node").tolist()] == ["a", "node~1"]
+    assert registry.write(s, format="hyperqueue").text.count("--hostname a ") == 2
+
+
+def test_fractions_are_pools_below_each_index_when_asked_for() -> None:
+    s = read("cpus=1x1\ngpus=[x]\nmem=sum(2)", fractions=True)
+    assert [s.path(v) for v in s.of_type("share").tolist()] == ["/cluster/node0/core0/share", "/cluster/node0/x/share"]
+    assert registry.write(s, format="hyperqueue").left_out[0] == "pools: of 2 pools, first of /cluster/node0/core0/share"
+
+
+def test_words_of_the_command_line() -> None:
+    assert pools(read_words("--cpus 2 --resource 'x=[a, b]'", origin=ORIGIN).structure) == [
+        "/node0 1",
+        "/node0/core0 1",
+        "/node0/core1 1",
+        "/node0/a 1",
+        "/node0/b 1",
+    ]
+    assert list(words_of(r'''a"b c"d 'e\f' g\ h "i\"j" #k''')) == ["ab cd", r"e\f", "g h", 'i"j']
+    with pytest.raises(InputError, match="hyperqueue: pool:3"):
+        read_words("a=")
+
+
+WORKER: dict[str, Any] = {
+    "id": 3,
+    "configuration": {
+        "hostname": "n",
+        "anything": [1],
+        "resources": {"resources": [{"name": "g", "kind": "groups", "groups": [[0, "1"], ["b"]]}], "coupling": None},
+    },
+    "runtime_info": {"x": 1},
+}
+
+
+def test_json_of_one_worker_of_several_and_of_resources_alone() -> None:
+    one = pools(read(json.dumps(WORKER)))
+    assert one == ["/n 1", "/n/g-group0 1", "/n/g-group0/g0 1", "/n/g-group0/g1 1", "/n/g-group1 1", "/n/g-group1/b 1"]
+    assert len(pools(read(json.dumps([WORKER, WORKER])))) == 2 * len(one)
+    assert len(pools(read(json.dumps(WORKER["configuration"]["resources"])))) == len(one)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "message"),
+    [
+        ("", "w", "no worker"),
+        ("a=sum(1)\nb=range(3-1)", "w:2: pool:9", "greater or equal"),
+        ("--cpus 0", "w:1: cpus:1", "at least one"),
+        ("--cpus", "w:1: --cpus", "expected a value"),
+        ("--frob 1", "w:1: options", "unknown option --frob"),
+        ("--resource 'a", "w:1: column 12", "end of the quotes"),
+        ("--cpus 2x2 --coupling cpus[0]:cpus[5]", "w:1: coupling:9", "Invalid group id"),
+        ("\n\na=[x]\na=[y]", "w:3: pool a", "more than once"),
+        ("cpus=sum(3)", "w:1: pool cpus", "cannot be used"),
+        ('{"resources": [{"name": "a", "kind": "list", "values": [1, 1]}]}', "w:1:1: pool a", "stands twice"),
+        ('{"resources": [{"name": "a", "kind": "list"}]}', "w:1:16: resources[0]", "'values' is missing"),
+        ('{"resources": [{"name": "a", "kind": "sum", "size": 5, "start": 1}]}', "w:1:56: resources[0].start", "has no start"),
+        ('{"resources": [{"name": "a", "kind": "sum", "size": 0}]}', "w:1:53: resources[0].size", "expected int >= 1"),
+        ('{"resources": [{"name": "a", "kind": "sum", "size": NaN}]}', "w:1:53: resources[0].size", "expected int >= 1"),
+        ('{"resources": [{"name": "a", "name": "b"}]}', "w:1:30: resources[0].name", "stands here twice"),
+        ('[{"configuration": {"hostname": "x"}}]', "w:1:20: [0].configuration", "'resources' is missing"),
+        ('{"configuration": 3}', "w:1:19: configuration", "expected a mapping"),
+        ("[3]", "w:1:2: [0]", "expected a worker"),
+        ("[]", "w", "no worker"),
+    ],
+)
+def test_refusals_have_a_place(text: str, where: str, message: str) -> None:
+    with pytest.raises(InputError) as found:
+        read(text)
+    assert found.value.where == where
+    assert message in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cpus=range(0-999999999)",
+        "cpus=1000000x1000000",
+        "mem=sum(18446744073709551615)",
+        '{"resources": [{"name": "a", "kind": "sum", "size": 18446744073709551616}]}',
+        '{"resources": [{"name": "a", "kind": "range", "start": 0, "end": 4294967295}]}',
+        "[" * 100_000,
+        "a=[" + "[" * 100_000,
+    ],
+)
+def test_what_is_too_large_is_refused_and_not_made(text: str) -> None:
+    with pytest.raises(InputError) as found:
+        read(text)
+    assert len(str(found.value)) < 400
+
+
+def test_bounds_are_named() -> None:
+    with pytest.raises(LimitExceeded, match="use a larger unit"):
+        read("mem=sum(18446744073709551615)")
