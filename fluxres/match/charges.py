@@ -8,20 +8,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, floor
-from typing import NamedTuple
 
 from fluxres.match.accumulator import Accumulator
 from fluxres.match.demand import Demand
-from fluxres.match.paths import Charges
+from fluxres.match.paths import Charges, Givers
 from fluxres.match.situation import Situation
-
-
-class Draw(NamedTuple):
-    """`units` drawn from a pool, for which `amount` are taken: more where it is given whole, none where it is taken already."""
-
-    v: int
-    units: int
-    amount: int
 
 
 class Charger:
@@ -40,75 +31,91 @@ class Charger:
         nodes = dict.fromkeys(node_at[v] for v in picks if node_at[v] >= 0)
         return list(nodes or picks)
 
-    def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> dict[int, Fraction] | None:
-        """By pool, what it has to give of so many asked for, evenly from all starts; None when nothing supplies one of them."""
-        found: dict[int, Fraction] = {}
+    def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> dict[Givers, Fraction] | None:
+        """What has to come from whom of so many asked for, evenly from all starts; None when nothing supplies one of them."""
+        found: dict[Givers, Fraction] = {}
         for v in starts:
             charges = self._paths.charged(v, demand.kind)
             if not charges:
                 return None
-            for u, part in charges:
-                found[u] = found.get(u, Fraction(0)) + part * Fraction(number) / len(starts)
+            for givers, part in charges:
+                found[givers] = found.get(givers, Fraction(0)) + part * Fraction(number) / len(starts)
         return found or None
 
-    def take(self, demand: Demand, due: dict[int, Fraction], slot: int) -> bool:
-        """Draw from every pool, or from none."""
-        draws = []
-        for v, number in due.items():
-            draw = self._draw(demand, v, number)
-            if draw is None:
+    def take(self, demand: Demand, due: dict[Givers, Fraction], slot: int) -> bool:
+        """Draw from all who have to give, or from none."""
+        mark = self._taken.mark
+        for givers, number in sorted(due.items()):
+            for v in givers:
+                number -= self._draw(demand, v, number, slot)
+                if number <= 0:
+                    break
+            else:
+                self._taken.undo(mark)
                 return False
-            draws.append(draw)
-        for draw in draws:
-            if not draw.units:
-                self._taken.look(draw.v, slot)
-                continue
-            self._taken.draw(draw.v, draw.amount, draw.units, slot, self._taken.implied_by(draw.v))
-            if self._taken.used.get(draw.v) == self._situation.size[draw.v] and self._situation.stop[draw.v] > draw.v + 1:
-                self._taken.close(draw.v)
         return True
 
-    def _draw(self, demand: Demand, v: int, number: Fraction) -> Draw | None:
-        """What drawing from one pool would take; None when it has too little."""
+    def _draw(self, demand: Demand, v: int, number: Fraction, slot: int) -> Fraction:
+        """Draw as much as there is of so many asked for; how many that is."""
         situation, taken = self._situation, self._taken
         factor = demand.per_unit(situation.structure.kind_of(v).unit)
-        if factor is None or (v in taken.bound and v not in taken.looked):
-            return None
-        used, drawn, size = taken.used.get(v, 0), taken.drawn.get(v, 0), situation.size[v]
-        units = ceil(number / factor)
-        if demand.shared and size == 1:
-            return Draw(v, 0, 0) if situation.free(v) and not used and units <= 1 else None
-        if v in taken.bound or drawn + units > size:
-            return None
+        room = self.room(demand, v)
+        if not room or factor is None:
+            return Fraction(0)
+        if demand.shared and situation.size[v] == 1:
+            taken.look(v, slot)
+            return factor
+        units = min(room, ceil(number / factor))
+        amount = units
         if taken.spare.get(v):
-            return Draw(v, units, 0)
+            amount = 0
+        elif self._only_whole(demand, v):
+            amount = situation.size[v] - taken.used.get(v, 0)
+        taken.draw(v, amount, units, slot, taken.implied_by(v))
+        if taken.used[v] == situation.size[v] and situation.stop[v] > v + 1:
+            taken.close(v)
+        return units * factor
+
+    def _only_whole(self, demand: Demand, v: int) -> bool:
+        return demand.whole or self._situation.only_whole(v)
+
+    def room(self, demand: Demand, v: int) -> int:
+        """Units that can be drawn from a pool; for one that is only looked at, 1."""
+        situation, taken = self._situation, self._taken
+        if demand.per_unit(situation.structure.kind_of(v).unit) is None or (v in taken.bound and v not in taken.looked):
+            return 0
+        used, drawn, size = taken.used.get(v, 0), taken.drawn.get(v, 0), situation.size[v]
+        if demand.shared and size == 1:
+            return int(situation.free(v) > 0 and not used)
+        if v in taken.bound:
+            return 0
+        if taken.spare.get(v):
+            return taken.spare[v]
         node = situation.typology.node_at[v]
         if self._node_exclusive and node >= 0 and not situation.is_clear(node):
-            return None
-        if demand.whole or situation.only_whole(v):
-            return Draw(v, units, size - used) if used == drawn and situation.is_clear(v) else None
-        if used + units > situation.free(v) or (used + units == size and not situation.is_clear(v)):
-            return None
-        return Draw(v, units, units)
+            return 0
+        if self._only_whole(demand, v):
+            return size - drawn if used == drawn and situation.is_clear(v) else 0
+        room = situation.free(v) - used
+        # All units would be the whole pool.
+        return room - 1 if room > 0 and used + room == size and not situation.is_clear(v) else max(room, 0)
 
     # -- what is picked of a distributed type ------------------------------------------------------------------------
 
     def most(self, demand: Demand, v: int, factor: Fraction, most: int) -> int:
-        """Of so many units to be picked of a pool, as many as what supplies it can give."""
-        for u, part in self._upstream(demand, v):
-            own = demand.per_unit(self._situation.structure.kind_of(u).unit)
-            if own is None:
-                return 0
-            left = self._taken.spare.get(u, 0) or self._situation.free(u) - self._taken.used.get(u, 0)
-            # One unit may have to stay, where all of them would be the whole pool.
-            tries = (max(min(most, floor(units * own / (factor * part))), 0) for units in (left, left - 1))
-            most = next((number for number in tries if number and self._draw(demand, u, number * factor * part) is not None), 0)
+        """Of so many units to be picked of a pool, as many as those who supply it can give."""
+        for givers, part in self._upstream(demand, v):
+            there = sum(self.room(demand, u) * (demand.per_unit(self._unit(u)) or Fraction(0)) for u in givers)
+            most = min(most, floor(there / (factor * part)))
         return most
+
+    def _unit(self, v: int) -> str | None:
+        return self._situation.structure.kind_of(v).unit
 
     def take_upstream(self, demand: Demand, v: int, number: Fraction, slot: int) -> bool:
         """Charge what was picked of a pool on the way up from it."""
         upstream = self._upstream(demand, v)
-        return not upstream or self.take(demand, {u: part * number for u, part in upstream}, slot)
+        return not upstream or self.take(demand, {givers: part * number for givers, part in upstream}, slot)
 
     def _upstream(self, demand: Demand, v: int) -> Charges:
         return self._paths.upstream(v, demand.kind) if demand.upstream else ()

@@ -76,7 +76,7 @@ class Drawing:
         self._draws = draws
         self._counts = counts
         self.supply: Supply = floor.typology.supply(frozenset(draw.demand.kind for draw in draws))
-        if not self.supply.is_whole:
+        if not (self.supply.is_whole and self.supply.is_single):
             raise Entangled
         structure = floor.typology.structure
         self._types = structure.type[self.supply.pools]
@@ -187,4 +187,4 @@ def is_guided(draws: tuple[Draw, ...], typology: Typology) -> bool:
     if not draws:
         return True
     supply = typology.supply(frozenset(draw.demand.kind for draw in draws))
-    return supply.is_laminar and all(not draw.shared_by for draw in draws)
+    return supply.is_laminar and supply.is_single and all(not draw.shared_by for draw in draws)

@@ -10,6 +10,7 @@ that has one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 
@@ -19,8 +20,10 @@ from numpy.typing import NDArray
 from fluxres.graph.structure import Structure
 from fluxres.match.feeds import Feeds
 
-Charges = tuple[tuple[int, Fraction], ...]
-"""Pools, ascending, and the part of what is asked for that each has to give."""
+Givers = tuple[int, ...]
+"""Pools, ascending, that give together what one supplier has: one after the other."""
+Charges = tuple[tuple[Givers, Fraction], ...]
+"""Who gives, and the part of what is asked for that has to come from there."""
 
 ALL = Fraction(1)
 
@@ -36,8 +39,8 @@ class Paths:
         self._structure = structure
         self._nodes = nodes
         self._charged: dict[tuple[int, int], Charges] = {}
-        self._hung_on: dict[tuple[int, int], list[int]] = {}
-        self._giving: dict[tuple[int, int, tuple[int, ...]], frozenset[int]] = {}
+        self._hung_on: dict[tuple[int, int], Givers] = {}
+        self._giving: dict[tuple[int, int, tuple[int, ...]], frozenset[Givers]] = {}
 
     @cached_property
     def feeds(self) -> list[Feeds]:
@@ -70,29 +73,21 @@ class Paths:
     def charged(self, v: int, kind: int) -> Charges:
         """What is charged for units of a type that are asked for at a pool; empty where nothing supplies it.
 
-        On the way up a pool of the type gives by itself, or what hangs on a supplier does. Where a supply comes in at several
-        places in the pool, each has its part to carry.
+        On the way up a pool of the type gives by itself, or what hangs on a supplier does, together. Where a supply comes in at
+        several places in the pool, each has its part to carry.
         """
         found = self._charged.get((v, kind))
         if found is None:
-            parts: dict[int, Fraction] = {}
-            for u in self._own(v, kind):
-                parts[u] = ALL
+            parts: dict[Givers, Fraction] = dict.fromkeys(self._own(v, kind), ALL)
             for feeds in self.feeds:
-                for u, part in self._by(feeds, v, kind).items():
-                    parts[u] = max(part, parts.get(u, part))
+                for givers, part in self._by(feeds, v, kind).items():
+                    parts[givers] = max(part, parts.get(givers, part))
             found = self._charged[(v, kind)] = tuple(sorted(parts.items()))
         return found
 
     def upstream(self, v: int, kind: int) -> Charges:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
-        beside = {v}
-        for feeds in self.feeds:
-            for u in feeds.suppliers(v):
-                beside.update(self._hung(u, kind))
-        if self._structure.parent.item(v) >= 0:
-            beside.update(self._hung(self._structure.parent.item(v), kind))
-        return tuple((u, part) for u, part in self.charged(v, kind) if u not in beside)
+        return tuple((givers, part) for givers, part in self.charged(v, kind) if v not in givers)
 
     @cached_property
     def is_forest(self) -> bool:
@@ -100,46 +95,44 @@ class Paths:
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 
-    def _by(self, feeds: Feeds, v: int, kind: int) -> dict[int, Fraction]:
+    def _by(self, feeds: Feeds, v: int, kind: int) -> dict[Givers, Fraction]:
         entries = feeds.entries(v)
-        parts: dict[int, Fraction] = {}
+        parts: dict[Givers, Fraction] = {}
         for entry in entries:
             key = id(feeds), kind, feeds.suppliers(entry)
             giving = self._giving.get(key)
             if giving is None:
-                giving = self._giving[key] = frozenset(w for u in feeds.closure(entry) for w in self._given_by(feeds, u, kind))
-            for w in giving:
-                parts[w] = parts.get(w, Fraction(0)) + Fraction(1, len(entries))
+                every = (self._given_by(feeds, u, kind) for u in feeds.closure(entry))
+                giving = self._giving[key] = frozenset(givers for givers in every if givers)
+            for givers in giving:
+                parts[givers] = parts.get(givers, Fraction(0)) + Fraction(1, len(entries))
         return parts
 
-    def _given_by(self, feeds: Feeds, u: int, kind: int) -> list[int]:
+    def _given_by(self, feeds: Feeds, u: int, kind: int) -> Givers:
         """Pools of a type through which a supplier gives: itself, where such pools are suppliers, else what hangs on it."""
         if kind in self._supplying[id(feeds)]:
-            return [u] if self._structure.type.item(u) == kind else []
+            return (u,) if self._structure.type.item(u) == kind else ()
         return self._hung(u, kind)
 
     @cached_property
     def _supplying(self) -> dict[int, frozenset[int]]:
         return {id(feeds): frozenset(np.unique(self._structure.type[feeds.distributors]).tolist()) for feeds in self.feeds}
 
-    def _hung(self, u: int, kind: int) -> list[int]:
+    def _hung(self, u: int, kind: int) -> Givers:
         """Pools of a type that hang on a pool: children that have none, and what an edge attaches."""
         found = self._hung_on.get((u, kind))
         if found is None:
             structure = self._structure
             below = structure.children(u)
-            found = below[(structure.type[below] == kind) & (structure.end[below] == below + 1)].tolist()
+            pools = set(below[(structure.type[below] == kind) & (structure.end[below] == below + 1)].tolist())
             for feeds in self.feeds:
-                found += [w for w in feeds.hung_on(u) if structure.type.item(w) == kind and w not in found]
-            self._hung_on[(u, kind)] = found
+                pools.update(w for w in feeds.hung_on(u) if structure.type.item(w) == kind)
+            found = self._hung_on[(u, kind)] = tuple(sorted(pools))
         return found
 
-    def _own(self, v: int, kind: int) -> list[int]:
+    def _own(self, v: int, kind: int) -> Iterator[Givers]:
         """What the pool and those it stands in have of the type themselves, unless such pools supply others."""
-        if any(kind in types for types in self._supplying.values()):
-            return []
-        found: list[int] = []
-        while v >= 0:
-            found += self._hung(v, kind)
+        while v >= 0 and not any(kind in types for types in self._supplying.values()):
+            if hung := self._hung(v, kind):
+                yield hung
             v = self._structure.parent.item(v)
-        return found

@@ -227,14 +227,15 @@ class _Writer:
         found = self.supplies.of(demand, times)
         causes: list[Cause] = []
         if found.room < asked:
-            worthless = [v for v in found.short if not demand.per_unit(self.structure.kind_of(v).unit)]
+            worthless = [givers[0] for givers in found.short if not demand.per_unit(self.structure.kind_of(givers[0]).unit)]
             if worthless:
                 causes.append(self.cause("unit", np.array(worthless, np.int32)))
-            short = [v for v in found.short if v not in set(worthless)]
+            short = [givers for givers in found.short if givers[0] not in set(worthless)]
             if short:
                 some = short[: limits.WHY_POOLS_MAX]
-                paths = self.paths(np.array(some, np.int32))
-                causes.append(Cause("supply", len(short), paths, self.who(some), tuple(map(self.supplies.in_words, some))))
+                paths = self.paths(np.array([givers[0] for givers in some], np.int32))
+                pools = [v for givers in some for v in givers][: limits.WHY_POOLS_MAX]
+                causes.append(Cause("supply", len(short), paths, self.who(pools), tuple(map(self.supplies.in_words, some))))
         left = found.suppliers - len(found.short)
         return PartReport(demand.place, demand.type, asked, found.suppliers, left, found.room, tuple(causes))
 

@@ -12,7 +12,7 @@ from math import ceil
 from typing import NamedTuple
 
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.paths import Charges
+from fluxres.match.paths import Charges, Givers
 from fluxres.match.situation import Situation
 
 
@@ -22,12 +22,12 @@ class Shortage(NamedTuple):
     Args:
         room: units asked for that can be supplied.
         suppliers: how many there are.
-        short: those that could not give, ascending.
+        short: those that could not give, each the pools that give together.
     """
 
     room: int
     suppliers: int
-    short: tuple[int, ...]
+    short: tuple[Givers, ...]
 
 
 class Supplies:
@@ -53,12 +53,12 @@ class Supplies:
         pools, most, shared_by = self._whom(demand, times)
         wanted = times * shared_by
         left: dict[int, int] = {}
-        short: set[int] = set()
-        suppliers: set[int] = set()
+        short: set[Givers] = set()
+        suppliers: set[Givers] = set()
         supplied = 0
         for v in pools:
             charges = self._paths.charged(v, demand.kind)
-            suppliers.update(u for u, _ in charges)
+            suppliers.update(givers for givers, _ in charges)
             if not charges or supplied >= wanted:
                 continue
             number, lacking = self._supply(demand, charges, amount / shared_by, min(most, wanted - supplied), left)
@@ -68,33 +68,45 @@ class Supplies:
 
     def _supply(
         self, demand: Demand, charges: Charges, number: Fraction, most: int, left: dict[int, int]
-    ) -> tuple[int, list[int]]:
+    ) -> tuple[int, list[Givers]]:
         """How often all suppliers can give a number of what is asked for, which is taken; and those that could not give more."""
-        units = {u: self._units(demand, u, number * part) for u, part in charges}
-        room = {u: left.get(u, self._situation.free(u)) // each for u, each in units.items()}
+        needs = {givers: self._rounded(demand, givers, number * part) for givers, part in charges}
+        room = {givers: self._there(demand, givers, left) // need for givers, need in needs.items()}
         times = min(most, *room.values())
-        for u, each in units.items():
-            left[u] = left.get(u, self._situation.free(u)) - times * each
-        return times, [u for u in units if room[u] == times < most]
+        for givers, need in needs.items():
+            rest = times * need
+            for u in givers:
+                worth = self._worth(demand, u)
+                units = min(left.get(u, self._situation.free(u)), ceil(rest / worth)) if worth else 0
+                left[u] = left.get(u, self._situation.free(u)) - units
+                rest -= units * worth
+        return times, [givers for givers in needs if room[givers] == times < most]
 
-    def lacking(self, demand: Demand, charges: Charges) -> list[int]:
+    def lacking(self, demand: Demand, charges: Charges) -> list[Givers]:
         """Suppliers that have too little for one instance."""
         amount = Fraction(demand.count.min)
-        return [u for u, part in charges if self._units(demand, u, amount * part) > self._situation.free(u)]
+        return [givers for givers, part in charges if amount * part > self._there(demand, givers, {})]
 
-    def _units(self, demand: Demand, u: int, number: Fraction) -> int:
-        """Units of a supplier; more than it has where its unit does not convert."""
-        worth = demand.per_unit(self._situation.structure.kind_of(u).unit)
-        return max(ceil(number / worth), 1) if worth else self._situation.size[u] + 1
+    def _there(self, demand: Demand, givers: Givers, left: dict[int, int]) -> Fraction:
+        """What a supplier has, in what is asked for."""
+        return sum((left.get(u, self._situation.free(u)) * self._worth(demand, u) for u in givers), Fraction(0))
+
+    def _rounded(self, demand: Demand, givers: Givers, number: Fraction) -> Fraction:
+        """Whole units of who gives."""
+        worth = self._worth(demand, givers[0])
+        return ceil(number / worth) * worth if worth else Fraction(number)
+
+    def _worth(self, demand: Demand, u: int) -> Fraction:
+        return demand.per_unit(self._situation.structure.kind_of(u).unit) or Fraction(0)
 
     def _picked(self, demand: Demand, asked: int) -> Shortage:
         """Of pools that are picked: what they have, as far as who supplies them has it too."""
         left: dict[int, int] = {}
-        short: set[int] = set()
+        short: set[Givers] = set()
         room = 0
         pools = self._situation.typology.vertices(demand.kind).tolist()
         for v in pools:
-            charges = ((v, Fraction(1)), *self._paths.upstream(v, demand.kind))
+            charges = (((v,), Fraction(1)), *self._paths.upstream(v, demand.kind))
             number, lacking = self._supply(demand, charges, Fraction(1), asked - room, left)
             room += number
             short.update(lacking)
@@ -137,13 +149,14 @@ class Supplies:
 
     # -- words -------------------------------------------------------------------------------------------------------
 
-    def in_words(self, v: int) -> str:
+    def in_words(self, givers: Givers) -> str:
         """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``."""
-        structure = self._situation.structure
-        if not self._situation.is_up(v):
+        structure, v = self._situation.structure, givers[0]
+        if not any(map(self._situation.is_up, givers)):
             return f"{self.name(v)}: {structure.state_name(structure.unavailable_above(v))}"
         unit = structure.kind_of(v).unit
-        return f"{self.name(v)}: {self._situation.free(v)} of {structure.size.item(v)}{f' {unit}' if unit else ''} free"
+        free, size = (sum(map(of, givers)) for of in (self._situation.free, structure.size.item))
+        return f"{self.name(v)}: {free} of {size}{f' {unit}' if unit else ''} free"
 
     def name(self, v: int) -> str:
         """A supplier by its name; what only hangs on one, by its type and the name of that."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.match.paths import Givers
+
 if TYPE_CHECKING:
     from fluxres.match.typology import Typology
 
@@ -34,6 +36,7 @@ class Supply:
     def __init__(self, typology: Typology, kinds: frozenset[int], over: int = -1) -> None:
         structure, paths = typology.structure, typology.paths
         nodes = typology.vertices(typology.node)
+        numbers: dict[Givers, int] = {}
         rows: list[tuple[int, int]] = []
         #: Whether each supplier of a node gives all that is asked for at it, and none a part of it.
         self.is_whole = True
@@ -42,17 +45,26 @@ class Supply:
             for at, v in enumerate(nodes.tolist()):
                 charges = paths.charged(v, kind)
                 lacking[at] |= not charges
-                rows += [(at, u) for u, _ in charges]
+                rows += [(at, numbers.setdefault(givers, len(numbers))) for givers, _ in charges]
                 self.is_whole = self.is_whole and all(part == 1 for _, part in charges)
+        of_kind = structure.kind
+        self.is_whole = self.is_whole and all(len({of_kind.item(u) for u in givers}) == 1 for givers in numbers)
+        #: Whether each supplier is one pool.
+        self.is_single = all(len(givers) == 1 for givers in numbers)
         if over >= 0:
             for u in typology.vertices(over).tolist():
                 lo, hi = nodes.searchsorted(np.array([u, structure.end.item(u)], np.int32)).tolist()
-                rows += [(at, u) for at in range(lo, hi)]
+                rows += [(at, numbers.setdefault((-1, u), len(numbers))) for at in range(lo, hi)]
         pairs = np.array(rows, np.int64).reshape(-1, 2)
         #: Nodes (ordinals) that something of each type supplies.
         self.supplied: NDArray[np.bool_] = ~lacking
-        #: Suppliers, ascending vertices; `_node` and `_pool` are its edges, as positions, by supplier.
-        self.pools, pool = np.unique(pairs[:, 1].astype(np.int32), return_inverse=True)
+        #: The first pool of each supplier, ascending; `_node` and `_pool` are its edges, as positions, by supplier.
+        firsts = np.array([givers[0] for givers in numbers], np.int32)
+        by_pool = np.argsort(firsts, kind="stable")
+        place = np.empty(len(firsts), np.int64)
+        place[by_pool] = np.arange(len(firsts))
+        self.pools = firsts[by_pool]
+        pool = place[pairs[:, 1]]
         order = np.lexsort((pairs[:, 0], pool))
         self._node, self._pool = pairs[order, 0], pool[order]
         self._number = len(nodes)

@@ -381,7 +381,7 @@ class Case:
         else:
             picked = [e.v for e in taken[first:] if e.what in ("units", "share") or (e.what == "whole")]
             starts = list(dict.fromkeys(self.node(v) for v in picked if self.node(v) >= 0)) or list(dict.fromkeys(picked))
-        due: dict[int, Fraction] = {}
+        due: dict[tuple[int, ...], Fraction] = {}
         for v in starts:
             charges = self.ways.charged(v, vertex.type)
             if not charges:
@@ -391,24 +391,32 @@ class Case:
         return self.draw(vertex, due, slot, taken) if due else None
 
     def draw(
-        self, vertex: Vertex, due: dict[int, Fraction], slot: tuple[str, int] | None, taken: list[Entry]
+        self, vertex: Vertex, due: dict[tuple[int, ...], Fraction], slot: tuple[str, int] | None, taken: list[Entry]
     ) -> list[Entry] | None:
-        drawn = []
-        for v, number in due.items():
-            worth = self.worth(vertex, v)
-            if worth is None:
+        """The entries with what everybody gives, pool after pool, as much as each can; None where that is too little."""
+        for givers, number in sorted(due.items()):
+            for v in givers:
+                worth = self.worth(vertex, v)
+                if worth is None or number <= 0:
+                    continue
+                new = self.given(vertex, v, ceil(number / worth), slot, taken)
+                if new is not None:
+                    number -= max(new.amount, new.what == "look") * worth
+                    taken = [*taken, new]
+            if number > 0:
                 return None
-            if not vertex.is_exclusive and self.size(v) == 1:
-                if ceil(number / worth) > 1:
-                    return None
-                new = Entry("look", v, 0, slot, ())
-            else:
-                kept = bool(vertex.exclusive) or bool(self.structure.flags.item(v) & EXCLUSIVE)
-                new = Entry("draw", v, ceil(number / worth), slot, (), kept)
-            if self.overdrawn(taken, new):
-                return None
-            drawn.append(new)
-        return [*taken, *drawn]
+        return taken
+
+    def given(
+        self, vertex: Vertex, v: int, units: int, slot: tuple[str, int] | None, taken: list[Entry]
+    ) -> Entry | None:
+        """What one pool gives of so many units: as much as breaks no rule."""
+        if not vertex.is_exclusive and self.size(v) == 1:
+            new = Entry("look", v, 0, slot, ())
+            return None if self.overdrawn(taken, new) else new
+        kept = bool(vertex.exclusive) or bool(self.structure.flags.item(v) & EXCLUSIVE)
+        tries = (Entry("draw", v, number, slot, (), kept) for number in range(min(units, self.size(v)), 0, -1))
+        return next((new for new in tries if not self.overdrawn(taken, new)), None)
 
     def overdrawn(self, taken: list[Entry], new: Entry) -> bool:
         """Whether a pool on the way cannot give what is drawn."""

@@ -165,6 +165,29 @@ def test_without_a_way_there_is_nothing_to_charge(site: ResourceGraph) -> None:
     assert matcher.match(request("slot=2/[node;power=5]"), 0, 10) is None
 
 
+def test_pools_that_hang_on_one_supplier_give_together() -> None:
+    """A PDU of four pools of 10 W, and each node a limit of two of 5 W, at the ends of edges of a hierarchy."""
+    made = expand(
+        Recipe("cluster", children=(Recipe("pdu"), Recipe("node", 2, children=(Recipe("core"),)))),
+        more=[Recipe("power", 4, size=10, unit="W"), Recipe("power", 4, ids=4, size=5, unit="W")],
+        origin=uuids.new_origin(),
+    )
+    pdu, nodes, power = made.of_type("pdu"), made.of_type("node"), made.of_type("power")
+    edges = [(pdu[0], v) for v in (*nodes, *power[:4])] + [(nodes[at // 2], v) for at, v in enumerate(power[4:])]
+    src, dst = (np.array(column, np.int32) for column in zip(*edges, strict=True))
+    made.subsystems = {"power": Subsystem("power", True, src, dst)}
+    matcher = Matcher(made, Planner(made.parent, made.end, made.type, made.size))
+    found = matcher.match(request("slot=2/[node;power=8]"), 0, 10)
+    assert found is not None
+    taken = dict(found.targets)
+    assert [taken.get(v, 0) for v in power.tolist()] == [10, 6, 0, 0, 5, 3, 5, 3]
+    assert matcher.match(request("slot=1/[node;power=11]"), 0, 10) is None
+    matcher.planner.hold_all(power[:3], 9, 0, 10)
+    refusal = matcher.why_not(request("slot=2/[node;power=8]"), 0, 10)
+    assert refusal is not None
+    assert refusal.parts[1].causes[0].detail == ("power on pdu0: 13 of 40 W free",)
+
+
 def crossed(nodes: int, pdus: int, size: int) -> Matcher:
     """Every node hangs on two PDUs, each pair on another two: no order of nodes is the best for all."""
     power = Recipe("power", size=size, unit="W", ids=None)

@@ -8,6 +8,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
 
 Edge = tuple[int, int]
+Givers = tuple[int, ...]
 
 
 class Ways:
@@ -18,7 +19,7 @@ class Ways:
         self.type = [structure.kind_of(v).type for v in range(structure.n)]
         self.above = [[v, *structure.ancestors(v)] for v in range(structure.n)]
         self.graphs = [edges for graph in structure.subsystems.values() if (edges := self.followed(graph))]
-        self.found: dict[tuple[int, str], dict[int, Fraction]] = {}
+        self.found: dict[tuple[int, str], dict[Givers, Fraction]] = {}
         self.is_distributed: dict[str, bool] = {}
 
     def outside(self, v: int) -> bool:
@@ -97,19 +98,19 @@ class Ways:
             return [*self.suppliers(edges, u), *self.above[u][1:2]]
         return next((found for w in self.above[u] if (found := self.suppliers(edges, w))), [])
 
-    def charged(self, v: int, type_name: str) -> dict[int, Fraction]:
+    def charged(self, v: int, type_name: str) -> dict[Givers, Fraction]:
         if (v, type_name) not in self.found:
             self.found[v, type_name] = self._charged(v, type_name)
         return self.found[v, type_name]
 
-    def _charged(self, v: int, type_name: str) -> dict[int, Fraction]:
+    def _charged(self, v: int, type_name: str) -> dict[Givers, Fraction]:
         supplying = [any(self.type[u] == type_name for u in self.distributors(edges)) for edges in self.graphs]
-        parts: dict[int, Fraction] = {}
+        parts: dict[Givers, Fraction] = {}
         if not any(supplying):
-            parts = {w: Fraction(1) for u in self.above[v] for w in self.hung(u, type_name)}
+            parts = {tuple(hung): Fraction(1) for u in self.above[v] if (hung := self.hung(u, type_name))}
         for edges, itself in zip(self.graphs, supplying, strict=True):
             entries = self.entries(edges, v)
-            here: dict[int, Fraction] = {}
+            here: dict[Givers, Fraction] = {}
             for entry in entries:
                 met: set[int] = set()
                 todo = self.suppliers(edges, entry)
@@ -118,15 +119,13 @@ class Ways:
                     if u not in met:
                         met.add(u)
                         todo += self.up(edges, u)
-                giving = {w for u in met for w in ([u] * (self.type[u] == type_name) if itself else self.hung(u, type_name))}
-                for w in giving:
-                    here[w] = here.get(w, Fraction(0)) + Fraction(1, len(entries))
-            for w, part in here.items():
-                parts[w] = max(part, parts.get(w, part))
+                each = ([u] * (self.type[u] == type_name) if itself else self.hung(u, type_name) for u in met)
+                for givers in {tuple(pools) for pools in each if pools}:
+                    here[givers] = here.get(givers, Fraction(0)) + Fraction(1, len(entries))
+            for givers, part in here.items():
+                parts[givers] = max(part, parts.get(givers, part))
         return parts
 
-    def upstream(self, v: int, type_name: str) -> dict[int, Fraction]:
+    def upstream(self, v: int, type_name: str) -> dict[Givers, Fraction]:
         """What lies farther up than what hangs on the same suppliers."""
-        on = {a for edges in self.graphs for a in self.suppliers(edges, v)} | set(self.above[v][1:2])
-        beside = {v, *(w for u in on for w in self.hung(u, type_name))}
-        return {u: part for u, part in self.charged(v, type_name).items() if u not in beside}
+        return {givers: part for givers, part in self.charged(v, type_name).items() if v not in givers}

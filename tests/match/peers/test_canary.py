@@ -1,0 +1,107 @@
+"""canary's checkout: packed on a node, spread over nodes, and wholly done or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluxres.errors import InputError, NotHeld, UsageError
+from fluxres.match.peers.canary import Shelf, Taken
+from fluxres.syntax.canary import Item, NodeRequest
+
+MACHINES = st.dictionaries(
+    st.sampled_from("ab"),
+    st.dictionaries(
+        st.sampled_from(["cpus", "gpus"]), st.dictionaries(st.sampled_from("012"), st.integers(0, 4), max_size=3), max_size=2
+    ),
+    min_size=1,
+)
+REQUESTS = st.lists(
+    st.builds(
+        NodeRequest,
+        st.lists(st.builds(Item, st.sampled_from(["cpus", "gpus"]), st.integers(1, 3)), max_size=3).map(tuple),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+@given(MACHINES, st.lists(REQUESTS, max_size=4))
+def test_what_is_checked_out_is_what_is_missing(machine: dict[str, Any], asked: list[list[NodeRequest]]) -> None:
+    shelf = Shelf(machine)
+    out = []
+    for requests in asked:
+        before, feasible = shelf.free(), shelf.is_feasible(requests)
+        found = shelf.checkout(requests)
+        if found is None:
+            assert shelf.free() == before
+            continue
+        assert feasible
+        out.append(found)
+        for type_name, taken in found.items():
+            for each in taken:
+                before[each.node][type_name][each.id] -= each.slots
+                assert before[each.node][type_name][each.id] >= 0
+        assert before == shelf.free()
+        if not any(request.exclusive for request in requests):
+            wanted = sorted((item.type, item.slots) for request in requests for item in request.items)
+            assert sorted((type_name, each.slots) for type_name, taken in found.items() for each in taken) == wanted
+    for found in out:
+        shelf.checkin(found)
+    assert shelf.free() == machine
+
+
+def test_a_feasible_request_may_be_refused_since_an_item_is_never_split() -> None:
+    shelf = Shelf({"n": {"gpus": {"0": 2, "1": 2}}})
+    assert shelf.is_feasible([NodeRequest((Item("gpus", 3),))])
+    assert shelf.checkout([NodeRequest((Item("gpus", 1), Item("gpus", 3)))]) is None
+    assert shelf.free() == {"n": {"gpus": {"0": 2, "1": 2}}}
+
+
+def test_the_largest_request_chooses_its_node_first() -> None:
+    shelf = Shelf({"small": {"cpus": {"0": 1}}, "large": {"cpus": {"0": 3}}})
+    found = shelf.checkout([NodeRequest((Item("cpus", 1),)), NodeRequest((Item("cpus", 2),))])
+    assert found == {"cpus": [Taken("small", "0", 1), Taken("large", "0", 2)]}
+
+
+def test_an_exclusive_request_has_all_of_the_node() -> None:
+    shelf = Shelf({"n": {"cpus": {"0": 1, "1": 0}, "gpus": {"0": 2}}})
+    assert shelf.checkout([NodeRequest((Item("cpus", 1),), exclusive=True)]) == {
+        "cpus": [Taken("n", "0", 1)],
+        "gpus": [Taken("n", "0", 2)],
+    }
+    assert shelf.checkout([NodeRequest((Item("gpus", 1),))]) is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "error"),
+    [
+        ({"cpus": [Taken("n", "0", 1)]}, NotHeld),
+        ({"cpus": [{"node": "x", "id": "0", "slots": 1}]}, InputError),
+        ({"gpus": [{"node": "n", "id": "0", "slots": 1}]}, InputError),
+        ({"cpus": [{"node": "n", "id": "7", "slots": 1}]}, InputError),
+        ({"cpus": [{"node": "n", "id": "1", "slots": 0}]}, InputError),
+        ({"cpus": [{"node": "n", "id": "1", "slots": float("nan")}]}, InputError),
+        ({"cpus": [{"node": "n", "id": "1", "slots": True}]}, InputError),
+        ({"cpus": [{"node": "n", "id": ["1"], "slots": 1}]}, InputError),
+        ({"cpus": [3]}, InputError),
+        ({"cpus": [Taken("n", "1", 1), Taken("n", "1", 1), Taken("n", "1", 1)]}, NotHeld),
+    ],
+)
+def test_what_comes_back_wrong_changes_nothing(resources: dict[str, Any], error: type[Exception]) -> None:
+    shelf = Shelf({"n": {"cpus": {"0": 1, "1": 2}}})
+    shelf.checkout([NodeRequest((Item("cpus", 2),))])
+    before = shelf.free()
+    with pytest.raises(error):
+        shelf.checkin({**resources, "cpus": [Taken("n", "1", 1), *resources.get("cpus", [])]})
+    assert shelf.free() == before
+
+
+def test_a_machine_without_nodes() -> None:
+    for ask in (Shelf({}).is_feasible, Shelf({}).checkout):
+        with pytest.raises(UsageError, match="no nodes"):
+            ask([NodeRequest(())])
