@@ -1,0 +1,166 @@
+"""Requests of HyperQueue, canary, CTest and JQM on the machines of their files: what is given, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fluxres
+from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
+from fluxres.formats import peer_requests, registry
+from fluxres.formats.requests import Request
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.syntax import jobspec, jqm
+
+
+def graph(text: str, **options: Any) -> ResourceGraph:
+    return ResourceGraph(registry.read(text.encode(), **options).structure)
+
+
+def given_to(g: ResourceGraph, text: str, format: str, job: str = "j") -> list[str]:
+    found = g.allocate(Request.parse(text, format=format), job=job)
+    return [pool.uri.partition("/")[2].rpartition("/")[2] for pool in found.pools]
+
+
+HQ = "hq worker start --cpus 2x4 --resource gpus=[a,b] --resource mem=sum(100)\n"
+
+
+def test_a_task_of_hyperqueue_is_within_one_worker() -> None:
+    g = graph(HQ + HQ)
+    assert given_to(g, "gpus=2, cpus=8, mem=60", "hyperqueue") == [*(f"core{i}" for i in range(8)), "a", "b", "mem"]
+    with pytest.raises(fluxres.errors.InfeasibleRequest):
+        g.allocate(Request.parse("gpus=3", format="hyperqueue"), job="k")
+
+
+def test_shares_of_one_index_stay_together() -> None:
+    g = graph(HQ, fractions=True)
+    assert given_to(g, "gpus=1.5", "hyperqueue", "a") == ["core0", "a", "share"]
+    assert given_to(g, "gpus=0.5", "hyperqueue", "b") == ["core1", "share"]
+    with pytest.raises(fluxres.errors.InsufficientResources):
+        g.allocate(Request.parse("gpus=0.1", format="hyperqueue"), job="c")
+
+
+def test_amounts_in_ten_thousandths() -> None:
+    g = graph("cpus=1x2\nmem=sum(1.5)\n")
+    (asked,) = peer_requests.parse("mem=0.75", "hyperqueue", sums=["mem"])
+    found = g.allocate(asked.request, job="a")
+    assert [pool.available() for pool in found.pools if pool.type == "mem"] == [7500]
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ("gpus=2", []),
+        ("gpus=2 tight!", ["gpus: policy tight!"]),
+        ("cpus=all", ["cpus: all of it; asked for as much as there is, and at least one"]),
+        ("--cpus 2 --resource 'gpus=1 scatter' --time-request 1h prog", ["gpus: policy scatter"]),
+        ("hq submit --nodes 2 ./prog --cpus x", ["nodes: all in one group of workers"]),
+    ],
+)
+def test_what_a_request_does_not_say_stands_beside_it(text: str, left_out: list[str]) -> None:
+    request = Request.parse(text, format="hyperqueue")
+    assert request.attributes["user"]["asked"] == {"format": "hyperqueue", "text": text, "left_out": left_out}
+    assert jobspec.parse_resources(jobspec.resources_to_plain(request.resources)) == request.resources
+    assert request.duration_s == (3600.0 if "1h" in text else None)
+
+
+def test_several_variants_are_several_requests() -> None:
+    text = json.dumps([{"resources": [{"resource": "cpus", "request": {"Compact": 80_000}}]}, {"resources": []}])
+    assert [len(each.request.resources) for each in peer_requests.parse(text, "hyperqueue")] == [1, 1]
+    with pytest.raises(UsageError, match="2 alternatives"):
+        Request.parse(text, format="hyperqueue")
+
+
+CTEST = '{"version": {"major": 1, "minor": 0}, "local": [{"gpus": [{"id": "0", "slots": 2}, {"id": "1", "slots": 1}]}]}'
+
+
+def test_processes_of_a_test_of_ctest_are_slots() -> None:
+    g = graph(CTEST)
+    assert given_to(g, "3,gpus:1", "ctest") == ["gpu0", "gpu1"]
+    assert g.pool("/cluster/node0/gpu0").available() == 0
+    asked = peer_requests.parse("gpus:2;fpgas:0;1", "ctest")[0]
+    assert asked.left_out == [
+        "gpus: 2 slots of one instance; they may come from several",
+        "fpgas: no slot of it, and that there is one",
+        "group 1: 1 processes without resources",
+        "group 2: 1 processes without resources",
+    ]
+    with pytest.raises(InputError, match="asks for no resources"):
+        Request.parse("0,gpus:1", format="ctest")
+
+
+CANARY = "nodes: [{id: a, resources: {cpus: [{id: '0', slots: 2}], gpus: []}}, {id: b, resources: {cpus: [{id: '0'}]}}]"
+
+
+def test_tests_of_canary_by_parameters_and_by_node() -> None:
+    assert given_to(graph(CANARY), "cpus=2", "canary") == ["core0"]
+    assert given_to(graph(CANARY), '{"cpus": 2}', "canary") == ["core0"]
+    assert given_to(graph(CANARY), "nodes=2 cpus=2", "canary") == ["a", "b"]
+    two = json.dumps([{"items": [{"type": "cpus", "slots": 1}]}] * 2)
+    assert given_to(graph(CANARY), two, "canary") == ["core0", "core0"]
+    asked = peer_requests.parse('{"items": [{"type": "gpus", "slots": 3}]}', "canary")[0]
+    assert asked.left_out == ["gpus: 3 slots of one instance; they may come from several"]
+
+
+def test_jobs_of_jqm() -> None:
+    g = graph("managers: [{type: quantity, key: thread, quantity: 3}, {type: discrete, key: ports, list: 'p,q'}]")
+    managers: list[jqm.Rules] = [jqm.Quantity("thread", 3), jqm.Discrete("ports", ("p", "q"))]
+    asked = peer_requests.jqm_of(managers, {}, {"com.enioka.jqm.rm.ports.consumption": "2"})
+    assert [pool.name for pool in g.allocate(asked.request, job="j").pools] == ["thread", "p", "q"]
+    with pytest.raises(InputError, match="takes nothing"):
+        peer_requests.jqm_of([jqm.Discrete("ports")], {}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "message"),
+    [
+        ("", "hyperqueue", "asks for nothing"),
+        ("gpus=2, cpus", "hyperqueue", "request:13: expected '='"),
+        ("{", "hyperqueue", "expected JSON"),
+        ("[1]", "hyperqueue", "a variant or a list"),
+        ("--frob 2", "hyperqueue", "unknown option"),
+        ("--cpus", "hyperqueue", "expected a value"),
+        ("--nodes x", "hyperqueue", "expected a number"),
+        ("--time-request soon", "hyperqueue", "soon"),
+        ("cpus", "canary", "a type and a number"),
+        ("{", "canary", "expected JSON"),
+        ("[]", "canary", "no node"),
+        ("[{}]", "canary", "request[0]"),
+        ('[{"items": [{"slots": 1}]}]', "canary", "request[0].items[0]"),
+        ('[{"items": [{"type": "x", "slots": 0.5}]}]', "canary", "whole slots"),
+        ('{"cpus": "x"}', "canary", "whole number"),
+        ("gpus", "ctest", "RESOURCE_GROUPS:1"),
+    ],
+)
+def test_refusals_have_a_place(text: str, format: str, message: str) -> None:
+    with pytest.raises(InputError) as found:
+        Request.parse(text, format=format)
+    assert message in str(found.value)
+
+
+def test_bounds_and_other_formats() -> None:
+    with pytest.raises(LimitExceeded):
+        Request.parse("x" * 70_000, format="ctest")
+    with pytest.raises(LimitExceeded):
+        Request.parse("cpus=99999999999", format="canary")
+    with pytest.raises(UsageError, match="formats are"):
+        Request.parse("x", format="slurm")
+    with pytest.raises(UsageError, match="expected text"):
+        Request.parse({"a": 1}, format="ctest")
+
+
+@given(st.sampled_from(peer_requests.FORMATS), st.text(st.sampled_from('cpusg=:;,102.{}[]" -xal!'), max_size=24))
+def test_any_text_is_requests_or_a_message(format: str, text: str) -> None:
+    try:
+        found = peer_requests.parse(text, format)
+    except FluxresError as error:
+        assert_message = str(error)
+    else:
+        assert_message = "read"
+        for each in found:
+            assert jobspec.parse_resources(jobspec.resources_to_plain(each.request.resources)) == each.request.resources
+    assert assert_message
