@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import typed
-from fluxres.formats.canary_schema import Flat, Nodes, Types
+from fluxres.formats.canary_schema import Flat, Local, Nodes, Types
 from fluxres.formats.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, Host, Run, Stock, kept_properties, structure
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.part import Part
@@ -256,25 +256,16 @@ def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) 
     if "resources" in values and "local" in values:
         where = document.where([*path, "local"], key=True)
         raise InputError("both 'resources' and 'local'", where=where, hint="they are one thing")
-    key = "local" if "local" in values else "resources"
-    renamed = {"resources" if name == key else name: value for name, value in values.items()}
-    found = typed.convert(_Renamed(document, renamed, path, key), Flat)
-    resources = _instances(document, found.resources, (*path, key))
-    node = Node(resources, None, {}, (*path, key))
-    return ResourcePool((node,), found.additional_properties, found.allow_multinode)
-
-
-class _Renamed(Part):
-    """A part in which `local` is called `resources`."""
-
-    def __init__(self, whole: Document, values: object, path: tuple[Key, ...], key: str) -> None:
-        super().__init__(whole, values, path)
-        self.key = key
-
-    def where(self, path: Any, *, key: bool = False) -> str:
-        """The place, under the key that stands in the text."""
-        steps = list(path)
-        return super().where([self.key, *steps[1:]] if steps[:1] == ["resources"] else steps, key=key)
+    part = Part(document, values, path)
+    found: Local | Flat
+    if "local" in values:
+        found, key = typed.convert(part, Local), "local"
+        types = found.local
+    else:
+        found, key = typed.convert(part, Flat), "resources"
+        types = found.resources
+    resources = _instances(document, types, (*path, key))
+    return ResourcePool((Node(resources, None, {}, (*path, key)),), found.additional_properties, found.allow_multinode)
 
 
 def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> dict[str, list[Instance]]:

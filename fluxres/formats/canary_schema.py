@@ -49,6 +49,14 @@ class Flat(Struct, forbid_unknown_fields=True):
     additional_properties: dict[str, Any] = {}
 
 
+class Local(Struct, forbid_unknown_fields=True):
+    """The same with the word that CTest has."""
+
+    local: Types
+    allow_multinode: bool | None = None
+    additional_properties: dict[str, Any] = {}
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a resource pool, as it stands in ``specs/schemas/canary.schema.json``.
 
@@ -56,9 +64,9 @@ def json_schema() -> dict[str, Any]:
     'canary resource pool'
     """
     count = {"type": "integer", "minimum": 0}
-    (nodes, flat), definitions = msgspec.json.schema_components([Nodes, Flat], ref_template="#/$defs/{name}")
+    (nodes, flat, local), definitions = msgspec.json.schema_components([Nodes, Flat, Local], ref_template="#/$defs/{name}")
     counts = {"type": "object", "additionalProperties": count, "minProperties": 1}
-    pool = {"anyOf": [nodes, flat, counts]}
+    pool = {"anyOf": [nodes, flat, local, counts]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "canary resource pool",

@@ -6,8 +6,9 @@ under ``resources`` is read to the last key.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
@@ -67,3 +68,18 @@ class Worker(Struct):
 
     configuration: Configuration
     id: Number | UnsetType = UNSET
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of workers, as it stands in ``specs/schemas/hyperqueue.schema.json``.
+
+    >>> json_schema()["title"]
+    'HyperQueue workers'
+    """
+    (worker, resources), definitions = msgspec.json.schema_components([Worker, Resources], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "HyperQueue workers",
+        "anyOf": [{"type": "array", "items": {"anyOf": [worker, resources]}, "minItems": 1}, worker, resources],
+        "$defs": definitions,
+    }

@@ -1,0 +1,47 @@
+"""CTest's resource specification file as a typed document, for editors; what CTest ignores without a word is an error here.
+
+The reader does not convert with it: it has to refuse what CTest refuses, in CTest's words, and to pass over what CTest passes
+over.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+SLOTS_MAX = (1 << 32) - 1
+Identity = Annotated[str, Meta(pattern=r"^[a-z0-9_]+$", description="Lower case letters, digits and underscores.")]
+Type = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_]*$", description="Lower case letters, digits and underscores.")]
+
+
+class Version(Struct, forbid_unknown_fields=True):
+    """Of the format."""
+
+    major: Literal[1]
+    minor: Literal[0]
+
+
+class Instance(Struct, forbid_unknown_fields=True):
+    """One thing of a type."""
+
+    id: Identity
+    slots: Annotated[int, Meta(ge=0, le=SLOTS_MAX, description="Into how many parts it can be divided. Default: 1.")] = 1
+
+
+class Specification(Struct, forbid_unknown_fields=True):
+    """What a machine has."""
+
+    version: Version
+    local: Annotated[list[dict[Type, list[Instance]]], Meta(max_length=1, description="The machine: instances by type.")]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a resource specification file, as it stands in ``specs/schemas/ctest.schema.json``.
+
+    >>> json_schema()["title"]
+    'CTest resource specification'
+    """
+    schema = msgspec.json.schema(Specification)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "CTest resource specification", **schema}

@@ -1,0 +1,58 @@
+"""The JSON Schemas of HyperQueue, canary, CTest and JQM: kept in specs, and true of what we write and of the samples."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any
+
+import jsonschema
+import pytest
+
+from fluxres.formats import registry
+from fluxres.formats.source import Source
+from tests.traceability import ROOT
+
+NAMES = ["hyperqueue", "canary", "ctest", "jqm"]
+SCHEMAS = ROOT / "specs" / "schemas"
+
+
+def schema(name: str) -> dict[str, Any]:
+    made: dict[str, Any] = import_module(f"fluxres.formats.{name}_schema").json_schema()
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_specs_have_the_schema_that_the_code_makes(name: str) -> None:
+    path = SCHEMAS / f"{name}.schema.json"
+    text = json.dumps(schema(name), indent=2) + "\n"
+    assert path.read_text(encoding="utf-8") == text, f"write the schema of fluxres.formats.{name}_schema to {path.name}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schemas_hold_for_what_is_written(name: str) -> None:
+    options = {"json": True} if name == "hyperqueue" else {}
+    for path in (ROOT / "data" / "fuzz" / name).iterdir():
+        structure = registry.read(path).structure
+        jsonschema.validate(json.loads(registry.write(structure, format=name, **options).data), schema(name))
+
+
+@pytest.mark.parametrize("name", ["hyperqueue", "canary", "jqm"])
+def test_schemas_hold_for_the_samples(name: str) -> None:
+    for path in (ROOT / "data" / "fuzz" / name).glob("*.[jy]*"):
+        jsonschema.validate(Source.open(path).document.values, schema(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("hyperqueue", {"resources": [{"name": "a", "kind": "heap"}]}),
+        ("canary", {"resource_pool": {"cpus": -1}}),
+        ("ctest", {"version": {"major": 1, "minor": 0}, "local": [{"GPUS": []}]}),
+        ("ctest", {"version": {"major": 1, "minor": 1}, "local": []}),
+        ("jqm", {"managers": [{"type": "quantity"}]}),
+    ],
+)
+def test_schemas_refuse_what_is_wrong(name: str, values: Any) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values, schema(name))
