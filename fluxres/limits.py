@@ -66,8 +66,8 @@ DOCUMENT_VALUES_MAX: Final = 20_000_000
 YAML_BYTES_MAX: Final = 64 << 20
 """Bytes of one YAML document: its parser takes seconds for a megabyte, where JSON's takes milliseconds."""
 
-TOML_BYTES_MAX: Final = 4 << 20
-"""Bytes of one TOML document: Python's parser takes about a second for a megabyte, and configurations have a few kilobytes."""
+TOML_BYTES_MAX: Final = 1 << 19
+"""Bytes of one TOML document: Python's parser takes up to two seconds for a megabyte, and configurations have a few kilobytes."""
 
 ALIASED_VALUES_MAX: Final = 1_000_000
 """Values that the aliases of one YAML document stand for: they cost nothing to write and everything to check."""
@@ -87,8 +87,8 @@ IDSET_COUNT_MAX: Final = 16_777_216
 BITMAP_INDEX_MAX: Final = (1 << 24) - 1
 """Largest index set in a bitmap of hwloc: its memory grows with the index, not with what is in it (2 MB here)."""
 
-RANKS_MAX: Final = 1_048_576
-"""Ranks of one resource set, as many as one range of a hostlist has hosts: a few bytes of text could name any number of nodes."""
+RANKS_MAX: Final = 262_144
+"""Ranks of one resource set: the largest machine of today has 158,976 nodes, and a few bytes of text could name any number."""
 
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
@@ -182,3 +182,6 @@ PASS_ACTIONS_MAX: Final = 64
 
 INSTANCE_DEPTH_MAX: Final = 32
 """Instances within instances: no machine has as many levels, and a child costs a copy of its part."""
+
+PASS_SECONDS_MAX: Final = 60.0
+"""Seconds that one pass of somebody else's queue policy may take in a simulation; the longest of ours take milliseconds."""

@@ -7,6 +7,7 @@ follow from the order in which they are made, so that order is kept here, and a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final, NoReturn
@@ -30,6 +31,8 @@ from fluxres.graph.structure import Structure
 CONTAINMENT: Final = "containment"
 REVERSE: Final = "reverse"
 """Attribute of an edge: what its relation is called from the other end."""
+PASSED_OVER: Final = "grug.passed_over"
+"""Tag of the root: edges to nodes of the recipe that others had led to before, from which Fluxion makes nothing."""
 _NONE: Final = np.zeros(0, np.int32)
 
 
@@ -89,8 +92,8 @@ class _Making:
         self._source = source
         self._kinds = {kind.key: kind for kind in recipe.kinds}
         self._rules: dict[str, list[Rule]] = {}
-        for rule in recipe.rules:
-            self._rules.setdefault(rule.source, []).append(rule)
+        for written in recipe.rules:
+            self._rules.setdefault(written.source, []).append(written)
         self._table = KindTable()
         self._n = 0
         self._blocks: list[tuple[int, int, int]] = []  # kind, size, count
@@ -99,39 +102,54 @@ class _Making:
         self._made: dict[str, list[Int32]] = {}
         self._by_type: dict[str, list[Int32]] = {}
         self._graphs: dict[str, _Graph] = {}
-        self._scales: list[int] = []
-        self._seen: set[str] = set()
+        self._scales: tuple[int, ...] = ()
+        self._brothers: set[tuple[str, str]] = set()
+        self._passed: list[str] = []
         self._doubtful = False
-        for kind in recipe.kinds:
-            self._walk(kind)
+        steps = list(self._steps(recipe))
+        self._require_few(steps)
+        for kind, rule, self._scales in steps:
+            if rule is not None:
+                self._apply(rule)
+            self._meet(kind, kind.line if rule is None else rule.line)
 
     def _fail(self, line: int, message: str, hint: str = "", *, limit: bool = False) -> NoReturn:
         raise (LimitExceeded if limit else InputError)(message, where=self._source.where(line), hint=hint)
 
-    def _walk(self, start: Kind) -> None:
-        """Depth first from a node of the recipe, unless it was met already."""
-        if start.key in self._seen:
-            return
-        self._meet(start, start.line)
-        path = [(start.key, 0)]
-        while path:
-            key, position = path.pop()
-            rules = self._rules.get(key, ())
-            while position < len(rules):
-                rule = rules[position]
-                position += 1
-                if rule.target in self._seen:
-                    continue
-                self._apply(rule)
-                self._meet(self._kinds[rule.target], rule.line)
-                path.append((key, position))
-                self._scales.append(rule.scale)
-                key, position, rules = rule.target, 0, self._rules.get(rule.target, ())
-            if path:
-                self._scales.pop()
+    def _steps(self, recipe: Recipe) -> Iterator[tuple[Kind, Rule | None, tuple[int, ...]]]:
+        """Nodes of the recipe as they are met, depth first from each in turn, by which rule, and the scales around that."""
+        seen: set[str] = set()
+        for start in recipe.kinds:
+            if start.key in seen:
+                continue
+            seen.add(start.key)
+            yield start, None, ()
+            path: list[tuple[str, int, tuple[int, ...]]] = [(start.key, 0, ())]
+            while path:
+                key, position, scales = path.pop()
+                rules = self._rules.get(key, ())
+                if position < len(rules):
+                    rule = rules[position]
+                    path.append((key, position + 1, scales))
+                    if rule.target in seen:
+                        self._passed.append(f"{rule.source} to {rule.target}")
+                        continue
+                    seen.add(rule.target)
+                    yield self._kinds[rule.target], rule, scales
+                    path.append((rule.target, 0, (*scales, rule.scale)))
+
+    def _require_few(self, steps: Sequence[tuple[Kind, Rule | None, tuple[int, ...]]]) -> None:
+        """Refuse a recipe of too many pools before any is made; where pools are tied in, it is counted while they are made."""
+        counts: dict[str, int] = {}
+        for kind, rule, _ in steps:
+            if rule is None:
+                counts[kind.key] = int(kind.is_root)
+            elif rule.method == "MULTIPLY":
+                count = counts[kind.key] = counts.get(rule.source, 0) * rule.scale
+                if count > limits.POOLS_MAX:
+                    self._fail(rule.line, f"{count} pools, at most {limits.POOLS_MAX} fit", limit=True)
 
     def _meet(self, kind: Kind, line: int) -> None:
-        self._seen.add(kind.key)
         if not kind.is_root:
             return
         graph = self._graph(kind.subsystem)
@@ -229,8 +247,9 @@ class _Making:
         else:
             graph.add(above, rows, rule)
         self._doubtful |= (stride == 0 and scale > 1) or len(np.unique(sources)) < len(sources)
-        basenames = [self._kinds[other.target].basename for other in self._rules[rule.source] if other is not rule]
-        self._doubtful |= target.basename in basenames
+        brother = rule.source, target.basename
+        self._doubtful |= brother in self._brothers
+        self._brothers.add(brother)
         self._made.setdefault(rule.target, []).append(rows)
 
     # -- the structure ---------------------------------------------------------------------------------------------------
@@ -267,6 +286,9 @@ class _Making:
         for name, graph in [*spare.items(), *self._graphs.items()]:
             if graph.source:
                 made.structure.subsystems[name] = _subsystem(name, graph, vertex)
+        if self._passed:
+            text = "; ".join(self._passed)
+            made.structure.set_tag([0], PASSED_OVER, text[: limits.VALUE_LENGTH_MAX])
         if self._doubtful:
             try:
                 require_valid(made.structure)

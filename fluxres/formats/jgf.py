@@ -11,11 +11,12 @@ from typing import Final
 from msgspec import UNSET
 
 from fluxres.errors import InputError
-from fluxres.formats import json_typed
+from fluxres.formats import json_typed, typed
 from fluxres.formats.jgf_schema import Jgf, RawJgf
 from fluxres.formats.jgf_structure import build
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Key
 from fluxres.syntax import idset
 
 WRITERS: Final = ("", "fluxion", "fluxion:", "fluxion:jgf", "fluxion:jgf_shorthand")
@@ -36,9 +37,8 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     '/node0'
     """
     document = json_typed.decode(source, RawJgf, whole=Jgf)
-    if document.writer is not UNSET and document.writer not in WRITERS:
-        hint = "fluxion:jgf and fluxion:jgf_shorthand are read"
-        raise InputError(f"a graph of the writer {document.writer!r}", where=json_typed.where(source, ["writer"]), hint=hint)
+    if document.writer is not UNSET:
+        require_known_writer(source, document.writer, ["writer"])
     made = build(source, document.graph, Jgf, ("graph",), origin)
     given = (document.writer is not UNSET) + (document.free_ranks is not UNSET)
     json_typed.require_unique_keys(source, made.keys + 1 + given)
@@ -49,3 +49,13 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
             raise InputError(error.message, where=json_typed.where(source, ["free_ranks"]), hint=error.hint) from None
         made.structure.set_tag([0], FREE_RANKS, document.free_ranks)
     return Loaded(made.structure, [], made.label or made.structure.name(0))
+
+
+def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:
+    """Refuse a graph that calls itself something else than Fluxion's.
+
+    Errors: InputError at the path.
+    """
+    if writer not in WRITERS:
+        hint = "fluxion:jgf and fluxion:jgf_shorthand are read"
+        raise InputError(f"a graph of the writer {typed.short(writer)}", where=json_typed.where(source, path), hint=hint)

@@ -60,7 +60,7 @@ class NodeColumns:
                 self._optional[name] = column
                 self.keys += given
         for name in _MAPPINGS:
-            self.keys += sum(json_typed.keys_in(value) for value in self.given(name).values())
+            self.keys += sum(json_typed.keys_in(value, source.file) for value in self.given(name).values())
 
     def column(self, name: str) -> list[Any] | None:
         """The values of an optional key, UNSET where a node does not have it; None where no node has."""

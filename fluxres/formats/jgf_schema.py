@@ -155,3 +155,13 @@ class RawJgf(Struct, forbid_unknown_fields=True):
     graph: RawGraph
     writer: str | UnsetType = UNSET
     free_ranks: str | UnsetType = UNSET
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a JGF file, as it stands in ``specs/schemas/jgf.schema.json``.
+
+    >>> json_schema()["title"]
+    'JSON Graph Format'
+    """
+    schema = msgspec.json.schema(Jgf)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "JSON Graph Format", **schema}

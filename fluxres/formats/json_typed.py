@@ -113,13 +113,15 @@ def where(source: Source, path: Sequence[Key], *, key: bool = False) -> str:
     return f"{source.where(line, column)}: {path_text(path)}" if path else source.where(line, column)
 
 
-def keys_in(value: object) -> int:
+def keys_in(value: object, file: str = "") -> int:
     """How many keys stand in all mappings of a plain value; none in UNSET.
+
+    Errors: LimitExceeded naming the file past DOCUMENT_DEPTH_MAX levels.
 
     >>> keys_in({"a": [1, {"b": 2}]}), keys_in(msgspec.UNSET)
     (2, 0)
     """
-    return json_places.measure(value, "")[1] if isinstance(value, dict | list) else 0
+    return json_places.measure(value, file)[1] if isinstance(value, dict | list) else 0
 
 
 def _keys_written(data: bytes) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.formats.rank_hosts import HOST
-from fluxres.formats.rank_properties import BARRED
+from fluxres.formats.rank_properties import BARRED, pairs_of
 from fluxres.formats.resource_set_told import Targets, Told
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import Kind
@@ -21,15 +21,33 @@ _DIGITS: Final = "0123456789"
 _DIGITS_MAX: Final = 18
 
 
-def children_of(structure: Structure, targets: Targets) -> tuple[dict[str, list[str]], NDArray[np.int64]]:
-    """By type, the ids on each target as an idset; and by vertex the id that a core or gpu has there.
+class Children(NamedTuple):
+    """Cores and gpus of targets.
 
-    Where ids repeat on a target, since they begin anew in each socket, pools are numbered through.
+    Attributes:
+        texts: by type, the ids on each target as an idset.
+        numbers: by vertex, the id that a core or gpu has there. Where ids repeat on a target, since they begin anew in each
+            socket, pools are numbered through.
+        gpus_first: targets on which all gpus come before all cores.
+        mixed: targets on which gpus come between cores, or the other way round.
+    """
+
+    texts: dict[str, list[str]]
+    numbers: NDArray[np.int64]
+    gpus_first: NDArray[np.bool_]
+    mixed: NDArray[np.bool_]
+
+
+def children_of(structure: Structure, targets: Targets) -> Children:
+    """The cores and gpus of targets.
+
+    Cost: O(pools) array operations, O(different targets) Python.
     """
     texts: dict[str, list[str]] = {}
     numbers = structure.id.copy()
-    by_type = {type_: structure.of_type(type_) for type_ in CHILDREN}
-    for type_, pools in sorted(by_type.items(), key=lambda item: int(item[1][0]) if len(item[1]) else structure.n):
+    first_of, last_of = [], []
+    for type_ in CHILDREN:
+        pools = structure.of_type(type_)
         first = np.searchsorted(pools, targets.vertices)
         count = np.searchsorted(pools, structure.end[targets.vertices]) - first
         column = [""] * len(first)
@@ -40,7 +58,12 @@ def children_of(structure: Structure, targets: Targets) -> tuple[dict[str, list[
                 for i, text in zip(at.tolist(), _id_texts(structure, pools[rows], numbers), strict=True):
                     column[i] = text
         texts[type_] = column
-    return texts, numbers
+        ends = np.append(pools, structure.n)
+        first_of.append(np.where(count > 0, ends[first], -1))
+        last_of.append(np.where(count > 0, ends[first + count - 1], -1))
+    both = (first_of[0] >= 0) & (first_of[1] >= 0)
+    gpus_first = both & (last_of[1] < first_of[0])
+    return Children(texts, numbers, gpus_first, both & ~gpus_first & (last_of[0] > first_of[1]))
 
 
 def _id_texts(structure: Structure, pools: Int32, numbers: NDArray[np.int64]) -> list[str]:
@@ -115,27 +138,25 @@ def host_ids(structure: Structure, targets: Targets) -> NDArray[np.int64]:
 
 
 def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[str, str]:
-    """Ranks by property of the targets; those that R can name are told."""
+    """Ranks by property of the targets; told are those that a reader gets back."""
     found: dict[str, list[NDArray[np.int64]]] = {}
     kinds = structure.kind[targets.vertices]
     for number in np.unique(kinds).tolist():
         have = kinds == number
-        texts = [property_text(key, value) for key, value in structure.kinds[number].properties]
-        told.properties[targets.vertices[have]] = None not in texts
+        properties = structure.kinds[number].properties
+        texts = {text for key, value in properties if (text := property_text(key, value)) is not None}
+        told.properties[targets.vertices[have]] = pairs_of(texts) == properties
         for text in texts:
-            if text is not None:
-                found.setdefault(text, []).append(targets.ranks[have])
+            found.setdefault(text, []).append(targets.ranks[have])
     return {name: idset.format(np.concatenate(ranks).tolist()) for name, ranks in sorted(found.items())}
 
 
 def property_text(key: str, value: object) -> str | None:
-    """A property as R names it, with a value behind an equals sign; None for what it cannot name, or would read as another one.
+    """A property as R names it, with a value behind an equals sign; None for what it cannot name.
 
     >>> property_text("ssd", None), property_text("gen", "4"), property_text("a|b", None), property_text("gen", 4)
     ('ssd', 'gen=4', None, None)
     """
     text = key if value is None else f"{key}={value}"
     is_text = value is None or (isinstance(value, str) and value != "")
-    readable = "=" not in key or (value is None and (key[0] == "=" or key[-1] == "="))
-    fits = len(text) <= limits.NAME_LENGTH_MAX and not BARRED & set(text)
-    return text if is_text and readable and fits else None
+    return text if is_text and len(text) <= limits.NAME_LENGTH_MAX and not BARRED & set(text) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,6 @@ from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import json_typed
 from fluxres.formats.source import Source
-from fluxres.graph.kinds import properties_tuple
 from fluxres.syntax import idset
 
 BARRED: Final = frozenset("!&'\"^`|()")
@@ -73,11 +72,20 @@ def _pairs(made: list[tuple[int, str]], number: int) -> Pairs:
     while number > 0:
         number, name = made[number]
         names.append(name)
+    return pairs_of(names)
+
+
+def pairs_of(names: Iterable[str]) -> Pairs:
+    """Properties of a node from their names in R; behind an equals sign stands a value.
+
+    >>> pairs_of(["gen=5", "ssd", "gen=4"])
+    (('gen', '4'), ('gen=5', None), ('ssd', None))
+    """
     pairs: dict[str, str | None] = {}
-    for name in reversed(names):
+    for name in sorted(names):
         key, equals, value = name.partition("=")
         if equals and key and value and key not in pairs:
             pairs[key] = value
         else:
             pairs[name] = None  # a second value of one key, or no value at all: the whole word is the property
-    return tuple((key, value) for key, value in properties_tuple(pairs.items()) if value is None or isinstance(value, str))
+    return tuple(sorted(pairs.items()))

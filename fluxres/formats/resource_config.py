@@ -12,11 +12,11 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import orjson
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from fluxres import limits
@@ -25,11 +25,12 @@ from fluxres.formats import resource_set, resource_set_write, source_text, typed
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.rank_blocks import Block, BlockRows, fill
 from fluxres.formats.rank_hosts import hosts_of
-from fluxres.formats.rank_properties import BARRED
+from fluxres.formats.rank_properties import BARRED, Pairs, pairs_of
+from fluxres.formats.resource_config_schema import Configuration, Nodes, ResourceTable
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key, path_text
 from fluxres.graph import uuids
-from fluxres.graph.kinds import Kind, KindTable, properties_tuple
+from fluxres.graph.kinds import Kind, KindTable
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
@@ -42,35 +43,9 @@ TABLE: Final = "config."
 """Tags of the root for other tables of the configuration: their values as JSON."""
 _TYPES: Final = {"cores": "core", "gpus": "gpu"}
 _ENTRY = re.compile(r"^[ \t]*\[\[[ \t]*resource[ \t]*\.[ \t]*config[ \t]*\]\]", re.MULTILINE)
+#: the parser's memory grows with the square of such keys
+_DEEP = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{limits.DEPTH_MAX}}}""")
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-
-Text = Annotated[str, Meta(min_length=1)]
-Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
-
-
-class Nodes(Struct, forbid_unknown_fields=True):
-    """One table of nodes."""
-
-    hosts: Annotated[Text, Meta(description="Hostlist (RFC 29).")]
-    cores: Annotated[str | UnsetType, Meta(description="Idset of cores of each host (RFC 22).")] = UNSET
-    gpus: Annotated[str | UnsetType, Meta(description="Idset of gpus of each host.")] = UNSET
-    properties: Annotated[list[Word] | UnsetType, Meta(description="Of each host.")] = UNSET
-
-
-class ResourceTable(Struct):
-    """The `[resource]` table of flux-core; other keys are kept as they are."""
-
-    config: Annotated[list[Nodes], Meta(min_length=1)] | UnsetType = UNSET
-    path: Annotated[Text | UnsetType, Meta(description="File with a resource set (RFC 20), in place of config.")] = UNSET
-    scheduling: Annotated[Text | UnsetType, Meta(description="File with the scheduling key of the resource set.")] = UNSET
-    exclude: Annotated[str | UnsetType, Meta(description="Ranks or hosts that are not given to jobs.")] = UNSET
-
-
-class Configuration(Struct):
-    """A configuration of flux-core; other tables are kept as they are."""
-
-    resource: ResourceTable
-
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a configuration.
@@ -226,20 +201,16 @@ class _Reader:
             self._fail(["resource", "config", tables[0]], f"{host} has no cores and no gpus", "cores = \"0-3\"")
         return block
 
-    def _properties(self, tables: Sequence[Nodes], key: tuple[int, ...]) -> tuple[tuple[str, Any], ...]:
-        found: dict[str, str | None] = {}
+    def _properties(self, tables: Sequence[Nodes], key: tuple[int, ...]) -> Pairs:
+        names: list[str] = []
         for i in key:
             given = tables[i].properties
             for at, name in enumerate([] if given is UNSET else given):
                 if BARRED & set(name):
                     place: list[Key] = ["resource", "config", i, "properties", at]
                     self._fail(place, f"{min(BARRED & set(name))!r} in the name of a property")
-                word, equals, value = name.partition("=")
-                if equals and word and value and word not in found:
-                    found[word] = value
-                elif not equals or found.get(word) != value:
-                    found[name] = None
-        return properties_tuple(found.items())
+                names.append(name)
+        return pairs_of(names)
 
     def _exclude(self, structure: Structure, text: str) -> None:
         ranks, tops = structure.execution_targets
@@ -279,6 +250,9 @@ def _values(source: Source) -> dict[str, Any]:
     if len(source.data) > limits.TOML_BYTES_MAX:
         message = f"{len(source.data)} bytes of TOML, at most {limits.TOML_BYTES_MAX} are read"
         raise LimitExceeded(message, where=source.file, hint="large machines are read as R")
+    if deep := _DEEP.search(source.text):
+        line = source.text.count("\n", 0, deep.start()) + 1
+        raise LimitExceeded(f"a key of more than {limits.DEPTH_MAX} parts", where=source.where(line))
     try:
         return tomllib.loads(source.text, parse_float=_finite)
     except tomllib.TOMLDecodeError as error:

@@ -32,18 +32,19 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     """
     targets = targets_of(structure)
     told = Told.nothing(structure, targets)
-    children, numbers = children_of(structure, targets)
+    children = children_of(structure, targets)
     for type_ in CHILDREN:
         pools = pools_within(structure, targets, type_)
         told.pools[pools] = True
-        told.ids[pools] = structure.id[pools] == numbers[pools]
+        told.ids[pools] = structure.id[pools] == children.numbers[pools]
+    told.mixed[targets.vertices[children.mixed | children.gpus_first]] = True
     hosts = _hosts(structure, targets)
     lines = _settings(structure)
-    rows = list(zip(*children.values(), strict=True))
+    rows = list(zip(*children.texts.values(), strict=True))
     begin = 0
     for i in range(1, len(hosts) + 1):
         if i == len(hosts) or rows[i] != rows[begin]:
-            have = {_KEYS[type_]: text for type_, text in zip(children, rows[begin], strict=True) if text}
+            have = {_KEYS[type_]: text for type_, text in zip(children.texts, rows[begin], strict=True) if text}
             if not have:
                 raise InputError(f"{hosts[begin]} has no cores and no gpus", hint="flux-core takes no such host")
             lines += _table({"hosts": hostlist.format(hosts[begin:i]), **have})

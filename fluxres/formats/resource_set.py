@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from fluxres import limits
@@ -58,8 +58,8 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     """
     document = json_typed.decode(source, RawResourceSet, whole=ResourceSet)
     execution = json_typed.decode(source, Execution, part=document.execution, whole=ResourceSet)
-    keys = 2 + _keys(document.execution) + sum(part is not UNSET for part in (document.scheduling, document.attributes))
-    keys += 0 if document.attributes is UNSET else _keys(document.attributes)
+    keys = 2 + sum(part is not UNSET for part in (document.scheduling, document.attributes))
+    keys += _keys(source, document.execution) + _keys(source, document.attributes)
     lite = Lite(source, execution)
     tags = _tags(source, execution)
     if document.attributes is not UNSET:
@@ -67,8 +67,8 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     form = _form(source, document.scheduling)
     if form == "graph" and document.scheduling is not UNSET:
         graph = json_typed.decode(source, RawJgf, part=document.scheduling, whole=WithGraph)
-        if graph.writer is not UNSET and graph.writer not in jgf.WRITERS:
-            raise InputError(f"a graph of the writer {graph.writer!r}", where=json_typed.where(source, ["scheduling", "writer"]))
+        if graph.writer is not UNSET:
+            jgf.require_known_writer(source, graph.writer, ["scheduling", "writer"])
         made = build(source, graph.graph, WithGraph, ("scheduling", "graph"), origin)
         keys += made.keys + 1 + (graph.writer is not UNSET) + (graph.free_ranks is not UNSET)
         structure = made.structure
@@ -82,7 +82,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
             topologies = Topologies(source, pool, lite.ranks)
         elif document.scheduling is not UNSET:
             tags[SCHEDULING] = _kept(source, document.scheduling, "scheduling")
-        keys += 0 if document.scheduling is UNSET else _keys(document.scheduling)
+        keys += _keys(source, document.scheduling)
         structure = lite.structure(uuids.new_origin() if origin is None else origin, topologies)
     json_typed.require_unique_keys(source, keys)
     for key, value in tags.items():
@@ -90,8 +90,8 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     return Loaded(structure, [], structure.name(0))
 
 
-def _keys(part: msgspec.Raw) -> int:
-    return json_typed.keys_in(msgspec.json.decode(part))
+def _keys(source: Source, part: msgspec.Raw | UnsetType) -> int:
+    return 0 if part is UNSET else json_typed.keys_in(msgspec.json.decode(part), source.file)
 
 
 def _form(source: Source, scheduling: Any) -> str:

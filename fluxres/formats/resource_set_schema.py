@@ -88,3 +88,20 @@ class WithTopology(ResourceSet):
     """A resource set that carries topologies."""
 
     scheduling: TreePool
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a resource set, as it stands in ``specs/schemas/resource-set.schema.json``.
+
+    >>> json_schema()["title"]
+    'resource set, R version 1'
+    """
+    kinds = (ResourceSet, Jgf, TreePool)
+    (schema, graph, pool), definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    definitions["ResourceSet"]["properties"]["scheduling"]["anyOf"] = [graph, pool, {}]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "resource set, R version 1",
+        **schema,
+        "$defs": definitions,
+    }

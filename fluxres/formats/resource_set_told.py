@@ -58,6 +58,8 @@ class Told(NamedTuple):
     ids: Mask
     sizes: Mask
     properties: Mask
+    mixed: Mask
+    """Pools that contain others in an order which is not told."""
 
     @classmethod
     def nothing(cls, structure: Structure, targets: Targets) -> Told:
@@ -96,15 +98,20 @@ def lost(
 
     lines = left_out.concern(structure, "pools", ~told.pools)
     lines += left_out.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes now;")
+    moved = is_target & (structure.parent != 0) & told.pools[structure.parent]
+    lines += left_out.concern(structure, "pools", moved, "not in the root, but in others that are told of;")
+    lines += left_out.concern(structure, "pools", told.mixed, "the order in which types alternate")
     lines += left_out.lines(structure, allocations, _CARRIES, within=told.pools)
-    root = structure.kind_of(0)
-    if structure.name(0) != ROOT or name not in (None, ROOT) or (root.type, structure.id.item(0)) != ("cluster", 0):
-        lines.append(f"names: of the root, which is a cluster called {ROOT} then")
+    if structure.kind_of(0).type != "cluster":
+        lines.append(f"pools: the root is a {structure.kind_of(0).type}, and a cluster then")
+    if structure.name(0) != ROOT or name not in (None, ROOT):
+        lines.append(f"names: of the root, which is called {ROOT} then")
     named = of_kind([k.name is not None for k in kinds])
     named[list(structure.names)] = True
     named[0] = False
     lines += left_out.concern(structure, "names", named & told.pools & ~is_target)
     ids = told.pools & ~told.ids
+    ids[0] = structure.id[0] != 0
     ids[targets.vertices] = structure.id[targets.vertices] != host_ids
     lines += left_out.concern(structure, "ids", ids)
     lines += left_out.concern(structure, "sizes", told.pools & ~told.sizes & (structure.size != 1))

@@ -11,7 +11,7 @@ from fluxres import limits
 from fluxres.errors import InputError, UsageError
 from fluxres.formats import jgf_write
 from fluxres.formats.loaded import Hold, Output
-from fluxres.formats.rank_columns import CHILDREN, children_of, host_ids, nodelist_of, properties_of
+from fluxres.formats.rank_columns import CHILDREN, Children, children_of, host_ids, nodelist_of, properties_of
 from fluxres.formats.resource_set import ATTRIBUTES, EXPIRATION, NSLOTS, SCHEDULING, STARTTIME
 from fluxres.formats.resource_set_told import Targets, Told, lost, pools_within, targets_of
 from fluxres.formats.treepool_write import topologies
@@ -39,7 +39,7 @@ def write(
         raise UsageError(f"no scheduling {scheduling!r}", hint=f"there is {', '.join(SCHEDULINGS)}")
     targets = targets_of(structure)
     told = Told.nothing(structure, targets)
-    children, numbers = children_of(structure, targets)
+    children = children_of(structure, targets)
     tags = structure.tags.get(0, {})
     execution: dict[str, Any] = {"R_lite": _entries(targets, children)}
     execution["starttime"], execution["expiration"] = (_number(tags, key) for key in (STARTTIME, EXPIRATION))
@@ -51,7 +51,7 @@ def write(
     parts = [b'{"version":1,"execution":', orjson.dumps(execution)]
     lines: list[str] | None = None
     if scheduling == "treepool":
-        parts += [b',"scheduling":', topologies(structure, targets, numbers, told)]
+        parts += [b',"scheduling":', topologies(structure, targets, children.numbers, told)]
     elif scheduling != "none":
         graph = jgf_write.write(structure, allocations, name=name, shorthand=scheduling == "jgf_shorthand")
         parts += [b',"scheduling":', graph.data.rstrip(b"\n")]
@@ -62,7 +62,8 @@ def write(
         for type_ in CHILDREN:
             pools = pools_within(structure, targets, type_)
             told.pools[pools] = True
-            told.ids[pools] = structure.id[pools] == numbers[pools]
+            told.ids[pools] = structure.id[pools] == children.numbers[pools]
+        told.mixed[targets.vertices[children.mixed]] = True
     if lines is None:
         lines = lost(structure, allocations, targets, told, host_ids(structure, targets), name)
         if scheduling == "treepool" and tags.get(SCHEDULING):
@@ -98,12 +99,13 @@ def _number(tags: dict[str, str | None], key: str) -> float:
     return number
 
 
-def _entries(targets: Targets, children: dict[str, list[str]]) -> list[dict[str, Any]]:
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for rank, texts in zip(targets.ranks.tolist(), zip(*children.values(), strict=True), strict=True):
-        alike.setdefault(texts, []).append(rank)
+def _entries(targets: Targets, children: Children) -> list[dict[str, Any]]:
+    alike: dict[tuple[bool, str, str], list[int]] = {}
+    columns = (children.gpus_first.tolist(), *(children.texts[type_] for type_ in CHILDREN))
+    for rank, sort in zip(targets.ranks.tolist(), zip(*columns, strict=True), strict=True):
+        alike.setdefault(sort, []).append(rank)
     entries = []
-    for texts, ranks in alike.items():
-        held = {child: text for child, text in zip(children, texts, strict=True) if text or child == "core"}
-        entries.append({"rank": idset.format(ranks), "children": held})
+    for (gpus_first, cores, gpus), ranks in alike.items():
+        held = {"core": cores, **({"gpu": gpus} if gpus else {})}
+        entries.append({"rank": idset.format(ranks), "children": dict(reversed(held.items())) if gpus_first else held})
     return entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -36,19 +37,21 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
         rows = slice(v + 1, structure.end.item(v))
         columns = (structure.parent[rows] - v, structure.kind[rows], shown[rows], structure.size[rows])
         alike.setdefault(tuple(column.tobytes() for column in columns), []).append(i)
-    entries = []
+    ranks: dict[bytes, list[int]] = {}
     for members in alike.values():
         tops = targets.vertices[members]
         node = _Node(structure, int(tops[0]), numbers)
-        entries.append({"ranks": idset.format(targets.ranks[members].tolist()), "topo": node.domain(int(tops[0]))})
+        # Nodes that differ in what is not told are alike here.
+        ranks.setdefault(orjson.dumps(node.domain(int(tops[0]))), []).extend(targets.ranks[members].tolist())
         for v, number in node.numbers.items():
             others = tops + (v - tops[0])
             told.pools[others] = True
             told.ids[others] = structure.id[others] == number
-        for mask, vertices in ((told.sizes, node.sized), (told.properties, node.described)):
+        for mask, vertices in ((told.sizes, node.sized), (told.properties, node.described), (told.mixed, node.mixed)):
             for v in vertices:
                 mask[tops + (v - tops[0])] = True
-    return orjson.dumps({"writer": "TreePool", "children": entries})
+    entries = [b'{"ranks":"%s","topo":%s}' % (idset.format(members).encode(), topo) for topo, members in ranks.items()]
+    return b'{"writer":"TreePool","children":[%s]}' % b",".join(entries)
 
 
 class _Node:
@@ -57,6 +60,7 @@ class _Node:
     Attributes:
         numbers: by pool that was told of, the id that a reader gives it.
         sized, described: pools whose size, and whose properties, were told.
+        mixed: pools in which types alternate.
     """
 
     def __init__(self, structure: Structure, top: int, numbers: NDArray[np.int64]) -> None:
@@ -65,6 +69,7 @@ class _Node:
         self.numbers: dict[int, int] = {}
         self.sized: list[int] = []
         self.described: list[int] = []
+        self.mixed: list[int] = []
 
     def domain(self, v: int) -> dict[str, Any]:
         """What is in a pool: levels by name, cores, gpus, memory, and storage of a node."""
@@ -72,6 +77,8 @@ class _Node:
         by_type: dict[str, list[int]] = {}
         for child in s.children(v).tolist():
             by_type.setdefault(s.kind_of(child).type, []).append(child)
+        if any(first[-1] > second[0] for first, second in itertools.pairwise(by_type.values())):
+            self.mixed.append(v)
         found: dict[str, Any] = {}
         for type_, children in by_type.items():
             if type_ in _KEYS:
