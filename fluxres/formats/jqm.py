@@ -15,7 +15,7 @@ from msgspec import UNSET
 from fluxres.errors import InputError
 from fluxres.formats import typed
 from fluxres.formats.inventory import OF_FILE, Host, Run, Stock, kept_properties, structure
-from fluxres.formats.jqm_schema import Node, ResourceManager, Site
+from fluxres.formats.jqm_schema import Node, ManagedResource, Site
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key
@@ -99,7 +99,7 @@ def _node(node: Node, document: Document, path: tuple[Key, ...]) -> Parsed:
     return None if node.name is UNSET else node.name, found, path
 
 
-def _manager(given: ResourceManager, document: Document, path: tuple[Key, ...]) -> Rules:
+def _manager(given: ManagedResource, document: Document, path: tuple[Key, ...]) -> Rules:
     where = partial(document.where, path)
     if (given.type is UNSET) == (given.implementation is UNSET):
         hint = f"types are {', '.join(jqm.TYPES)}"

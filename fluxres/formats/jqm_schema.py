@@ -19,7 +19,7 @@ Number = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)] | Word
 Items = str | list[Word]
 
 
-class ResourceManager(Struct, forbid_unknown_fields=True):
+class ManagedResource(Struct, forbid_unknown_fields=True):
     """One resource manager."""
 
     key: Annotated[Word, Meta(description="Its name, by which parameters of jobs call it.")]
@@ -37,7 +37,7 @@ class ResourceManager(Struct, forbid_unknown_fields=True):
     parameters: Annotated[dict[str, Any] | UnsetType, Meta(description="Parameters by name, in any spelling.")] = UNSET
 
 
-Managers = list[ResourceManager]
+Managers = list[ManagedResource]
 
 
 class Node(Struct, forbid_unknown_fields=True):
