@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from fluxres.formats.detection import keys
-from fluxres.formats.format import Format
+from fluxres.formats.format import Fact, Format
 
 _WORKER = re.compile(
     rb"""(?:\s*+(?:\#[^\n]*+\n)?)*+                                     # empty lines and comments
@@ -48,7 +48,8 @@ def _is_jqm(head: bytes) -> bool:
     return "fluxres" not in found and (not _RELEASED.isdisjoint(found) or any(map(_MANAGERS.fullmatch, found)))
 
 
-_LABELLED: Final = frozenset({"names", "ids", "sizes"})
+_LABELLED: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes"})
+_DESCRIBED: Final[frozenset[Fact]] = _LABELLED | frozenset({"units", "properties"})
 _NODES: Final = "what is not a node or stands between a node and its cores, GPUs and other things without parts"
 
 FORMATS: Final = (
@@ -72,7 +73,7 @@ FORMATS: Final = (
         reader="fluxres.formats.canary:read",
         writer="fluxres.formats.canary_write:write",
         live="fluxres.formats.canary:read_words",
-        carries=_LABELLED | frozenset({"units", "properties"}),
+        carries=_DESCRIBED,
         loses=f"{_NODES}; states, tags",
         options=frozenset({"form"}),
     ),
