@@ -81,7 +81,7 @@ class _Reading:
                 self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else short(key)))
         own = self._json(self._graph, about, "subsystems", bool) if "subsystems" in about else None
         rows = self._rows([self._data(element) for element in self._nodes], row, own)
-        structure, _ = rows.structure(self.fail, origin)
+        structure, _ = rows.structure(self.fail, origin, self._source.file)
         return Loaded(structure, [], about.get("name") or structure.name(0))
 
     def _rows(self, data: list[dict[str, str]], row: dict[str, int], own: Mapping[str, bool] | None) -> GraphRows:

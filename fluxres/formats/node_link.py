@@ -100,7 +100,7 @@ class _Reading:
         self._keys += len(keys)
         json_typed.require_unique_keys(self._source, self._keys)
         self._nodes = []
-        structure, vertex = rows.structure(self.fail, origin)
+        structure, vertex = rows.structure(self.fail, origin, self._source.file)
         return Loaded(structure, self._holds(vertex), self._about.name or structure.name(0))
 
     def _column(self, name: str) -> list[Any]:
@@ -121,7 +121,7 @@ class _Reading:
             return ([], [], []), {}
         try:
             edges = _PLAIN.decode(self._raw_edges)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return self._any_edges(self._part(self._raw_edges, list[dict[str, Any]]))
         return self._plain_edges(edges)
 

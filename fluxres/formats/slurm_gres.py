@@ -27,6 +27,7 @@ _COUNT = re.compile(r"(\d{1,19})([kmgtp]?)", re.IGNORECASE)
 KEYS: Final = frozenset(
     {"name", "type", "file", "cores", "cpus", "count", "links", "flags", "nodename", "autodetect", "multiplefiles"}
 )
+_ITEMS_MAX: Final = 1024
 _OPEN_MAX: Final = 65_536
 """Single devices of one sort in one node: more are a number, and not devices."""
 
@@ -90,6 +91,8 @@ def parse(text: str, line: Line, key: str = "gres") -> tuple[Gres, ...]:
             raise line.refuse(key, f"expected name:type:count, got {short(item)}")
         if count > limits.SIZE_MAX:
             raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {short(item)}", where=f"{line.where}: {key}")
+        if len(found) >= _ITEMS_MAX:
+            raise LimitExceeded(f"more than {_ITEMS_MAX} generic resources in a node", where=f"{line.where}: {key}")
         if count:
             found.append(Gres(name, rest[0] if rest else "", count, no_consume))
     return tuple(found)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from fluxres.formats import left_out, registry
 from fluxres.formats.format import ALL, FACTS, Fact
 from fluxres.formats.loaded import Hold
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from tests.formats.round_trip import differences, facts_of, forget, round_trip
+from tests.formats.round_trip import differences, errors, facts_of, forget, round_trip
 from tests.formats.structures import structures
 from tests.strategies import Machine, machines
 
 #: a machine of twenty pools says enough, and shrinking it takes minutes
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 #: formats whose round trip has other rules, and is tested beside them
 OWN: set[str] = set()
 BOTH_WAYS = [f.name for f in registry.formats() if f.reader and f.writer and "pools" in f.carries and f.name not in OWN]
@@ -35,6 +35,8 @@ def test_rule_s1_plain_machines(name: str, machine: Machine) -> None:
 @settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
+    # The cluster file keeps even what breaks a rule; other readers refuse it, or put it right.
+    assume(name == "cluster" or not errors(structure))
     round_trip(structure, name)
 
 

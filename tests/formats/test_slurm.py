@@ -280,6 +280,7 @@ def test_what_is_wrong_is_told_with_its_place(lines: list[str], message: str, wh
         "NodeName=n[1-1000] CPUs=60000000",
         "NodeName=n1 Gres=gpu:9999999999999999999",
         "NodeName=n1 Gres=x:9999999999G",
+        "NodeName=n1 Gres=" + "x:1," * 2000,
         "NodeName=n1 Gres=gpu:1\nName=gpu File=/dev/x[0-99999]",
     ],
 )
