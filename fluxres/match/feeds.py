@@ -7,6 +7,7 @@ tree (nodes to the file system they mount) is drawn from the consumer's side, an
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 
 import numpy as np
@@ -27,7 +28,8 @@ class Feeds:
         above, below = _followed(structure, graph, nodes)
         order = np.lexsort((above, below))
         #: Edges, by who is supplied.
-        self.below, self.above = below[order], above[order]
+        self.below, self.above = np.ascontiguousarray(below[order]), np.ascontiguousarray(above[order])
+        self._below, self._above = self.below.data, self.above.data
         self._closures: dict[int, tuple[int, ...]] = {}
 
     @cached_property
@@ -53,19 +55,14 @@ class Feeds:
     def hung_on(self, v: int) -> list[int]:
         """The pools attached to a supplier."""
         above, below = self.attached
-        a, b = above.searchsorted(np.array([v, v + 1], np.int32)).tolist()
-        found: list[int] = below[a:b].tolist()
+        found: list[int] = below[bisect_left(above.data, v) : bisect_right(above.data, v)].tolist()
         return found
-
-    def distributes(self, v: int) -> bool:
-        """Whether a pool supplies others."""
-        at = int(self.distributors.searchsorted(np.int32(v)))
-        return at < len(self.distributors) and int(self.distributors[at]) == v
 
     def suppliers(self, v: int) -> tuple[int, ...]:
         """Where edges into a pool come from."""
-        a, b = self.below.searchsorted(np.array([v, v + 1], np.int32)).tolist()
-        return tuple(self.above[a:b].tolist())
+        first = bisect_left(self._below, v)
+        stop = bisect_right(self._below, v, first)
+        return tuple(self._above[first:stop].tolist()) if first < stop else ()
 
     def entries(self, v: int) -> list[int]:
         """Where what supplies a pool comes in; empty where nothing supplies it.
@@ -86,7 +83,8 @@ class Feeds:
     def _inside(self, v: int) -> list[int]:
         """Pools strictly below one that are supplied from outside it."""
         stop = self._structure.end.item(v)
-        a, b = self.below.searchsorted(np.array([v + 1, stop], np.int32)).tolist()
+        a = bisect_left(self._below, v + 1)
+        b = bisect_left(self._below, stop, a)
         if a == b:
             return []
         above = self.above[a:b]
@@ -94,7 +92,7 @@ class Feeds:
         return found
 
     def _is_in_node(self, v: int) -> bool:
-        at = int(self._nodes.searchsorted(np.int32(v), "right")) - 1
+        at = bisect_right(self._nodes.data, v) - 1
         return at >= 0 and v < self._structure.end.item(int(self._nodes[at]))
 
     def closure(self, entry: int) -> tuple[int, ...]:

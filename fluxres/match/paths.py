@@ -39,8 +39,9 @@ class Paths:
         self._structure = structure
         self._nodes = nodes
         self._charged: dict[tuple[int, int], Charges] = {}
-        self._hung_on: dict[tuple[int, int], Givers] = {}
-        self._giving: dict[tuple[int, int, tuple[int, ...]], frozenset[Givers]] = {}
+        #: By type: by pool, what of the type hangs on it.
+        self._hung_on: dict[int, dict[int, Givers]] = {}
+        self._giving: dict[tuple[int, int, tuple[int, ...]], dict[Givers, Fraction]] = {}
 
     @cached_property
     def feeds(self) -> list[Feeds]:
@@ -56,6 +57,8 @@ class Paths:
         """
         structure = self._structure
         found: set[int] = set()
+        if not self.feeds:
+            return frozenset()
         for feeds in self.feeds:
             members = np.union1d(feeds.above, feeds.below)
             leaves = np.flatnonzero(structure.end == np.arange(1, structure.n + 1))
@@ -81,7 +84,7 @@ class Paths:
             parts: dict[Givers, Fraction] = dict.fromkeys(self._own(v, kind), ALL)
             for feeds in self.feeds:
                 for givers, part in self._by(feeds, v, kind).items():
-                    parts[givers] = max(part, parts.get(givers, part))
+                    parts[givers] = max(part, parts[givers]) if givers in parts else part
             found = self._charged[(v, kind)] = tuple(sorted(parts.items()))
         return found
 
@@ -96,17 +99,24 @@ class Paths:
         return len(np.unique(every)) == len(every)
 
     def _by(self, feeds: Feeds, v: int, kind: int) -> dict[Givers, Fraction]:
+        """Who gives to a pool by one graph."""
         entries = feeds.entries(v)
+        if len(entries) == 1:
+            return self._to(feeds, entries[0], kind)
         parts: dict[Givers, Fraction] = {}
         for entry in entries:
-            key = id(feeds), kind, feeds.suppliers(entry)
-            giving = self._giving.get(key)
-            if giving is None:
-                every = (self._given_by(feeds, u, kind) for u in feeds.closure(entry))
-                giving = self._giving[key] = frozenset(givers for givers in every if givers)
-            for givers in giving:
+            for givers in self._to(feeds, entry, kind):
                 parts[givers] = parts.get(givers, Fraction(0)) + Fraction(1, len(entries))
         return parts
+
+    def _to(self, feeds: Feeds, entry: int, kind: int) -> dict[Givers, Fraction]:
+        """Who gives where a supply comes in; the same for all that have the same suppliers."""
+        key = id(feeds), kind, feeds.suppliers(entry)
+        found = self._giving.get(key)
+        if found is None:
+            every = (self._given_by(feeds, u, kind) for u in feeds.closure(entry))
+            found = self._giving[key] = {givers: ALL for givers in every if givers}
+        return found
 
     def _given_by(self, feeds: Feeds, u: int, kind: int) -> Givers:
         """Pools of a type through which a supplier gives: itself, where such pools are suppliers, else what hangs on it."""
@@ -120,19 +130,29 @@ class Paths:
 
     def _hung(self, u: int, kind: int) -> Givers:
         """Pools of a type that hang on a pool: children that have none, and what an edge attaches."""
-        found = self._hung_on.get((u, kind))
-        if found is None:
-            structure = self._structure
-            below = structure.children(u)
-            pools = set(below[(structure.type[below] == kind) & (structure.end[below] == below + 1)].tolist())
-            for feeds in self.feeds:
-                pools.update(w for w in feeds.hung_on(u) if structure.type.item(w) == kind)
-            found = self._hung_on[(u, kind)] = tuple(sorted(pools))
-        return found
+        by_pool = self._hung_on.get(kind)
+        if by_pool is None:
+            by_pool = self._hung_on[kind] = self._find_hung(kind)
+        return by_pool.get(u, ())
+
+    def _find_hung(self, kind: int) -> dict[int, Givers]:
+        structure = self._structure
+        pools = np.flatnonzero((structure.type == kind) & (structure.end == np.arange(1, structure.n + 1)))
+        pairs = set(zip(structure.parent[pools].tolist(), pools.tolist(), strict=True))
+        for feeds in self.feeds:
+            on, attached = feeds.attached
+            of_kind = structure.type[attached] == kind
+            pairs.update(zip(on[of_kind].tolist(), attached[of_kind].tolist(), strict=True))
+        found: dict[int, list[int]] = {}
+        for u, v in sorted(pairs):
+            found.setdefault(u, []).append(v)
+        return {u: tuple(of_pool) for u, of_pool in found.items()}
 
     def _own(self, v: int, kind: int) -> Iterator[Givers]:
         """What the pool and those it stands in have of the type themselves, unless such pools supply others."""
-        while v >= 0 and not any(kind in types for types in self._supplying.values()):
+        if any(kind in types for types in self._supplying.values()):
+            return
+        while v >= 0:
             if hung := self._hung(v, kind):
                 yield hung
             v = self._structure.parent.item(v)

@@ -120,20 +120,23 @@ class Supplies:
         """Pools to be supplied, how often each at most, and how many share what is asked for."""
         if demand.charged == "siblings":
             return self._nodes(), 1, self._beside(demand)
-        typology = self._situation.typology
         often = 1
         for above in self._around.get(demand.number, ()):
             if above.confined:
                 break
             if not above.is_slot:
-                return (v for v in typology.vertices(above.kind).tolist() if self._situation.free(v)), often, 1
+                return self._of_type(above.kind), often, 1
             often *= above.count.min
         return self._nodes(), times, 1
 
-    def _nodes(self) -> Iterable[int]:
+    def _nodes(self) -> list[int]:
         typology = self._situation.typology
-        nodes = typology.vertices(typology.node).tolist() if typology.node >= 0 else []
-        return (v for v in nodes if self._situation.free(v))
+        return self._of_type(typology.node) if typology.node >= 0 else []
+
+    def _of_type(self, kind: int) -> list[int]:
+        """Pools that may be supplied; where none is free, how much could be supplied to them all the same."""
+        pools: list[int] = self._situation.typology.vertices(kind).tolist()
+        return [v for v in pools if self._situation.free(v)] or pools
 
     def _beside(self, demand: Demand) -> int:
         """How many nodes share what is charged for them, where the request says it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.match.paths import Givers
+from fluxres.match.paths import ALL, Givers
 
 if TYPE_CHECKING:
     from fluxres.match.typology import Typology
@@ -46,7 +46,7 @@ class Supply:
                 charges = paths.charged(v, kind)
                 lacking[at] |= not charges
                 rows += [(at, numbers.setdefault(givers, len(numbers))) for givers, _ in charges]
-                self.is_whole = self.is_whole and all(part == 1 for _, part in charges)
+                self.is_whole = self.is_whole and all(part is ALL or part == 1 for _, part in charges)
         of_kind = structure.kind
         self.is_whole = self.is_whole and all(len({of_kind.item(u) for u in givers}) == 1 for givers in numbers)
         #: Whether each supplier is one pool.
