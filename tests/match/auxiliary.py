@@ -122,4 +122,4 @@ def distributed(made: Structure) -> list[str]:
     """Types that a request may want: those of pools outside the has-a tree that have units, and now and then the others."""
     outside = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n)}
     sized = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n) if made.size.item(v) > 1}
-    return sorted(sized)*3 + sorted(outside) if sized else sorted(outside)
+    return sorted(sized) * 3 + sorted(outside)

@@ -18,7 +18,7 @@ from fluxres.planner.planner import Planner
 from fluxres.syntax import constraint, count
 from fluxres.syntax.jobspec import Request, Vertex, settled
 from tests.match import auxiliary
-from tests.match.oracle import Hold
+from tests.match.site import Hold
 
 HORIZON = 8
 ORIGIN = uuids.new_origin(bytes(range(16)))

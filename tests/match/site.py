@@ -1,0 +1,194 @@
+"""A small machine in one window, what is held of it and who supplies whom, asked pool by pool and moment by moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from fluxres.graph.kinds import UNAVAILABLE_STATES, WAY
+from fluxres.graph.structure import Structure
+from fluxres.syntax import constraint as constraints
+from fluxres.syntax import unit
+from fluxres.syntax.jobspec import Request, Vertex
+from tests.match.ways import Ways
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Hold:
+    v: int
+    amount: int
+    start: int
+    end: int
+
+
+@dataclass
+class Site:
+    """One machine, what is held of it, one window, one request, and the order of candidates."""
+
+    structure: Structure
+    holds: Sequence[Hold]
+    request: Request
+    start: int
+    end: int
+    policy: str
+    ideal: bool = False
+    steps: int = 0
+    known: dict[tuple[str, int], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ways = Ways(self.structure)
+
+    # -- the machine ---------------------------------------------------------------------------------------------
+    # Plain recomputation; what does not change while a case is looked at is remembered by `once`.
+
+    def once(self, what: str, v: int, find: Callable[[], T]) -> T:
+        key = (what, v)
+        if key not in self.known:
+            self.known[key] = find()
+        found: T = self.known[key]
+        return found
+
+    def type(self, v: int) -> str:
+        return self.once("type", v, lambda: self.structure.kind_of(v).type)
+
+    def size(self, v: int) -> int:
+        return self.once("size", v, lambda: self.structure.size.item(v))
+
+    def above(self, v: int) -> list[int]:
+        return self.once("above", v, lambda: self.structure.ancestors(v))
+
+    def below(self, v: int) -> range:
+        return range(v + 1, self.structure.end.item(v))
+
+    def node(self, v: int) -> int:
+        return self.once("node", v, lambda: next((u for u in [v, *self.above(v)] if self.type(u) == "node"), -1))
+
+    def is_up(self, v: int) -> bool:
+        if self.ideal:
+            return True
+        return self.once(
+            "up", v, lambda: all(self.structure.state_name(u) not in UNAVAILABLE_STATES for u in [v, *self.above(v)])
+        )
+
+    def used(self, v: int, moment: int) -> int:
+        return 0 if self.ideal else sum(h.amount for h in self.holds if h.v == v and h.start <= moment < h.end)
+
+    def moments(self) -> list[int]:
+        return [self.start, *sorted({h.start for h in self.holds if self.start < h.start < self.end})]
+
+    def free(self, v: int) -> int:
+        """Units free at every moment."""
+        return self.once("free", v, lambda: self._free(v))
+
+    def _free(self, v: int) -> int:
+        if any(self.used(u, t) == self.size(u) > 0 for u in self.above(v) for t in self.moments()):
+            return 0
+        return self.size(v) - max(self.used(v, t) for t in self.moments())
+
+    def is_untouched(self, v: int) -> bool:
+        return self.once(
+            "untouched",
+            v,
+            lambda: self.free(v) == self.size(v) and not any(self.used(u, t) for u in self.below(v) for t in self.moments()),
+        )
+
+    def satisfies(self, v: int) -> bool:
+        """The constraint, asked of the node that `v` is or stands in."""
+        return self.once("satisfies", v, lambda: self._satisfies(v))
+
+    def _satisfies(self, v: int) -> bool:
+        if self.request.constraint is None:
+            return True
+        targets_are_nodes = any(self.type(u) == "node" for u in range(self.structure.n))
+        target = self.node(v) if targets_are_nodes else v
+        return target < 0 or constraints.matches(self.request.constraint, Target(self.structure, target))
+
+    def whole_is_possible(self, v: int) -> bool:
+        return self.once(
+            "whole",
+            v,
+            lambda: (
+                self.size(v) > 0
+                and not self.structure.flags.item(v) & WAY
+                and self.is_untouched(v)
+                and all(self.satisfies(u) for u in self.below(v))
+            ),
+        )
+
+    # -- the order -----------------------------------------------------------------------------------------------
+
+    def ordered(self, pools: list[int]) -> list[int]:
+        base = self.policy.removesuffix("nodex")
+        base = {"lo": "low", "hi": "high", "lonode": "low", "hinode": "high"}.get(base, base)
+        if base == "high":
+            return sorted(pools, reverse=True)
+        if base == "variation":
+            return sorted(pools, key=lambda v: (self.performance_class(v), v))
+        if base in ("pack", "spread"):
+            sign = 1 if base == "pack" else -1
+            return sorted(pools, key=lambda v: (sign * self.room(v), v))
+        return sorted(pools)
+
+    def performance_class(self, v: int) -> float:
+        for u in [v, *self.above(v)]:
+            value = dict(self.structure.kind_of(u).properties).get("perf_class")
+            if value is not None:
+                return float(value)
+        return float("inf")
+
+    def measured(self) -> str | None:
+        nodes = [v for v in range(self.structure.n) if self.type(v) == "node"]
+        inside = self.once("inside", 0, lambda: {self.type(u) for v in nodes for u in self.below(v)})
+        return next((d.type for d in self.request.vertices() if not d.children and d.type in inside), None)
+
+    def room(self, v: int) -> int:
+        measured, node = self.measured(), self.node(v)
+        if measured is None:
+            return 0
+        if node < 0:
+            return sum(self.room(u) for u in self.below(v) if self.type(u) == "node")
+        inside = [u for u in self.below(node) if self.type(u) == measured]
+        return sum(self.size(u) for u in inside) - max(sum(self.used(u, t) for u in inside) for t in self.moments())
+
+    def named(self, vertex: Vertex, pools: list[int]) -> list[int]:
+        ranges = vertex.id_ranges
+        if ranges is None:
+            return pools
+        return [v for v in pools if any(a <= self.structure.id.item(v) <= b for a, b in ranges)]
+
+    def worth(self, vertex: Vertex, v: int) -> Fraction | None:
+        own = self.structure.kind_of(v).unit
+        if vertex.unit is None or own == vertex.unit:
+            return Fraction(1)
+        try:
+            return Fraction(unit.convert(1, own, vertex.unit))
+        except Exception:  # noqa: BLE001 - any refusal to convert means that the units differ
+            return None
+
+@dataclass
+class Target:
+    """A node as a constraint sees it."""
+
+    structure: Structure
+    v: int
+
+    @property
+    def properties(self) -> set[str]:
+        own = self.structure.kind_of(self.v).properties
+        return {key for key, _ in own} | {f"{key}={value}" for key, value in own if value is not None}
+
+    @property
+    def hostname(self) -> str:
+        return self.structure.name(self.v)
+
+    @property
+    def rank(self) -> int:
+        return self.structure.rank.item(self.v)
+
+    @property
+    def state(self) -> str:
+        return self.structure.state_name(self.v)
