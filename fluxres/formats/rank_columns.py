@@ -48,7 +48,7 @@ def children_of(structure: Structure, targets: Targets) -> Children:
     first_of, last_of = [], []
     for type_ in CHILDREN:
         pools = structure.of_type(type_)
-        first = np.searchsorted(pools, targets.vertices)
+        first = np.searchsorted(pools, targets.vertices, side="right")
         count = np.searchsorted(pools, structure.end[targets.vertices]) - first
         column = [""] * len(first)
         for size in np.unique(count).tolist():

@@ -31,7 +31,7 @@ class Targets(NamedTuple):
 def targets_of(structure: Structure) -> Targets:
     """The topmost pool on each rank.
 
-    Errors: InputError where there is none, and where two pools side by side have one rank.
+    Errors: InputError where there is none, where two pools side by side have one rank, and where one is in another.
     Cost: O(pools) array operations.
     """
     ranks, vertices = structure.execution_targets
@@ -48,6 +48,10 @@ def targets_of(structure: Structure) -> Targets:
         first, second = (structure.path(int(v)) for v in by_rank[at : at + 2])
         message = f"rank {structure.rank[by_rank[at]]} is that of {first} and of {second}"
         raise InputError(message, hint="each node has a rank of its own")
+    inner = np.flatnonzero(np.diff(np.searchsorted(np.sort(vertices), [vertices, structure.end[vertices]]), axis=0)[0] > 1)
+    if len(inner):
+        message = f"{structure.path(int(vertices[inner[0]]))} has rank {ranks[inner[0]]}, and pools of other ranks in it"
+        raise InputError(message, hint="nodes of R stand side by side")
     return Targets(ranks.astype(np.int64), vertices)
 
 
@@ -98,8 +102,6 @@ def lost(
 
     lines = left_out.concern(structure, "pools", ~told.pools)
     lines += left_out.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes now;")
-    moved = is_target & (structure.parent != 0) & told.pools[structure.parent]
-    lines += left_out.concern(structure, "pools", moved, "not in the root, but in others that are told of;")
     lines += left_out.concern(structure, "pools", told.mixed, "the order in which types alternate")
     lines += left_out.lines(structure, allocations, _CARRIES, within=told.pools)
     if structure.kind_of(0).type != "cluster":

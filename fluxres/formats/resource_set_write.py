@@ -40,6 +40,8 @@ def write(
     targets = targets_of(structure)
     told = Told.nothing(structure, targets)
     children = children_of(structure, targets)
+    if scheduling == "treepool":
+        children.gpus_first[:] = False  # their order is that of the topologies
     tags = structure.tags.get(0, {})
     execution: dict[str, Any] = {"R_lite": _entries(targets, children)}
     execution["starttime"], execution["expiration"] = (_number(tags, key) for key in (STARTTIME, EXPIRATION))

@@ -42,7 +42,7 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
         tops = targets.vertices[members]
         node = _Node(structure, int(tops[0]), numbers)
         # Nodes that differ in what is not told are alike here.
-        ranks.setdefault(orjson.dumps(node.domain(int(tops[0]))), []).extend(targets.ranks[members].tolist())
+        ranks.setdefault(orjson.dumps(node.topology()), []).extend(targets.ranks[members].tolist())
         for v, number in node.numbers.items():
             others = tops + (v - tops[0])
             told.pools[others] = True
@@ -70,6 +70,16 @@ class _Node:
         self.sized: list[int] = []
         self.described: list[int] = []
         self.mixed: list[int] = []
+
+    def topology(self) -> dict[str, Any]:
+        """What is in the node; cores and gpus in pools that RFC 49 has no word for stand directly in it."""
+        s, found = self._s, self.domain(self._top)
+        inside = range(self._top + 1, s.end.item(self._top))
+        for type_, key in _KEYS.items():
+            lost = [self._ids.item(v) for v in inside if v not in self.numbers and s.kind_of(v).type == type_]
+            if lost:
+                found[key] = idset.format([*idset.parse(found.get(key, "")), *lost])
+        return found
 
     def domain(self, v: int) -> dict[str, Any]:
         """What is in a pool: levels by name, cores, gpus, memory, and storage of a node."""
