@@ -13,7 +13,7 @@ from fluxres.match.eligible import Eligible
 from fluxres.match.typology import Typology
 from fluxres.syntax import constraint
 from fluxres.syntax.constraint import And, Constraint, Hostlist, Not, Or, Properties, Ranks, States
-from tests.match.oracle import Target
+from tests.match.site import Target
 
 NAMES = ["ssd", "class", "class=2", "class=3", "node0", "node3", "nothing"]
 leaf = st.one_of(
