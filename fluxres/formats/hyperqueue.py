@@ -74,20 +74,28 @@ def machine(workers: Sequence[Started], file: str, origin: int | None = None, *,
     """The machine of workers. Errors: InputError for pools that no worker may have."""
     if not workers:
         raise InputError("no worker", where=file, hint="a line is a worker, such as --cpus 4 --resource gpus=[0,1]")
+    # Workers are alike as a rule, and pools that were read once are one object: what is in them is looked at once.
+    known: dict[object, tuple[Stock, ...]] = {}
+    hosts = []
     for worker in workers:
-        try:
-            hyperqueue.check(worker.pools)
-        except InputError as error:
-            raise type(error)(error.message, where=f"{worker.where()}: {error.where}", hint=error.hint) from None
-    hosts = [_host(worker, fractions) for worker in workers]
+        key = (*map(id, worker.pools), *worker.couplings)
+        stocks = known.get(key)
+        if stocks is None:
+            try:
+                hyperqueue.check(worker.pools)
+            except InputError as error:
+                raise type(error)(error.message, where=f"{worker.where()}: {error.where}", hint=error.hint) from None
+            stocks = known[key] = _stocks(worker, fractions)
+        properties = {} if worker.group is None else {GROUP: worker.group}
+        hosts.append(Host(stocks, worker.name, properties, worker.where))
     made = structure(hosts, file=file, origin=origin)
     _couple(made, workers, hosts)
     return Loaded(made, [], "hyperqueue")
 
 
-def _host(worker: Started, fractions: bool) -> Host:
+def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
     beside = _beside(worker)
-    stocks = []
+    stocks: list[Stock] = []
     for number, pool in enumerate(worker.pools):
         where = partial(_pool_place, worker, pool.name)
         if isinstance(pool.kind, Sum):
@@ -100,8 +108,7 @@ def _host(worker: Started, fractions: bool) -> Host:
         groups = pool.kind.groups if isinstance(pool.kind, Groups) else (pool.kind,)
         runs = tuple((Run(_labels(group), fractions=fractions),) for group in groups)
         stocks.append(Stock(pool.name, runs, beside=number in beside, where=where))
-    properties = {} if worker.group is None else {GROUP: worker.group}
-    return Host(tuple(stocks), worker.name, properties, worker.where)
+    return tuple(stocks)
 
 
 def _pool_place(worker: Started, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from fluxres.errors import InputError
@@ -38,7 +38,17 @@ _PASSED_OVER: Final = frozenset(
         "wait-between-download-tries",
     }
 )
+#: characters of a definition that is remembered
+_SHORT: Final = 1000
 _FLAGS: Final = frozenset({"no-detect-resources", "no-hyper-threading", "debug"})
+
+
+_known = lru_cache(maxsize=4096)(hyperqueue.parse)
+
+
+def _pool(text: str) -> Pool:
+    """The pool of a definition; workers are alike, so short ones are read once."""
+    return _known(text) if len(text) <= _SHORT else hyperqueue.parse(text)
 
 
 @dataclass(slots=True)
@@ -78,7 +88,7 @@ def of_words(source: Source) -> Iterator[Started]:
             if is_options:
                 add_options(line[started.end() :] if started is not None else line, worker)
             else:
-                worker.pools.append(hyperqueue.parse(line))
+                worker.pools.append(_pool(line))
         except InputError as error:
             raise type(error)(error.message, where=f"{source.where(number)}: {error.where}", hint=error.hint) from None
         if is_options:
@@ -101,21 +111,21 @@ def add_options(line: str, worker: Started) -> None:
         word = words[at]
         at += 1
         if not word.startswith("--"):
-            worker.pools.append(hyperqueue.parse(word))
+            worker.pools.append(_pool(word))
             continue
         option, equals, value = word[2:].partition("=")
         if option in _FLAGS:
             continue
         if not equals:
             if at == len(words):
-                raise InputError("expected a value, got the end", where=f"--{option}")
+                raise InputError("expected a value, got the end", where=f"--{option[:40]}")
             value = words[at]
             at += 1
         match option:
             case "cpus":
                 worker.pools.insert(0, hyperqueue.parse_cpus(value))
             case "resource" | "resources":
-                worker.pools.append(hyperqueue.parse(value))
+                worker.pools.append(_pool(value))
             case "coupling":
                 coupling = f"{coupling},{value}" if coupling else value
             case "hostname":

@@ -140,56 +140,94 @@ def structure(
     >>> [s.path(v) for v in range(s.n)][-2:]
     ['/cluster/node0/core3', '/cluster/node0/mem']
     """
-    types = types_of((stock.word for host in hosts for stock in host.stocks), file)
-    places: dict[int, Callable[[], str]] = {}
-    seen: set[str] = set()
-    nodes = [_node(number, host, types, seen, places) for number, host in enumerate(hosts)]
-    root = Recipe("cluster", properties=properties or {}, children=tuple(nodes))
-
-    def where(recipe: Recipe, key: str) -> str:
-        place = places.get(id(recipe))
-        return (place() if place is not None else "") or file
-
-    return expand(root, origin=uuids.new_origin() if origin is None else origin, where=where)
+    site = _Site(types_of((stock.word for host in hosts for stock in host.stocks), file), file)
+    nodes = tuple(site.node(number, host) for number, host in enumerate(hosts))
+    root = Recipe("cluster", properties=properties or {}, children=nodes)
+    return expand(root, origin=uuids.new_origin() if origin is None else origin, where=site.where)
 
 
-def _node(number: int, host: Host, types: Mapping[str, str], seen: set[str], places: dict[int, Callable[[], str]]) -> Recipe:
-    name = f"node{number}" if host.name is None else host.name
-    properties = dict(host.properties)
-    if name in seen or not _is_name(name):
-        properties[LABEL] = name
-        name = _free(lambda at: f"node~{at}", number, seen)
-    seen.add(name)
-    taken: set[str] = set()
-    stems = {*types.values(), "socket", *(f"{type_name}-group" for type_name in types.values())}
-    groups: list[_Group] = []
-    children: list[Recipe | _Group] = []
-    for stock in host.stocks:
-        type_name = types[stock.word]
-        if stock.amount is not None:
-            made: list[Recipe] = [_sum(stock, type_name, taken)]
-            children += made
-        elif len(stock.groups) == 1:
-            made = [recipe for run in stock.groups[0] for recipe in _run(run, type_name, taken, stems)]
-            children += made
-        else:
-            new = _groups(stock, type_name)
-            children += new
-            groups += new
-            made = []
-            for group, runs in zip(groups[: len(stock.groups)] if stock.beside else new, stock.groups, strict=True):
-                inside = [recipe for run in runs for recipe in _run(run, type_name, group.taken, stems)]
-                group.inside += inside
-                made += inside
-            places.update((id(group), stock.where) for group in new)
-        places.update((id(recipe), stock.where) for recipe in made)
-    finished = []
-    for child in children:
-        finished.append(child.recipe() if isinstance(child, _Group) else child)
-        places[id(finished[-1])] = places[id(child)]
-    node = Recipe("node", names=[name], ids=number, properties=properties, children=tuple(finished))
-    places[id(node)] = host.where
-    return node
+class _Site:
+    """Makes recipes of hosts.  Hosts that have the same share the entries for it: ten thousand alike cost little."""
+
+    def __init__(self, types: Mapping[str, str], file: str) -> None:
+        self.types = types
+        self.file = file
+        #: words that with a number behind them are the names of numbered pools
+        self.stems = {*types.values(), "socket", *(f"{type_name}-group" for type_name in types.values())}
+        self.names: set[str] = set()
+        self.places: dict[int, Callable[[], str]] = {}
+        self.known: dict[object, tuple[Recipe, ...]] = {}
+
+    def where(self, recipe: Recipe, key: str) -> str:
+        """The place of an entry in the file; of the first of those that share it."""
+        place = self.places.get(id(recipe))
+        return (place() if place is not None else "") or self.file
+
+    def node(self, number: int, host: Host) -> Recipe:
+        """The entry of a host."""
+        name = f"node{number}" if host.name is None else host.name
+        properties = dict(host.properties)
+        if name in self.names or not _is_name(name):
+            properties[LABEL] = name
+            name = _free(lambda at: f"node~{at}", number, self.names)
+        self.names.add(name)
+        inside = self.known.get(id(host.stocks))
+        if inside is None:
+            key = tuple(map(_content, host.stocks))
+            inside = self.known.get(key)
+            if inside is None:
+                inside = self.known[key] = self._inside(host)
+            self.known[id(host.stocks)] = inside
+        node = Recipe("node", names=[name], ids=number, properties=properties, children=inside)
+        self.places[id(node)] = host.where
+        return node
+
+    def _inside(self, host: Host) -> tuple[Recipe, ...]:
+        taken: set[str] = set()
+        groups: list[_Group] = []
+        children: list[Recipe | _Group] = []
+        for stock in host.stocks:
+            type_name = self.types[stock.word]
+            if stock.amount is not None:
+                made: list[Recipe] = [_sum(stock, type_name, taken)]
+                children += made
+            elif len(stock.groups) == 1:
+                made = [recipe for run in stock.groups[0] for recipe in _run(run, type_name, taken, self.stems)]
+                children += made
+            else:
+                new = _groups(stock, type_name)
+                children += new
+                groups += new
+                made = []
+                for group, runs in zip(groups[: len(stock.groups)] if stock.beside else new, stock.groups, strict=True):
+                    inside = [recipe for run in runs for recipe in _run(run, type_name, group.taken, self.stems)]
+                    group.inside += inside
+                    made += inside
+                self.places.update((id(group), stock.where) for group in new)
+            self.places.update((id(recipe), stock.where) for recipe in made)
+        finished = []
+        for child in children:
+            finished.append(child.recipe() if isinstance(child, _Group) else child)
+            self.places[id(finished[-1])] = self.places[id(child)]
+        return tuple(finished)
+
+
+def _content(stock: Stock) -> object:
+    """What a stock says, as a key."""
+    runs = tuple(
+        tuple(
+            (
+                run.labels if isinstance(run.labels, range) else tuple(run.labels),
+                run.size,
+                run.unit,
+                tuple((key, type(value), value) for key, value in run.properties.items()),
+                run.fractions,
+            )
+            for run in group
+        )
+        for group in stock.groups
+    )
+    return stock.word, stock.amount, stock.unit, stock.beside, runs
 
 
 @dataclass(eq=False, slots=True)
