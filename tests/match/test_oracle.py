@@ -14,8 +14,10 @@ from tests.match.campaign import run
 def test_the_oracle_agrees(first: int) -> None:
     failures, tally = run(first, 120)
     assert failures == []
+    assert not tally["undecided"]
     assert tally["matched"] > 20
     assert tally["vector"] > 10
+    assert tally["charged"] > 2
     assert tally["later"] > 2
 
 
