@@ -150,7 +150,7 @@ def _edges(structure: Structure) -> Iterator[bytes]:
 def _of_graph(graph: Subsystem) -> Iterator[str]:
     plain = [_data("e-subsystem", escape(graph.name)) + _data("e-relation", escape(word)) for word in graph.relations]
     capacity = graph.attributes.get("capacity")
-    others = {key: column.tolist() for key, column in graph.attributes.items() if key != "capacity"}
+    others = {key: column.tolist() for key, column in sorted(graph.attributes.items()) if key != "capacity"}
     rows = zip(graph.src.tolist(), graph.dst.tolist(), graph.relation.tolist(), strict=True)
     for row, (u, v, relation) in enumerate(rows):
         more = ""

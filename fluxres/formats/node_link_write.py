@@ -112,7 +112,7 @@ def _edges(structure: Structure) -> Iterator[bytes]:
 
 def _of_graph(graph: Subsystem) -> Iterator[str]:
     plain = [f'"subsystem":{_json(graph.name)},"type":{_json(relation)}' for relation in graph.relations]
-    columns = [(_json(key), column.tolist()) for key, column in graph.attributes.items() if key not in _OF_AN_EDGE]
+    columns = [(_json(key), column.tolist()) for key, column in sorted(graph.attributes.items()) if key not in _OF_AN_EDGE]
     rows = zip(graph.src.tolist(), graph.dst.tolist(), graph.relation.tolist(), strict=True)
     for row, (u, v, relation) in enumerate(rows):
         values = [(key, column[row]) for key, column in columns]
