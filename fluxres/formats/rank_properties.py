@@ -82,7 +82,7 @@ def pairs_of(names: Iterable[str]) -> Pairs:
     (('gen', '4'), ('gen=5', None), ('ssd', None))
     """
     pairs: dict[str, str | None] = {}
-    for name in sorted(names):
+    for name in sorted(set(names)):
         key, equals, value = name.partition("=")
         if equals and key and value and key not in pairs:
             pairs[key] = value

@@ -114,9 +114,9 @@ class _Reader:
 
     def _kept(self, key: str, value: Any) -> str:
         try:
-            text = orjson.dumps(value, default=_refused, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
-        except TypeError as error:
-            self._fail([key], f"is not kept: {error}", "remove it, or write it as text")
+            text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+        except orjson.JSONEncodeError:
+            self._fail([key], "has a date, a time or a number that is not kept", "remove it, or write it as text")
         if len(text) > limits.VALUE_LENGTH_MAX or len(key) > limits.NAME_LENGTH_MAX - len(SETTING):
             self._fail([key], f"{len(text)} characters that are kept as they are, at most {limits.VALUE_LENGTH_MAX}", limit=True)
         return text
@@ -240,10 +240,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is no number that can be kept")
     return number
-
-
-def _refused(value: object) -> NoReturn:
-    raise TypeError(f"{type(value).__name__} {value}")
 
 
 def _values(source: Source) -> dict[str, Any]:

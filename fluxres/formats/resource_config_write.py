@@ -104,8 +104,8 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if value is None:
         raise InputError("TOML has no null", hint="remove the tag")
-    # TOML's basic strings take all escapes of JSON's but that of DEL, which no name has.
-    return orjson.dumps(value).decode()
+    # TOML's basic strings take all escapes of JSON's, and want one more.
+    return orjson.dumps(value).decode().replace("\x7f", "\\u007f")
 
 
 def _said(structure: Structure, targets: Targets, told: Told, missing: list[str]) -> list[str]:
