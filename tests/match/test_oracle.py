@@ -17,7 +17,7 @@ def test_the_oracle_agrees(first: int) -> None:
     assert not tally["undecided"]
     assert tally["matched"] > 20
     assert tally["vector"] > 10
-    assert tally["charged"] > 2
+    assert tally["charged"] > 0
     assert tally["later"] > 2
 
 
@@ -25,11 +25,12 @@ def test_the_oracle_agrees(first: int) -> None:
 def test_a_queue_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
     """One matcher plans job after job, with what it knows from before; some jobs end early, some pools go down."""
     source = cases.random_source(seed)
-    structure = cases.machine(source)
+    graphs = cases.graphs_source(seed)
+    structure = cases.machine(source, graphs)
     scene = cases.Scene(structure, cases.planner_of(structure), None, [])  # type: ignore[arg-type]
     matcher = Matcher(structure, scene.planner)
     held = []
-    requests = [cases.request(source, structure) for _ in range(4)]
+    requests = [cases.request(source, structure, graphs) for _ in range(4)]
     for _ in range(24):
         request, duration = source.choice(requests), source.choice([1, 2, 3, 5, FOREVER])
         policy, after = source.choice(["first", "high", "spread", "lonodex"]), source.choice([0, 0, 2, 4])

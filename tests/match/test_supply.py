@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -22,6 +23,7 @@ from fluxres.match.supply import Supply
 from fluxres.match.typology import Typology
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.planner.planner import Planner
+from tests.match import cases
 from tests.match.machines import request
 
 SITE = """
@@ -259,3 +261,55 @@ def test_a_machine_with_power_and_a_queue_of_jobs_is_never_overdrawn(site: Resou
     for v, size in power.items():
         assert all(site.planner.used(v, t, t + 1) <= size for t in moments)
     assert site.check() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_queue_that_is_short_of_power_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
+    """Vector path with all it remembers, against a traverser that knows nothing; some jobs end early."""
+    source = cases.random_source(seed)
+    power = Recipe("power", size=2000, unit="W", ids=None)
+    more = [Recipe("pdu", 8, ids=0, children=(power,)), Recipe("feed", 2, children=(replace(power, size=6500),))]
+    inside = (Recipe("core", 4), Recipe("memory", size=8))
+    made = expand(
+        Recipe("cluster", children=(Recipe("rack", 4, children=(Recipe("node", 10, children=inside),)),)),
+        more=more,
+        origin=uuids.new_origin(),
+    )
+    nodes, pdus, feeds = (made.of_type(name) for name in ("node", "pdu", "feed"))
+    edges = [(pdus[at // 5], v) for at, v in enumerate(nodes)] + [(u, v) for u in feeds for v in pdus]
+    src, dst = (np.array(column, np.int32) for column in zip(*edges, strict=True))
+    made.subsystems = {"power": Subsystem("power", False, src, dst)}
+    planner = Planner(made.parent, made.end, made.type, made.size)
+    matcher = Matcher(made, planner)
+    held = []
+    for _ in range(40):
+        watts, number = source.choice([100, 300, 700, 1900]), source.choice([1, 2, 5, 12])
+        text = source.choice(
+            [
+                f"slot={number}/[node;power={watts}]",
+                f"node={number}{{x}}/[core=2;power={watts}]",
+                f"slot={number}/[core=2;memory=3;power={watts}]",
+                f"node={number}/slot=2/[core;power={watts // 2}]",
+                f"slot={number}/core=3",
+            ]
+        )
+        if text.startswith("node") and "slot" not in text:
+            # The same watts beside all nodes of the request.
+            beside = request(f"[node={number}{{x}}/core=2;power={watts * number}]")
+            together, each = matcher.match(beside, 0, 9), matcher.match(request(text), 0, 9)
+            assert (together is None) == (each is None)
+            assert together is None or each is None or together.targets == each.targets
+        duration, policy = source.choice([3, 7, 20]), source.choice(["first", "high", "locality", "pack", "hinodex"])
+        found = matcher.earliest(request(text), duration, 0, policy)
+        expected = Matcher(made, planner).earliest(request(text), duration, 0, policy, reference=True)
+        assert (found is None) == (expected is None), text
+        if found is None or expected is None:
+            continue
+        assert found.is_equal(expected), (text, policy)
+        planner.hold_all(found.vertices, found.amounts, found.start, found.end)
+        held.append(found)
+        if source.random() < 0.2:
+            gone = held.pop(source.randrange(len(held)))
+            planner.release_all(gone.vertices, gone.amounts, gone.start, gone.end)
+    assert len(held) > 15
+    assert planner.check() == []
