@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from fluxres.formats.detection import keys
-from fluxres.formats.format import Format
+from fluxres.formats.format import Fact, Format
 
 _NODE_LINE = re.compile(rb"^[ \t]*NodeName[ \t]*=", re.MULTILINE | re.IGNORECASE)
 
@@ -20,6 +20,8 @@ def _is_answer(head: bytes) -> bool:
     return "sinfo[].nodes.nodes" in found or ("nodes[].name" in found and bool({"nodes[].real_memory", "nodes[].cpus"} & found))
 
 
+_CARRIES: Final[frozenset[Fact]] = frozenset({"names", "sizes", "units", "properties", "tags", "states", "graphs"})
+
 FORMATS: Final = (
     Format(
         "slurm",
@@ -27,6 +29,7 @@ FORMATS: Final = (
         (".conf",),
         _is_configuration,
         reader="fluxres.formats.slurm:read",
+        carries=_CARRIES,
     ),
     Format(
         "slurm-json",
@@ -34,5 +37,6 @@ FORMATS: Final = (
         (".json",),
         _is_answer,
         reader="fluxres.formats.slurm_json:read",
+        carries=_CARRIES,
     ),
 )
