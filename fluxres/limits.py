@@ -185,3 +185,24 @@ INSTANCE_DEPTH_MAX: Final = 32
 
 PASS_SECONDS_MAX: Final = 60.0
 """Seconds that one pass of somebody else's queue policy may take in a simulation; the longest of ours take milliseconds."""
+
+JOBS_LISTED_MAX: Final = 2_000_000
+"""Jobs of one list, `count` expanded: each is an object that is kept until its turn comes. Generators have no bound."""
+
+RUNS_MAX: Final = 100_000
+"""Runs of one study: each has a folder of files; lists that vary multiply quickly."""
+
+INSTANCE_PROCESSES_MAX: Final = 1_024
+"""Instances of one hierarchy of processes: each is an interpreter of 60 MB that takes a third of a second to begin."""
+
+MESSAGE_BYTES_MAX: Final = 32_768
+"""Bytes of one message between instances: two fit into a pipe, so that who writes never waits for who does not read."""
+
+SIGN_OF_LIFE_S: Final = 0.5
+"""Seconds between two words of a child instance."""
+
+SILENCE_SECONDS_DEFAULT: Final = 120.0
+"""Seconds without a word after which a child instance is given up: a pass over a hundred thousand jobs may take as long."""
+
+GRACE_SECONDS_DEFAULT: Final = 3.0
+"""Seconds between SIGTERM and SIGKILL for a job that was told to end."""

@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "merge": "Take another graph in.",
     "unlink": "Take a pool and all below it out.",
     "save": "Write the graph to a file or another store.",
+    "simulate": "Run a workload on a machine by simulated time.",
     "convert": "Translate a file from one format to another.",
     "formats": "List the formats of files.",
     "check": "Test the rules on a graph.",

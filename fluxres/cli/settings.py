@@ -25,6 +25,8 @@ POOL_OUTPUTS: Final = ("table", "json", "paths", "folded")
 R_OUTPUTS: Final[dict[str, bool | str]] = {"R": False, "rv1": "jgf", "rv1_shorthand": "jgf_shorthand"}
 """Forms of an answer that are resource sets, and the graph in each of them."""
 OUTPUTS: Final = (*POOL_OUTPUTS, *R_OUTPUTS)
+JOB_OUTPUTS: Final = ("csv", "swf")
+"""Forms of an answer that lists jobs, beside the figures."""
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ def everywhere() -> list[click.Parameter]:
         _option(
             "-o",
             "--output",
-            type=click.Choice(OUTPUTS),
+            type=click.Choice((*OUTPUTS, *JOB_OUTPUTS)),
             help="Form of the answer. Default: table. What lists pools has paths and folded, what lists allocations R as well.",
         ),
         _option("--no-header", is_flag=True, callback=_keep_no_header, help="Tables without headings."),

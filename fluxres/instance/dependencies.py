@@ -84,6 +84,8 @@ class Dependencies:
         self._waiting: dict[int, list[tuple[Job, Dependency]]] = {}
         self._open: dict[int, list[Dependency]] = {}
         self._outcomes: dict[int, bool] = {}
+        self.remembers = True
+        """Whether the outcome of jobs is kept, for dependencies that come after them."""
         self._named: dict[tuple[str | None, str], dict[int, Job]] = {}
 
     def __len__(self) -> int:
@@ -169,9 +171,10 @@ class Dependencies:
         """A job is inactive; who waits for nothing any more, and who waits for what will never be."""
         number = job.number
         self._open.pop(number, None)
-        self._outcomes[number] = succeeded
-        if len(self._outcomes) > limits.OUTCOMES_KEPT:
-            del self._outcomes[next(iter(self._outcomes))]
+        if self.remembers:
+            self._outcomes[number] = succeeded
+            if len(self._outcomes) > limits.OUTCOMES_KEPT:
+                del self._outcomes[next(iter(self._outcomes))]
         ready: list[Job] = []
         never: list[tuple[Job, Dependency]] = []
         if number in self._waiting:

@@ -21,7 +21,7 @@ from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
 from fluxres.instance.inventory import Ask, Inventory, NotSimple
 from fluxres.instance.job import Event, Failure, Job, JobId
 from fluxres.instance.policy import QueuePolicy, policy
-from fluxres.instance.queue import PassOver, Queue
+from fluxres.instance.queue import Endless, PassOver, Queue
 from fluxres.instance.runner import Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.model.matching import Wanted, as_request
@@ -80,11 +80,22 @@ class Lifecycle:
         self._recorded: set[int] = set()
         self._last_id = (-1, 0)
         self._in_pass = self._again = False
+        self.passes_begun = 0
         self._recalculated = self.now
 
     @property
     def _face(self) -> Instance:
         return cast("Instance", self)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there are jobs that are not over."""
+        return bool(self._jobs)
+
+    @property
+    def is_in_pass(self) -> bool:
+        """Whether the policy is at work."""
+        return self._in_pass
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -288,11 +299,13 @@ class Lifecycle:
             while self._again:
                 self._again = False
                 queue.begin_pass(starts)
+                self.passes_begun += 1
                 with _Guard(self.policy):
                     self.policy.schedule(queue)
                 queue.end_pass()
         except PassOver:
-            queue.changed = True
+            queue.end_pass()
+            queue.changed = True  # it did not see all
         finally:
             self._in_pass = False
         return before - len(queue)
@@ -378,8 +391,6 @@ class Lifecycle:
         if self._log:
             self._tell(job, "clean")
         del self._jobs[job.number]
-        with _Guard(self.policy):
-            self.policy.finished(job, seconds(now))
         succeeded = job.status == 0 and not any(failure.severity == 0 for failure in job.exceptions)
         ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
         self._put_away(job)
@@ -388,6 +399,8 @@ class Lifecycle:
         for other, dependency in never:
             if other.state is State.DEPEND:
                 self._except(other, "dependency", states.FATAL, f"{dependency} can never be")
+        with _Guard(self.policy):
+            self.policy.finished(job, seconds(now))
 
     def _put_away(self, job: Job) -> None:
         if self._sink is not None:
@@ -448,6 +461,6 @@ class _Guard:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None or isinstance(error, FluxresError | PassOver) or not isinstance(error, Exception):
+        if error is None or isinstance(error, FluxresError | PassOver) or not isinstance(error, Exception | Endless):
             return
         raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
 
 
+class _Over(QueuePolicy):
+    """The policy of an instance that is over."""
+
+    name = "over"
+
+
 class Nesting(Lifecycle):
     """Parents, children, and what goes between them."""
 
@@ -217,7 +223,7 @@ class Nesting(Lifecycle):
         """End all jobs here and below; the parent is not told."""
         if self.is_closed:
             return
-        self._in_pass = True  # nobody starts any more
+        self._in_pass, self.policy = True, _Over()  # nobody starts any more, and nobody is asked
         for job in list(self._jobs.values()):
             if job.number not in self._jobs:
                 continue

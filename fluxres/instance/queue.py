@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from fluxres.instance.lifecycle import Lifecycle
 
 
+class Endless(BaseException):
+    """Thrown into a pass of a policy that has not come to an end for too long; no policy catches it by mistake."""
+
+    def __str__(self) -> str:
+        return "the pass did not come to an end"
+
+
 class PassOver(Exception):
     """As many jobs were started as the caller of the pass wanted."""
 
@@ -49,7 +56,8 @@ class Queue:
         self._count = 0
         self._reserved: dict[int, Job] = {}
         self._due: list[tuple[int, int, Job]] = []
-        self._actions = 0
+        self.actions = 0
+        """Starts and reservations that were tried in this pass."""
         self._actions_max = 0
         self._starts_left = -1
         self._fresh: list[Job] = []
@@ -168,8 +176,8 @@ class Queue:
         return f"queue policy {self._instance.policy.name}"
 
     def _act(self) -> None:
-        self._actions += 1
-        if self._actions > self._actions_max:
+        self.actions += 1
+        if self.actions > self._actions_max:
             raise PolicyError(
                 f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: it does not come to an end",
                 where=self._where,
@@ -177,7 +185,7 @@ class Queue:
 
     def begin_pass(self, starts: int) -> None:
         """A pass begins; as many starts at most, -1 for any number."""
-        self._actions = 0
+        self.actions = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
         self._starts_left = starts
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.formats.source import Source
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload import Submission, Workload, name_of
 from fluxres.syntax.place import Place, shown
 
 SPEED_FLOPS: Final = 1e9
@@ -65,7 +65,7 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
     found.sort(key=lambda job: job.submit)
     hosts = given.get("nb_res")
     processors = hosts if isinstance(hosts, int) and hosts > 0 else None
-    return Workload(source.file, found, processors, left_out=left_out, notes=notes)
+    return Workload(name_of(source.file), found, processors, left_out=left_out, notes=notes)
 
 
 def _run(profile: object, place: Place, speed_flops: float, notes: Counter[str]) -> int | None:

@@ -8,8 +8,10 @@ from typing import Any, Final
 from fluxres.clock import seconds
 
 SUBMIT: Final = 0
-TIMER: Final = 1
-END: Final = 2
+BOOT: Final = 1
+TIMER: Final = 2
+END: Final = 3
+PASS: Final = 4
 """Kinds of events, in the order in which those of one moment are handled; ends in the order in which their jobs started."""
 
 
@@ -53,7 +55,3 @@ class Events:
     def pop(self) -> tuple[int, int, int, Any]:
         """The next event."""
         return heappop(self._heap)
-
-    def comes_before(self, moment: int) -> bool:
-        """Whether an event comes before submissions of that moment."""
-        return bool(self._heap) and self._heap[0][0] < moment

@@ -1,85 +1,66 @@
-"""The loop: a workload comes to an instance, jobs run for as long as the workload says, and a clock jumps from one event to
-the next.
+"""The loop: a workload comes to instances, jobs run for as long as the workload says, and a clock jumps from one event to the
+next.
 
-The instance is the one that schedules real jobs; all that is simulated is time and the running of jobs.  One event is handled
+The instances are those that schedule real jobs; all that is simulated is time and the running of jobs.  One event is handled
 after the other, each with the pass it causes.  At one moment submissions come before ends, and ends in the order of starts:
-with that, results agree with other simulators to the last job (specs/simulation.md).
+with that, results agree with other simulators to the last job (specs/simulation.md).  Where decisions cost time, a pass is
+cut into single decisions, and each keeps its instance busy.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fluxres.clock import FOREVER
-from fluxres.errors import InfeasibleRequest, InputError
-from fluxres.instance import Instance, Job, JobId
+from fluxres.clock import FOREVER, stopwatch, ticks
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, PolicyError
+from fluxres.instance import Instance, Job
 from fluxres.instance.policy import QueuePolicy
+from fluxres.instance.queue import Endless
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
-from fluxres.simulation.events import END, TIMER, Events, SimulatedClock
+from fluxres.simulation.cost import Cost, Decision
+from fluxres.simulation.events import BOOT, END, PASS, SUBMIT, TIMER, Events, SimulatedClock
+from fluxres.simulation.hierarchy import Hierarchy, shares
 from fluxres.simulation.machine import Machine
-from fluxres.simulation.metrics import Metrics, RunningMetrics
+from fluxres.simulation.metrics import RunningMetrics
+from fluxres.simulation.models import Ensemble
+from fluxres.simulation.outcome import Refusals, Result
 from fluxres.simulation.schedule import Finished, Schedule, Sink
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.sites import InstanceRow, Site
+from fluxres.simulation.watchdog import watching
+from fluxres.simulation.workload import Submission, Workload, share
+from fluxres.syntax import shape
+from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 _SHOWN_EVERY = 1024
+_AHEAD_LEAST = 64
 
 
-@dataclass
-class Result:
-    """What came of a run.
+class Child(NamedTuple):
+    """What a job is for that holds the resources of an instance: its level, and its number in it."""
 
-    Args:
-        schedule: all jobs, where they were kept.
-        metrics: figures.
-        refused: jobs that the machine can never run, by reason; they are in no figure.
-        refused_ids: the first of them.
-        left: jobs that still waited when nothing more could happen.
-        events: handled.
-    """
-
-    schedule: Schedule | None
-    metrics: Metrics
-    refused: Counter[str] = field(default_factory=Counter)
-    refused_ids: list[int | str] = field(default_factory=list)
-    left: int = 0
-    events: int = 0
-
-
-class Runner:
-    """Lets jobs run by the clock of the simulation; none outlives its limit."""
-
-    keeps_limits = True
-
-    def __init__(self, events: Events, clock: SimulatedClock) -> None:
-        self._events = events
-        self._clock = clock
-
-    def start(self, job: Job) -> None:
-        """It ends after its run time, or at its limit."""
-        run, duration = job.payload.run, job.duration
-        self._events.push(self._clock.now + (min(duration, run)), END, job)
-
-    def stop(self, job: Job, why: str) -> None:
-        """It ends now."""
-        job.instance.finish(job, STOPPED)
+    level: int
+    place: int
 
 
 class Simulator:
-    """A machine, an instance on it, and the time.
+    """A machine, instances on it, and the time.
 
     Args:
         machine: what the workload runs on.
-        queue_policy, match_policy, inventory: of the instance.
+        queue_policy, match_policy: of the instance, where there is no hierarchy.
+        inventory: of all instances.
+        hierarchy: levels of instances.
+        cost: what a decision costs; None for nothing.
         sinks: get every finished job.
         keep: whether the schedule is kept.
     """
+
+    keeps_limits = True  # as the runner of its instances: no job outlives its limit
 
     def __init__(
         self,
@@ -88,30 +69,58 @@ class Simulator:
         queue_policy: str | QueuePolicy = "easy",
         match_policy: str = "first",
         inventory: str = "auto",
+        hierarchy: Hierarchy | None = None,
+        cost: Cost | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
         self.machine = machine if isinstance(machine, Machine) else Machine(machine)
+        self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
+        self.cost = cost
         self.clock = SimulatedClock()
         self.events = Events()
         self.instance = Instance(
             self.machine.graph,
-            queue_policy=queue_policy,
-            match_policy=match_policy,
+            queue_policy=queue_policy if hierarchy is None else hierarchy.queue_policy(0),
+            match_policy=match_policy if hierarchy is None else hierarchy.match_policy(0),
             clock=self.clock,
             inventory=inventory,
-            runner=Runner(self.events, self.clock),
+            runner=self,
             sink=self._over,
             events=False,
+            passes="event" if cost is None else "manual",
         )
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count)
         self.sinks: list[Sink] = [self.running, *([self.schedule] if self.schedule is not None else ()), *sinks]
-        self.refused: Counter[str] = Counter()
-        self.refused_ids: list[int | str] = []
-        self._numbers: dict[str, JobId] = {}
-        self._timer = FOREVER
-        self._handled = 0
+        self.refusals = Refusals()
+        self.errors: list[str] = []
+        self.rows: list[InstanceRow] = []
+        self._sites: dict[Instance, Site] = {}
+        self._workload: Iterable[Submission] = ()
+        self._starting: list[Job] | None = None if cost is None else []
+        self._made = self._submitted = self._handled = 0
+
+    # -- the runner of the instances -----------------------------------------------------------------------------------
+
+    def start(self, job: Job) -> None:
+        """A job has its resources: it ends after its run time, or at its limit."""
+        if self._starting is None:
+            self._begin(job, self.clock.now)
+        else:
+            self._starting.append(job)
+
+    def _begin(self, job: Job, moment: int) -> None:
+        what = job.payload
+        if isinstance(what, Submission):
+            run, duration = what.run, job.duration
+            self.events.push(moment + (min(duration, run)), END, job)
+        else:
+            self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
+
+    def stop(self, job: Job, why: str) -> None:
+        """A job ends now."""
+        job.instance.finish(job, STOPPED)
 
     # -- one thing after the other -----------------------------------------------------------------------------------
 
@@ -121,115 +130,242 @@ class Simulator:
         Args:
             progress: called with the number of jobs handed in, now and then.
 
-        Errors: PolicyError of the queue policy; InputError for a dependency on a job that does not come before. What happened
-        until then is in the sinks.
+        Errors: InputError for a workload that is not in order or names jobs that did not come before. What happened until
+        then is in the sinks. A queue policy that goes wrong ends its instance; `Result.errors` says so.
         """
-        coming = iter(workload)
-        upcoming = next(coming, None)
-        names = bool(upcoming is not None and (not isinstance(workload, Workload) or workload.has_dependencies))
-        submitted = 0
+        self._workload = workload
+        handlers: dict[int, Callable[[Any], None]] = {
+            SUBMIT: self._submit,
+            TIMER: self._timer,
+            BOOT: self._boot,
+            END: self._end,
+            PASS: self._pass,
+        }
+        events, clock = self.events, self.clock
+        watched = type(self.instance.policy).__module__.startswith("fluxres.instance.")
         try:
-            while True:
-                if upcoming is not None and not self.events.comes_before(upcoming.submit):
-                    self._submit(upcoming, names)
-                    submitted += 1
-                    if progress is not None and not submitted % _SHOWN_EVERY:
-                        progress(submitted)
-                    upcoming = _next(coming, upcoming)
-                elif len(self.events):
-                    self._handle()
-                else:
-                    break
-                self._handled += 1
-                self._set_timer()
+            with watching(lambda: list(self._sites), needed=not watched):
+                self._site(self.instance, self.machine, Child(0, 0), None)
+                while len(events):
+                    clock.now, kind, _, what = events.pop()
+                    self._handled += 1
+                    try:
+                        handlers[kind](what)
+                    except (PolicyError, Endless) as error:
+                        self._stop(what, error)
+                    if progress is not None and kind == SUBMIT and not self._submitted % _SHOWN_EVERY:
+                        progress(self._submitted)
         finally:
             for sink in self.sinks:
                 sink.close()
+        for site in list(self._sites.values()):
+            self.rows.append(site.row(clock.now))
         return self.result()
 
     def result(self) -> Result:
         """What came of it so far."""
-        return Result(
-            self.schedule, self.running.metrics(), self.refused, self.refused_ids, len(self.instance.jobs()), self._handled
-        )
+        left = sum(sum(isinstance(job.payload, Submission) for job in one.instance.jobs()) for one in self._sites.values())
+        rows = sorted(self.rows, key=lambda row: row.number)
+        return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
 
-    def _submit(self, job: Submission, names: bool) -> None:
-        instance, clock = self.instance, self.clock
-        clock.now = max(clock.now, job.submit)
+    def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None) -> None:
+        """An instance begins: it makes its children, or takes its share of the workload."""
+        hierarchy = self.hierarchy
+        is_leaf = what.level == hierarchy.levels - 1
+        feed = share(self._workload, what.place, hierarchy.leaves) if is_leaf else iter(())
+        site = Site(self._made, instance, machine, what.level, feed, self._ahead(machine), self.clock.now)
+        self._made += 1
+        self._sites[instance] = site
+        # Ids are remembered where later jobs may name them: for a million jobs that is most of the memory.
+        instance.dependencies.remembers = not isinstance(self._workload, Workload) or self._workload.has_dependencies
+        if job is not None:
+            site.parent, site.job = self._sites[job.instance], job
+        if is_leaf:
+            self._announce(site)
+        else:
+            self._divide(site, what)
+        self._settle(site)
+
+    def _ahead(self, machine: Machine) -> int:
+        """How many jobs may wait before the next is taken: a million at once would fill the memory and change nothing."""
+        if self.hierarchy.ahead is not None:
+            return self.hierarchy.ahead
+        jobs = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
+        return max(_AHEAD_LEAST, 4 * machine.count) if isinstance(jobs, Ensemble) else 0
+
+    def _divide(self, site: Site, what: Child) -> None:
+        number = self.hierarchy.fan_outs[what.level]
+        unit, sizes = shares(site.machine.graph, number, site.instance.address)
+        site.children_left = number
+        for child, size in enumerate(sizes):
+            request = Request(shape.vertices(f"slot={size}/{unit}"))
+            self._enter(site, request, FOREVER, Child(what.level + 1, what.place * number + child))
+
+    def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
+        instance = site.instance
         now = instance._enter()
-        request = self.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
+        if given is None:
+            return instance.enter_job(request, limit, now, 16, None, None, (), payload)
+        wanted = list(self._resolved(site, given)) if given.dependencies else ()
+        return instance.enter_job(request, limit, now, given.urgency, given.name, given.user, wanted, payload)
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _announce(self, site: Site) -> None:
+        if not site.is_coming and site.wants_more and site.upcoming is not None:
+            site.is_coming = True
+            self.events.push(max(site.upcoming.submit, self.clock.now), SUBMIT, site)
+
+    def _submit(self, site: Site) -> None:
+        job = site.upcoming
+        assert job is not None  # announced with it
+        site.is_coming = False
+        site.take_next()
+        self._submitted += 1
+        request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
-            made = instance.enter_job(request, job.limit, now, job.urgency, job.name, job.user, self._dependencies(job), job)
+            made = self._enter(site, request, job.limit, job, job)
         except InfeasibleRequest as error:
-            self.refused[error.message] += 1
-            if len(self.refused_ids) < _REFUSED_SHOWN:
-                self.refused_ids.append(job.id)
-            return
-        if names:
-            self._numbers[str(job.id)] = made.id
+            self.refusals.add(job.id, error.message)
+        else:
+            site.jobs += 1
+            if site.instance.dependencies.remembers:
+                site.names[str(job.id)] = made.id
+        self._announce(site)
+        self._settle(site)
 
-    def _dependencies(self, job: Submission) -> Iterator[str] | tuple[()]:
-        return self._resolved(job) if job.dependencies else ()
-
-    def _resolved(self, job: Submission) -> Iterator[str]:
+    def _resolved(self, site: Site, job: Submission) -> Iterable[str]:
         for dependency in job.dependencies:
             scheme, colon, value = dependency.partition(":")
             if not colon or scheme == "begin-time":
                 yield dependency
                 continue
-            number = self._numbers.get(value)
+            number = site.names.get(value)
             if number is None:
                 raise InputError(
-                    f"{dependency}: no job {value} was submitted before", where=f"job {job.id}", hint="it may have been refused"
+                    f"{dependency}: no job {value} was submitted before it",
+                    where=f"job {job.id}",
+                    hint="in a hierarchy jobs that depend on each other must go to the same instance",
                 )
             yield f"{scheme}:{number}"
 
-    def _handle(self) -> None:
-        moment, kind, _, what = self.events.pop()
-        self.clock.now = moment
-        if kind == TIMER:
-            self._timer = FOREVER
-            self.instance.advance()
-        elif what.state in RUNNING:
-            _end(what)
+    def _timer(self, site: Site) -> None:
+        site.timer = FOREVER
+        if not site.instance.is_closed:
+            site.instance.advance()
+            self._settle(site)
 
-    def _set_timer(self) -> None:
-        due = self.instance._next_tick()
-        if due < self._timer:
-            self._timer = due
-            self.events.push(max(due, self.clock.now), TIMER, None)
+    def _boot(self, job: Job) -> None:
+        if job.state is not State.RUN:
+            return
+        what: Child = job.payload
+        hierarchy = self.hierarchy
+        child = job.instance.spawn(
+            job, queue_policy=hierarchy.queue_policy(what.level), match_policy=hierarchy.match_policy(what.level)
+        )
+        self._site(child, Machine(child._graph, self.machine.unit), what, job)
+
+    def _end(self, job: Job) -> None:
+        if job.state not in RUNNING:
+            return
+        site, given = self._sites[job.instance], job.payload
+        if job.child is not None:
+            self.rows.append(self._sites.pop(job.child).row(self.clock.now))
+            site.children_left -= 1
+        if isinstance(given, Submission) and given.run > job.duration:
+            job.instance.exception(job, "timelimit", note="the limit has come")
+        else:
+            job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
+        self._settle(site)
+
+    def _pass(self, site: Site) -> None:
+        """One decision, and what it costs."""
+        site.pass_at = FOREVER
+        cost, starting, instance = self.cost, self._starting, site.instance
+        if cost is None or starting is None or instance.is_closed:
+            return
+        queued, before = len(instance.queue), stopwatch() if cost.measures else 0.0
+        started = instance.schedule(1)
+        took = stopwatch() - before if cost.measures else 0.0
+        spent = ticks(cost.decide(Decision(instance.queue.actions, started, queued, site.machine.count, took)))
+        now = self.clock.now
+        site.busy_until = now + spent
+        site.busy_ticks += spent
+        site.decisions += 1
+        for job in starting:
+            self._delay(job, now + spent)
+        starting.clear()
+        if started:
+            site.pass_at = site.busy_until
+            self.events.push(site.busy_until, PASS, site)
+        self._settle(site, passed=True)
+
+    def _delay(self, job: Job, moment: int) -> None:
+        """A job begins when the decision is made; its limit counts from then."""
+        if moment > job.started and job.limit < FOREVER:
+            job.limit = moment + job.duration
+            job.instance.inventory.resize(job.number, job.claim, self.clock.now, job.limit)
+            job.instance.queue.cleared()
+        job.started = moment
+        self._begin(job, moment)
+
+    def _settle(self, site: Site, *, passed: bool = False) -> None:
+        """After something happened at an instance: the next pass, its timers, its end."""
+        instance = site.instance
+        if self.cost is not None and not passed and site.pass_at == FOREVER and not instance.is_closed:
+            site.pass_at = max(self.clock.now, site.busy_until)
+            self.events.push(site.pass_at, PASS, site)
+        if site.upcoming is not None and not site.is_coming:
+            self._announce(site)
+        due = instance._own_tick()
+        if due < site.timer:
+            site.timer = due
+            self.events.push(max(due, self.clock.now), TIMER, site)
+        if site.job is not None and site.is_done and not site.is_ending:
+            site.is_ending = True
+            self.events.push(self.clock.now, END, site.job)
+
+    def _stop(self, what: Site | Job, error: BaseException) -> None:
+        """A policy went wrong: its instance ends, everything else goes on."""
+        site = what if isinstance(what, Site) else self._sites[what.instance]
+        instance = site.instance
+        message = str(error) if isinstance(error, FluxresError) else f"queue policy {instance.policy.name}: {error}"
+        self.errors.append(f"{instance.address}: {message}")
+        if self._starting is not None:
+            self._starting.clear()
+        site.upcoming = None
+        if site.job is None:
+            instance.shut(message)
+        elif site.job.state in RUNNING:
+            instance.shut(message)
+            site.is_ending = True
+            self.events.push(self.clock.now, END, site.job)
 
     def _over(self, job: Job) -> None:
-        given: Submission = job.payload
-        claim, inventory = job.claim, job.instance.inventory
-        count = inventory.count(claim) if claim is not None else 0
+        given = job.payload
+        if not isinstance(given, Submission):
+            return
+        instance = job.instance
+        claim, inventory = job.claim, instance.inventory
+        size = inventory.count(claim) if claim is not None else 0
         result = job.result
         assert result is not None  # only finished jobs come here
         record = Finished(
-            given.id, given.submit, job.started, job.ended, job.duration, count, job.status, result, job.user, 0, claim, inventory
+            given.id,
+            given.submit,
+            job.started,
+            job.ended,
+            job.duration,
+            size,
+            job.status,
+            result,
+            job.user,
+            self._sites[instance].number,
+            claim,
+            inventory,
         )
         for sink in self.sinks:
             sink.add(record)
-
-
-_REFUSED_SHOWN = 100
-
-
-def _end(job: Job) -> None:
-    given: Submission = job.payload
-    if given.run > job.duration and job.state is State.RUN:
-        job.instance.exception(job, "timelimit", note="the limit has come")
-    else:
-        job.instance.finish(job, given.status)
-
-
-def _next(coming: Iterator[Submission], last: Submission) -> Submission | None:
-    found = next(coming, None)
-    if found is not None and found.submit < last.submit:
-        raise InputError(
-            f"job {found.id} comes at {found.submit / 1e6} s, after one that came at {last.submit / 1e6} s", where="workload"
-        )
-    return found
 
 
 def simulate(

@@ -16,7 +16,7 @@ from typing import Final
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import InputError
 from fluxres.formats.source import Source
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload import Submission, Workload, name_of
 from fluxres.syntax.excerpt import excerpt
 
 FIELDS: Final = 18
@@ -52,7 +52,7 @@ def read(source: Source) -> Workload:
     if not ordered:
         found.sort(key=lambda job: job.submit)
         notes["submissions were not in order"] += 1
-    return Workload(source.file, found, _processors(header), header, left_out=left_out, notes=notes)
+    return Workload(name_of(source.file), found, _processors(header), header, left_out=left_out, notes=notes)
 
 
 def _submission(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
+from fluxres.errors import UsageError
 from fluxres.syntax.jobspec import Request
 
 
@@ -62,8 +64,45 @@ class Workload:
     def __iter__(self) -> Iterator[Submission]:
         return iter(self.submissions)
 
+    def share(self, index: int, number: int) -> Iterator[Submission]:
+        """Every `number`-th job from `index` on: what one of so many instances gets."""
+        return share(self.submissions, index, number)
+
     @property
     def count(self) -> int | None:
         """How many, where that is known beforehand."""
         found: Any = self.submissions
         return len(found) if hasattr(found, "__len__") else None
+
+
+def share(jobs: Iterable[Submission], index: int, number: int) -> Iterator[Submission]:
+    """Every `number`-th job from `index` on.
+
+    What is not a list and cannot deal by itself is gone through from the beginning, so it has to be iterable again and again.
+
+    >>> list(share([10, 11, 12, 13, 14], 1, 2))
+    [11, 13]
+    """
+    if number == 1:
+        return iter(jobs)
+    own: Any = getattr(jobs, "share", None)
+    if own is not None:
+        found: Iterator[Submission] = own(index, number)
+        return found
+    if isinstance(jobs, Sequence):
+        return (jobs[at] for at in range(index, len(jobs), number))
+    if iter(jobs) is jobs:
+        raise UsageError("jobs that come only once cannot be dealt to several instances", where="workload", hint="give a list")
+    return islice(jobs, index, None, number)
+
+
+def name_of(file: str) -> str:
+    """The name of a workload: that of its file, without folders and endings.
+
+    >>> name_of("traces/KTH-SP2.swf.gz"), name_of("-")
+    ('KTH-SP2', '-')
+    """
+    name = file.rsplit("/", 1)[-1]
+    for ending in (".gz", ".zst", ".xz", ".swf", ".json", ".yaml", ".yml", ".txt"):
+        name = name.removesuffix(ending)
+    return name or file

@@ -10,7 +10,7 @@ import pytest
 from fluxres import limits
 from fluxres.cli import arguments
 from fluxres.cli.program import COMMANDS, Group, program
-from fluxres.cli.settings import OUTPUTS
+from fluxres.cli.settings import JOB_OUTPUTS, OUTPUTS
 from fluxres.errors import FluxresError, LimitExceeded
 from fluxres.model import ResourceGraph
 from fluxres.store import open_store
@@ -80,7 +80,7 @@ def test_errors_are_json_when_the_answer_would_be(tiny: Invoke) -> None:
 def test_every_command_answers_in_json(name: str) -> None:
     command = commands()[name]
     assert "json" in command.outputs  # type: ignore[attr-defined]  # commands are Command or Group
-    assert set(command.outputs) <= set(OUTPUTS)  # type: ignore[attr-defined]  # as above
+    assert set(command.outputs) <= {*OUTPUTS, *JOB_OUTPUTS}  # type: ignore[attr-defined]  # as above
 
 
 def test_commands_of_commands_have_the_options_too() -> None:

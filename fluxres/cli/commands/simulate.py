@@ -1,0 +1,168 @@
+"""`fluxres simulate`: a workload on a machine, by a clock of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres.cli.output import answer, note
+from fluxres.cli.program import Command
+from fluxres.cli.progress import progress
+from fluxres.cli.settings import JOB_OUTPUTS, Duration, Settings
+from fluxres.errors import PolicyError
+
+if TYPE_CHECKING:
+    from fluxres.render.style import Style
+    from fluxres.simulation.outcome import Result
+    from fluxres.simulation.schedule import Sink
+    from fluxres.simulation.workload import Workload
+
+
+@click.command("simulate", cls=Command, outputs=("table", "json", *JOB_OUTPUTS))
+@click.argument("workload", metavar="WORKLOAD")
+@click.option(
+    "--machine", "-m", metavar="SOURCE", help="A number, a shape such as node=32/core=8, or a file. Default: the trace's own."
+)
+@click.option("--unit", metavar="TYPE", help="What a number of processors counts. Default: node, else the pool of several units.")
+@click.option(
+    "--queue-policy",
+    "-q",
+    metavar="P",
+    help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs.",
+)
+@click.option("--match-policy", metavar="P", help="first (default), low, high, …; by level: low:high.")
+@click.option("--hierarchy", "-t", metavar="FANOUTS", help="Instances by level: 2x4 is two, each with four. Default: one.")
+@click.option("--boot", type=Duration(), metavar="D", help="How long an instance takes to begin. Default: 0.")
+@click.option(
+    "--ahead",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Jobs that may wait in an innermost instance before it takes more; 0 for any number.",
+)
+@click.option("--cost", metavar="C", help="What a decision takes: none (default), fixed:S, fitted:PART=S,…, measured.")
+@click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
+@click.option("--format", "format_name", metavar="FORMAT", help="Of WORKLOAD: swf, batsim, jobs. Default: by content.")
+@click.option("--seed", type=int, default=0, metavar="N", help="Of a model. Default: 0.")
+@click.pass_obj
+def command(settings: Settings, /, workload: str, **given: Any) -> None:
+    """Run a WORKLOAD on a machine and say how it went.
+
+    WORKLOAD is a trace (SWF, Batsim JSON, a list of jobs), or a model: lublin:jobs=1000,size=128, ensemble:jobs=10000,run=2s,
+    bursts:jobs=500. With -o csv (the columns of Batsim) or -o swf the jobs are written as they end.
+    """
+    from fluxres.simulation import reading
+    from fluxres.simulation.cost import parse as cost_of
+    from fluxres.simulation.machine import Machine, read
+    from fluxres.simulation.simulator import Simulator
+
+    with progress(3) as shown:
+        shown.step(f"reading {workload}")
+        jobs = reading.read(workload, format=given["format_name"], seed=given["seed"])
+        machine = Machine(read(given["machine"], jobs.processors), given["unit"] or "")
+        hierarchy = _hierarchy(given)
+        shown.step("simulating")
+        total = "" if jobs.count is None else f" of {jobs.count}"
+        simulator = Simulator(
+            machine,
+            hierarchy=hierarchy,
+            cost=cost_of(given["cost"]),
+            inventory=given["inventory"] or "auto",
+            sinks=_sinks(settings, jobs, machine),
+            keep=False,
+            **({} if hierarchy else _policies(given)),
+        )
+
+        def tell(submitted: int) -> None:
+            shown.text = f"{submitted}{total} jobs"
+
+        result = simulator.run(jobs, tell)
+    for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
+        note(f"{number} jobs left out, {reason}")
+    for reason, number in jobs.notes.items():
+        note(f"{number} times {reason}")
+    if settings.output not in JOB_OUTPUTS:
+        answer(settings, document=lambda: _document(jobs, machine, result), lines=lambda style: _lines(jobs, result, style))
+    if result.errors:
+        raise PolicyError("; ".join(result.errors[:3]), hint="what ran until then is in the figures")
+
+
+def _policies(given: dict[str, Any]) -> dict[str, Any]:
+    found = {"queue_policy": given["queue_policy"], "match_policy": given["match_policy"]}
+    return {key: value for key, value in found.items() if value}
+
+
+def _hierarchy(given: dict[str, Any]) -> Any:
+    from fluxres.simulation.hierarchy import Hierarchy, by_level, fan_outs
+
+    if all(given[key] is None for key in ("hierarchy", "boot", "ahead")):
+        return None
+    return Hierarchy(
+        fan_outs(given["hierarchy"] or "1"),
+        by_level(given["queue_policy"] or "easy"),
+        by_level(given["match_policy"] or "first"),
+        given["boot"] or 0.0,
+        given["ahead"],
+    )
+
+
+def _sinks(settings: Settings, jobs: Workload, machine: Any) -> list[Sink]:
+    from fluxres.simulation.results import BatsimCsv, SwfText
+
+    if settings.output == "csv":
+        return [BatsimCsv(sys.stdout, jobs.name)]
+    if settings.output == "swf":
+        return [SwfText(sys.stdout, {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count)})]
+    return []
+
+
+def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "workload": jobs.name,
+        "machine": machine.graph.name,
+        "unit": machine.unit,
+        "size": machine.count,
+        **result.metrics.to_dict(),
+        "left": result.left,
+        "left_out": dict(jobs.left_out),
+        "refused": dict(result.refusals.reasons),
+        "refused_ids": result.refusals.ids,
+        "errors": result.errors,
+        "events": result.events,
+        "instances": [asdict(row) for row in result.instances],
+    }
+
+
+_ROWS = (
+    ("mean wait", "mean_wait_s", "s"),
+    ("longest wait", "max_wait_s", "s"),
+    ("mean turnaround", "mean_turnaround_s", "s"),
+    ("mean bounded slowdown", "mean_bounded_slowdown", ""),
+    ("mean stretch", "mean_stretch", ""),
+    ("makespan", "makespan_s", "s"),
+    ("throughput", "throughput_per_s", "jobs/s"),
+    ("utilisation", "utilisation", ""),
+)
+
+
+def _lines(jobs: Workload, result: Result, style: Style) -> Iterator[str]:
+    metrics = result.metrics
+    ended = ", ".join(f"{number} {what}" for what, number in sorted(metrics.results.items()))
+    yield f"{style.paint(jobs.name, 'heading')}: {metrics.jobs} jobs ran ({ended or 'none'})"
+    if result.left:
+        yield f"{result.left} jobs never started"
+    for title, key, unit in _ROWS:
+        value = getattr(metrics, key)
+        if value is not None:
+            yield f"{title:22} {value:>16.6f} {unit}".rstrip()
+    if len(result.instances) > 1:
+        levels: dict[int, list[Any]] = {}
+        for row in result.instances:
+            levels.setdefault(row.level, []).append(row)
+        for level, rows in sorted(levels.items()):
+            busy = sum(row.busy_s for row in rows) / len(rows)
+            yield f"level {level}: {len(rows)} instances, {sum(row.jobs for row in rows)} jobs, each busy {busy:.3f} s on average"

@@ -1,0 +1,140 @@
+"""What a scheduling decision costs, in simulated time.
+
+One scheduler decides one thing after the other, and that is what limits a flat instance with a million short jobs.  A cost
+model says how long a decision keeps its instance busy: nothing, always the same, by what it had to look at, or as long as it
+really took here, with the real matcher on the real graph.  A decision is at most one start; who waits for the next one waits
+for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from fluxres.errors import UsageError
+
+
+class Decision(NamedTuple):
+    """One decision, as a cost model sees it.
+
+    Args:
+        considered: starts and reservations that were tried.
+        started: 1 when a job was started, else 0.
+        queued: jobs that waited.
+        size: units of the machine of the instance.
+        took_s: how long it took here; 0 unless the model measures.
+    """
+
+    considered: int
+    started: int
+    queued: int
+    size: int
+    took_s: float
+
+
+class Cost(Protocol):
+    """A cost model."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether `took_s` is wanted."""
+
+    def decide(self, made: Decision) -> float:
+        """Seconds that a decision takes."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A sum of parts; `fixed` is the special case of one part.
+
+    Args:
+        base_s: each decision.
+        start_s: each start.
+        considered_s: each job that was tried.
+        queued_s: each job that waits.
+        size_s: each unit of the machine.
+    """
+
+    base_s: float = 0.0
+    start_s: float = 0.0
+    considered_s: float = 0.0
+    queued_s: float = 0.0
+    size_s: float = 0.0
+
+    @property
+    def measures(self) -> bool:
+        """No."""
+        return False
+
+    def decide(self, made: Decision) -> float:
+        """Seconds that a decision takes."""
+        return (
+            self.base_s
+            + self.start_s * made.started
+            + self.considered_s * made.considered
+            + self.queued_s * made.queued
+            + self.size_s * made.size
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """As long as it took on this machine, times a factor.
+
+    Args:
+        factor: of a machine that is slower (above 1) or faster.
+    """
+
+    factor: float = 1.0
+
+    @property
+    def measures(self) -> bool:
+        """Yes."""
+        return True
+
+    def decide(self, made: Decision) -> float:
+        """Seconds that a decision takes."""
+        return made.took_s * self.factor
+
+
+_FITTED = ("base", "start", "considered", "queued", "size")
+
+
+def parse(text: str | None) -> Cost | None:
+    """A cost model from what a command line says.
+
+    Args:
+        text: ``none``; ``fixed:0.02`` seconds for each start; ``fitted:start=0.01,considered=1e-4,size=1e-6``; ``measured`` or
+            ``measured:2``.
+
+    Errors: UsageError.
+
+    >>> parse("fixed:0.02").decide(Decision(3, 1, 10, 100, 0.0))
+    0.02
+    """
+    name, _, rest = (text or "none").partition(":")
+    if name == "none" and not rest:
+        return None
+    if name == "fixed":
+        return Fitted(start_s=_seconds(rest, text))
+    if name == "measured":
+        return Measured(_seconds(rest, text) if rest else 1.0)
+    if name == "fitted":
+        parts = {}
+        for pair in rest.split(","):
+            key, _, value = pair.partition("=")
+            if key not in _FITTED:
+                raise UsageError(f"expected {', '.join(_FITTED)}, got {key!r:.80}", where=f"cost {text!s:.80}")
+            parts[f"{key}_s"] = _seconds(value, text)
+        return Fitted(**parts)
+    raise UsageError(f"expected none, fixed:S, fitted:PART=S,… or measured, got {text!r:.80}", where="cost")
+
+
+def _seconds(value: str, text: str | None) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found < 1e9:
+        raise UsageError(f"expected a number of at least 0, got {value!r:.80}", where=f"cost {text!s:.80}")
+    return found

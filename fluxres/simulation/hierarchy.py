@@ -1,0 +1,121 @@
+"""Levels of instances over one machine: how many children each has, what they are given, which jobs go where.
+
+`36x32` is 36 children of the outermost instance, each with 32 of its own.  An instance divides what it has evenly, in the
+coarsest pools of which there are enough: 36 nodes to 36 children, then the 32 cores of each node to 32.  Jobs are dealt to
+the innermost instances like cards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from fluxres.errors import InfeasibleRequest, UsageError
+from fluxres.graph.kinds import WAY
+from fluxres.instance.policy import policy
+from fluxres.match.policy import policy as match_policy
+from fluxres.model import ResourceGraph
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Levels below the outermost instance.
+
+    Args:
+        fan_outs: children of each instance, by level; empty for one flat instance.
+        queue_policies, match_policies: by level from the outermost on; the last one holds for all that follow.
+        boot_s: how long an instance takes to begin.
+        ahead: how many jobs may wait in an innermost instance before it takes more of its share; 0 for any number. By default
+            four times its units for ensembles, whose jobs wait for nothing but room, and any number for the rest.
+    """
+
+    fan_outs: tuple[int, ...] = ()
+    queue_policies: tuple[str, ...] = ("easy",)
+    match_policies: tuple[str, ...] = ("first",)
+    boot_s: float = 0.0
+    ahead: int | None = None
+
+    def __post_init__(self) -> None:
+        if any(number < 1 for number in self.fan_outs) or not self.queue_policies or not self.match_policies:
+            raise UsageError(f"expected fan-outs of at least 1 and a policy, got {self.fan_outs!r:.80}", where="hierarchy")
+        if self.boot_s < 0 or (self.ahead or 0) < 0:
+            raise UsageError("expected a boot time and a number of jobs of at least 0", where="hierarchy")
+        for name in self.queue_policies:
+            policy(name)
+        for name in self.match_policies:
+            match_policy(name)
+
+    @property
+    def leaves(self) -> int:
+        """Innermost instances."""
+        return prod(self.fan_outs)
+
+    @property
+    def levels(self) -> int:
+        """Levels of instances, the outermost among them."""
+        return len(self.fan_outs) + 1
+
+    def queue_policy(self, level: int) -> str:
+        """The queue policy of a level."""
+        return self.queue_policies[min(level, len(self.queue_policies) - 1)]
+
+    def match_policy(self, level: int) -> str:
+        """The match policy of a level."""
+        return self.match_policies[min(level, len(self.match_policies) - 1)]
+
+    def leaves_below(self, level: int) -> int:
+        """Innermost instances below (or at) one of this level."""
+        return prod(self.fan_outs[level:])
+
+
+def fan_outs(text: str) -> tuple[int, ...]:
+    """Fan-outs from a text; `1` is flat.
+
+    Errors: UsageError.
+
+    >>> fan_outs("2x4"), fan_outs("1")
+    ((2, 4), ())
+    """
+    words = text.lower().split("x")
+    if not all(word.isdecimal() and 0 < int(word[:9]) < 10**6 and len(word) < 7 for word in words):
+        raise UsageError(f"expected fan-outs such as 2x4, got {text!r:.80}", where="hierarchy")
+    return tuple(int(word) for word in words) if words != ["1"] else ()
+
+
+def by_level(text: str) -> tuple[str, ...]:
+    """Names by level from a text; a name may have parameters.
+
+    >>> by_level("easy:fcfs"), by_level("hybrid:depth=8:fcfs")
+    (('easy', 'fcfs'), ('hybrid:depth=8', 'fcfs'))
+    """
+    found: list[str] = []
+    for word in text.split(":"):
+        if "=" in word and found:
+            found[-1] += f":{word}"
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def shares(graph: ResourceGraph, number: int, where: str) -> tuple[str, list[int]]:
+    """How an instance divides what it has among children: a type, and how many of it each child gets.
+
+    The coarsest type of which each child gets as many is taken, else the coarsest of which each gets at least one.
+    Errors: InfeasibleRequest where there is not enough of anything.
+    """
+    structure = graph.structure
+    counted = []
+    for name in structure.types:
+        vertices = structure.of_type(name)
+        own = vertices[(structure.flags[vertices] & WAY) == 0]
+        if len(own) and own[0] > 0 and own[-1] < structure.tree_end:
+            counted.append((structure.depth.item(int(own[0])), name, int(structure.size[own].sum())))
+    counted.sort(key=lambda found: found[0])
+    for fits in (lambda units: units % number == 0, lambda units: True):
+        for _, name, units in counted:
+            if units >= number and fits(units):
+                return name, [units // number + (child < units % number) for child in range(number)]
+    most = max((units for _, _, units in counted), default=0)
+    raise InfeasibleRequest(
+        f"{number} children asked for, and there are at most {most} pools to divide", where=where, hint="use a smaller fan-out"
+    )

@@ -1,0 +1,169 @@
+"""Workloads as lists of requests: what SWF cannot say, such as sockets, GPUs, power, dependencies.
+
+A YAML or JSON list, or a mapping with the list under `jobs`:
+
+    - id: prepare
+      request: slot=4/[core=2;gpu=1]     # a shape, short options, or a jobspec as a mapping
+      submit: 0                          # seconds, or a Flux standard duration such as 30m; 0 by default
+      run: 90                            # how long it runs; by default as long as its limit
+      duration: 120                      # its limit; by default that of the jobspec, else none
+      user: ann
+      name: prep
+      urgency: 16
+      dependencies: [afterok:other]      # by ids of this list
+      status: 0                          # wait status when it is done
+      count: 10                          # so many of the same, with ids prepare.0 to prepare.9
+
+Jobs that wait for each other are handed in antecedents first; a job cannot wait for one that is submitted later, and a circle
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final
+
+from fluxres import limits
+from fluxres.clock import FOREVER, ticks
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats.source import Source
+from fluxres.instance.dependencies import BEGIN, SCHEMES, SINGLETON
+from fluxres.model.matching import as_request
+from fluxres.simulation.workload import Submission, Workload, name_of
+from fluxres.syntax import duration as durations
+from fluxres.syntax import jobspec
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.place import Place
+
+KEYS: Final = (
+    "id",
+    "request",
+    "submit",
+    "run",
+    "duration",
+    "user",
+    "name",
+    "urgency",
+    "dependencies",
+    "status",
+    "count",
+)
+
+
+def read(source: Source) -> Workload:
+    """A workload from a list of jobs.
+
+    Errors: InputError with line, column and place; LimitExceeded beyond `limits.JOBS_LISTED_MAX`.
+    """
+    document = source.document
+    place = Place(position=lambda path: source.where(*document.position(path)))
+    values: Any = document.values
+    if isinstance(values, Mapping):
+        place.mapping(values, ("jobs", "processors"), ("jobs",))
+        place, values = place.at("jobs"), values["jobs"]
+    found: list[Submission] = []
+    spots: dict[str, Place] = {}
+    for number, entry in enumerate(place.sequence(values, "a list of jobs")):
+        for job in _jobs(entry, place.at(number), number):
+            if str(job.id) in spots:
+                raise place.at(number).error(f"the id {job.id!r} stands twice")
+            spots[str(job.id)] = place.at(number)
+            found.append(job)
+        if len(found) > limits.JOBS_LISTED_MAX:
+            raise LimitExceeded(f"more than {limits.JOBS_LISTED_MAX} jobs", where=str(place), hint="use a generator")
+    has_dependencies = any(job.dependencies for job in found)
+    ordered = _in_order(found, spots) if has_dependencies else sorted(found, key=lambda job: job.submit)
+    return Workload(name_of(source.file), ordered, has_dependencies=has_dependencies)
+
+
+def _jobs(entry: object, place: Place, number: int) -> Iterator[Submission]:
+    given = place.mapping(entry, KEYS, ("request",))
+    request = _request(given["request"], place.at("request"))
+    limit = _time(given["duration"], place.at("duration")) if "duration" in given else None
+    if limit is None:
+        limit = FOREVER if request.duration_s is None else ticks(request.duration_s)
+    if limit < 1:
+        raise place.at("duration").expected("a time above 0", given["duration"])
+    run = _time(given["run"], place.at("run")) if "run" in given else limit
+    if run >= FOREVER:
+        raise place.error("neither a run time nor a limit, so it would never end", "give run")
+    job = given.get("id", number)
+    if not isinstance(job, int | str) or isinstance(job, bool):
+        raise place.at("id").expected("an id as text or number", job)
+    count = place.at("count").integer(given.get("count", 1), 1, limits.JOBS_LISTED_MAX)
+    one = Submission(
+        job,
+        _time(given["submit"], place.at("submit")) if "submit" in given else 0,
+        max(run, 1),
+        limit,
+        request,
+        _text(given, "user", place),
+        _text(given, "name", place),
+        place.at("urgency").integer(given.get("urgency", 16), 0, 31),
+        tuple(_dependencies(given.get("dependencies", ()), place.at("dependencies"))),
+        place.at("status").integer(given.get("status", 0), 0),
+    )
+    if "count" not in given:
+        yield one
+        return
+    for at in range(count):
+        yield one._replace(id=f"{job}.{at}")
+
+
+def _request(given: object, place: Place) -> Request:
+    try:
+        if isinstance(given, Mapping):
+            return jobspec.parse(given)
+        return as_request(place.text(given, length=limits.REQUEST_TEXT_MAX))
+    except InputError as error:
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise type(error)(message, where=str(place), hint=error.hint) from None
+
+
+def _time(given: object, place: Place) -> int:
+    try:
+        seconds = durations.parse(given) if isinstance(given, str) else place.seconds(given)
+        return ticks(seconds)
+    except FluxresError as error:
+        raise InputError(error.message, where=str(place), hint=error.hint) from None
+
+
+def _text(given: Mapping[str, Any], key: str, place: Place) -> str | None:
+    return place.at(key).text(given[key]) if key in given else None
+
+
+def _dependencies(given: object, place: Place) -> Iterator[str]:
+    if given == ():
+        return
+    for number, one in enumerate(place.sequence(given, "a list of dependencies", empty=True)):
+        text = place.at(number).text(one)
+        scheme, _, value = text.partition(":")
+        if scheme not in SCHEMES or (not value and scheme != SINGLETON):
+            raise place.at(number).expected(f"SCHEME:ID with {', '.join(SCHEMES)}", text)
+        yield text
+
+
+def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place]) -> list[Submission]:
+    """By submission, and within a moment antecedents first."""
+    by_id = {str(job.id): job for job in jobs}
+    waits: dict[str, list[str]] = {}
+    for job in jobs:
+        waited = waits[str(job.id)] = []
+        for dependency in job.dependencies:
+            scheme, _, value = dependency.partition(":")
+            if scheme in (SINGLETON, BEGIN):
+                continue
+            if value not in by_id:
+                raise spots[str(job.id)].at("dependencies").error(f"{dependency}: there is no job {value}")
+            if by_id[value].submit > job.submit:
+                raise spots[str(job.id)].at("dependencies").error(f"{dependency}: job {value} is submitted later")
+            waited.append(value)
+    try:
+        rank = {job: at for at, job in enumerate(TopologicalSorter(waits).static_order())}
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        raise spots[circle[0]].at("dependencies").error(f"a circle of dependencies: {' → '.join(reversed(circle))}") from None
+    first = {str(job.id): at for at, job in enumerate(jobs)}
+    plain = not any(waits.values())
+    return sorted(jobs, key=lambda job: (job.submit, 0 if plain else rank[str(job.id)], first[str(job.id)]))

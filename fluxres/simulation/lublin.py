@@ -1,0 +1,133 @@
+"""The workload model of Lublin and Feitelson for parallel machines.
+
+U. Lublin and D. G. Feitelson, The workload on parallel supercomputers: modeling the characteristics of rigid jobs, J.
+Parallel Distrib. Comput. 63(11), 2003.  Fitted to logs of the nineties: a quarter of the jobs is serial, most others have a
+power of two of processors, the logarithm of the run time is a mixture of two gamma distributions that shifts with the size,
+and submissions follow the day.  The numbers below are those the paper gives for all jobs together.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from fluxres.clock import TICKS_PER_S
+from fluxres.errors import UsageError
+from fluxres.simulation.workload import Submission
+
+SERIAL, POWER_OF_TWO = 0.244, 0.576
+LOWEST, MOSTLY = 0.8, 0.86
+"""log2 of the smallest parallel size, and how many jobs are below the middle of the range."""
+BELOW_LARGEST: Final = 2.5
+"""How far that middle is below log2 of the machine."""
+SHORT, LONG = (4.2, 0.94), (312.0, 0.03)
+"""Shape and scale of the two gammas of the logarithm of the run time."""
+SLOPE, SHORT_MOST = -0.0054, 0.78
+"""How likely the shorter one is: falls with the size."""
+LOG_RUN_MAX: Final = 12.0
+ARRIVAL: Final = (10.2303, 0.4871)
+DAY: Final = (8.1737, 3.9631)
+RUSH: Final = 1.0225
+DAY_BEGINS_H: Final = 11
+BUCKET_S: Final = 1800.0
+BUCKETS: Final = 48
+
+
+@dataclass(frozen=True)
+class Lublin:
+    """Jobs of the model.
+
+    Args:
+        jobs: how many.
+        size: processors of the machine.
+        seed: of everything.
+        overestimate: limits are the run time times a number from 1 up to this, uniformly; 1 for exact limits.
+
+    >>> [job.ask for job in Lublin(5, 128, seed=1)] == [job.ask for job in Lublin(5, 128, seed=1)]
+    True
+    """
+
+    jobs: int
+    size: int = 128
+    seed: int = 0
+    overestimate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.jobs < 0 or self.size < 1 or not 1 <= self.overestimate < 1e6:
+            raise UsageError("expected jobs of at least 0, a size and an overestimate of at least 1", where="lublin")
+
+    def __len__(self) -> int:
+        return self.jobs
+
+    def __iter__(self) -> Iterator[Submission]:
+        drawn = random.Random(self.seed)
+        moments = _arrivals(drawn)
+        for number in range(1, self.jobs + 1):
+            size = _processors(drawn, self.size)
+            run = _run_s(drawn, size)
+            limit = run * drawn.uniform(1.0, self.overestimate) if self.overestimate > 1 else run
+            yield Submission(
+                number,
+                round(next(moments) * TICKS_PER_S),
+                max(1, round(run)) * TICKS_PER_S,
+                max(1, round(limit)) * TICKS_PER_S,
+                size,
+            )
+
+
+def _processors(drawn: random.Random, machine: int) -> int:
+    if drawn.random() < SERIAL or machine == 1:
+        return 1
+    highest = math.log2(machine)
+    lowest = min(LOWEST, highest)
+    middle = max(lowest, highest - BELOW_LARGEST)
+    log = drawn.uniform(lowest, middle) if drawn.random() < MOSTLY else drawn.uniform(middle, highest)
+    if drawn.random() < POWER_OF_TWO:
+        log = math.floor(log + 0.5)
+    rounded: int = math.floor(2.0**log + 0.5)
+    return min(machine, max(1, rounded))
+
+
+def _run_s(drawn: random.Random, size: int) -> float:
+    likely = min(1.0, max(0.0, SLOPE * size + SHORT_MOST))
+    while True:
+        log = drawn.gammavariate(*(SHORT if drawn.random() <= likely else LONG))
+        if log <= LOG_RUN_MAX:
+            return math.exp(log)
+
+
+def _arrivals(drawn: random.Random) -> Iterator[float]:
+    """Moments of submission: gaps of the rush hours, stretched by how much busier those are than the half hour it is."""
+    weights = _weights()
+    shape, scale = ARRIVAL[0] * RUSH, ARRIVAL[1]
+    now = 0.0
+    while True:
+        left = math.exp(drawn.gammavariate(shape, scale)) / BUCKET_S
+        while True:
+            bucket = int(now / BUCKET_S)
+            weight = weights[bucket % BUCKETS]
+            until = (bucket + 1) * BUCKET_S
+            room = (until - now) / BUCKET_S * weight
+            if left <= room:
+                now += left / weight * BUCKET_S
+                break
+            left -= room
+            now = until
+        yield now
+
+
+def _weights() -> list[float]:
+    """How busy each half hour of the day is, on average 1; the day of the model begins at eleven."""
+    found = [0.0] * BUCKETS
+    for at in range(BUCKETS):
+        found[(at + 2 * DAY_BEGINS_H) % BUCKETS] = _gamma(at + 1.0)
+    mean = sum(found) / BUCKETS
+    return [max(weight / mean, 1e-3) for weight in found]
+
+
+def _gamma(x: float) -> float:
+    shape, scale = DAY
+    return math.exp((shape - 1) * math.log(x) - x / scale - math.lgamma(shape) - shape * math.log(scale))

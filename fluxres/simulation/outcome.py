@@ -1,0 +1,58 @@
+"""What comes of a run besides its schedule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fluxres.simulation.metrics import Metrics
+    from fluxres.simulation.schedule import Schedule
+    from fluxres.simulation.sites import InstanceRow
+
+IDS_SHOWN = 100
+
+
+@dataclass
+class Refusals:
+    """Jobs that the machine can never run, by reason; they are in no figure.
+
+    Args:
+        ids: the first of them.
+    """
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    ids: list[int | str] = field(default_factory=list)
+
+    def add(self, job: int | str, reason: str) -> None:
+        """One more."""
+        self.reasons[reason] += 1
+        if len(self.ids) < IDS_SHOWN:
+            self.ids.append(job)
+
+    def __len__(self) -> int:
+        return self.reasons.total()
+
+
+@dataclass
+class Result:
+    """What came of a run.
+
+    Args:
+        schedule: all jobs, where they were kept.
+        metrics: figures.
+        refusals: jobs that can never run here.
+        errors: queue policies that went wrong, by the address of the instance they ended.
+        left: jobs that still waited when nothing more could happen.
+        events: handled.
+        instances: what each did.
+    """
+
+    schedule: Schedule | None
+    metrics: Metrics
+    refusals: Refusals
+    errors: list[str]
+    left: int
+    events: int
+    instances: list[InstanceRow]

@@ -1,0 +1,98 @@
+"""A workload from whatever a command line names: a trace, told by its content, or a model with its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from fluxres.errors import InputError, UsageError
+from fluxres.formats.source import Source
+from fluxres.simulation import batsim, jobspecs, swf
+from fluxres.simulation.lublin import Lublin
+from fluxres.simulation.models import Bursts, Ensemble
+from fluxres.simulation.workload import Submission, Workload
+from fluxres.syntax import duration as durations
+
+MODELS: Final[dict[str, Callable[..., Iterable[Submission]]]] = {"lublin": Lublin, "ensemble": Ensemble, "bursts": Bursts}
+FORMATS: Final[dict[str, Callable[[Source], Workload]]] = {"swf": swf.read, "batsim": batsim.read, "jobs": jobspecs.read}
+
+_HEAD = 1 << 16
+
+
+def read(text: str, *, format: str | None = None, seed: int = 0) -> Workload:
+    """A workload from a file (``-`` is standard input), compressed or not, or from a model.
+
+    Args:
+        text: a path; or ``lublin:jobs=1000,size=128``, ``ensemble:jobs=100000,run=2s``, ``bursts:jobs=500,on=10m``.
+        format: swf, batsim or jobs; by default the content decides.
+        seed: of a model.
+
+    Errors: InputError with line and column; UsageError for a parameter a model does not have.
+
+    >>> read("ensemble:jobs=3,run=2s", seed=1).count
+    3
+    """
+    name, colon, rest = text.partition(":")
+    if name in MODELS and (colon or format is None):
+        return Workload(name, _model(name, rest, seed), _size(name, rest))
+    source = Source.named(text)
+    found = FORMATS.get(format or detect(source.data[:_HEAD]))
+    if found is None:
+        raise UsageError(f"no workload format {format!r:.80}", hint=f"there is {', '.join(FORMATS)}")
+    return found(source)
+
+
+def detect(head: bytes) -> str:
+    """The format of a workload by its beginning.
+
+    >>> detect(b"; Version: 2.2"), detect(b'{"jobs": [], "profiles": {}}'), detect(b"- request: node")
+    ('swf', 'batsim', 'jobs')
+    """
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b";" or start[:1].isdigit() or (start[:1] == b"-" and start[1:2].isdigit()):
+        return "swf"
+    return "batsim" if start[:1] == b"{" and (b'"profiles"' in head or b'"profile"' in head) else "jobs"
+
+
+def _parameters(name: str, text: str) -> dict[str, str]:
+    found = {}
+    for pair in text.split(",") if text else ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"expected parameters as name=value, got {pair!r:.80}", where=f"workload {name}")
+        found[key.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def _model(name: str, text: str, seed: int) -> Iterable[Submission]:
+    known = {field: kind for field, kind in MODELS[name].__annotations__.items() if field != "seed"}
+    given: dict[str, Any] = {"seed": seed}
+    for key, value in _parameters(name, text).items():
+        field = key if key in known else f"{key}_s"
+        if field not in known:
+            raise UsageError(
+                f"{name} has no {key!r:.80}",
+                where="workload",
+                hint=f"it has {', '.join(each.removesuffix('_s') for each in known)}",
+            )
+        given[field] = _value(str(known[field]), value, f"workload {name} {key}", is_time=field.endswith("_s"))
+    if "jobs" not in given:
+        raise UsageError(f"{name} needs a number of jobs", where="workload", hint=f"such as {name}:jobs=1000")
+    return MODELS[name](**given)
+
+
+def _value(kind: str, text: str, where: str, *, is_time: bool) -> Any:
+    if kind == "str":
+        return text
+    try:
+        if is_time:
+            return durations.parse(text)
+        return int(text) if kind == "int" and len(text) < 19 else float(text)
+    except (ValueError, InputError):
+        raise UsageError(f"expected {'a duration' if is_time else 'a number'}, got {text!r:.80}", where=where) from None
+
+
+def _size(name: str, text: str) -> int | None:
+    """Processors of the machine that a model was made for."""
+    size = _parameters(name, text).get("size", "128" if name == "lublin" else "")
+    return int(size) if name == "lublin" and size.isdecimal() and len(size) < 10 else None

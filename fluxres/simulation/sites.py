@@ -1,0 +1,126 @@
+"""One instance of a simulation with what belongs to it: where its jobs come from, when its scheduler is busy, what it has
+done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import InputError
+
+if TYPE_CHECKING:
+    from fluxres.instance import Instance, Job, JobId
+    from fluxres.simulation.machine import Machine
+    from fluxres.simulation.workload import Submission
+
+
+@dataclass(frozen=True)
+class InstanceRow:
+    """What one instance did; times in seconds."""
+
+    number: int
+    address: str
+    level: int
+    size: int
+    jobs: int
+    begin_s: float
+    end_s: float
+    busy_s: float
+    decisions: int
+
+
+class Site:
+    """An instance in a simulation.
+
+    Args:
+        number: 0 for the outermost, then in the order in which they begin.
+        instance, machine: it, and what numbers mean on it.
+        level: 0 for the outermost.
+        feed: its share of the workload, ascending by submission.
+        ahead: how many of its jobs may wait before it takes the next one; 0 for any number.
+    """
+
+    __slots__ = (
+        "ahead",
+        "begin",
+        "busy_ticks",
+        "busy_until",
+        "children_left",
+        "decisions",
+        "feed",
+        "instance",
+        "is_coming",
+        "is_ending",
+        "job",
+        "jobs",
+        "level",
+        "machine",
+        "names",
+        "number",
+        "parent",
+        "pass_at",
+        "timer",
+        "upcoming",
+    )
+
+    def __init__(
+        self, number: int, instance: Instance, machine: Machine, level: int, feed: Iterator[Submission], ahead: int, begin: int
+    ) -> None:
+        self.number = number
+        self.instance = instance
+        self.machine = machine
+        self.level = level
+        self.feed = feed
+        self.ahead = ahead
+        self.begin = begin
+        self.upcoming = next(feed, None)
+        self.parent: Site | None = None
+        self.job: Job | None = None
+        self.children_left = 0
+        self.names: dict[str, JobId] = {}
+        self.jobs = 0
+        self.is_coming = self.is_ending = False
+        self.timer = FOREVER
+        self.pass_at = FOREVER
+        self.busy_until = self.busy_ticks = 0
+        self.decisions = 0
+
+    def take_next(self) -> None:
+        """The next submission moves up.
+
+        Errors: InputError for one that comes before the last.
+        """
+        last, found = self.upcoming, next(self.feed, None)
+        if found is not None and last is not None and found.submit < last.submit:
+            raise InputError(
+                f"job {found.id} comes at {seconds(found.submit)} s, after one that came at {seconds(last.submit)} s",
+                where="workload",
+                hint="sort it by submission",
+            )
+        self.upcoming = found
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the next submission may come."""
+        return self.upcoming is not None and (not self.ahead or len(self.instance.queue) < self.ahead)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do here."""
+        return self.upcoming is None and not self.children_left and not self.instance.is_active
+
+    def row(self, end: int) -> InstanceRow:
+        """What it did."""
+        return InstanceRow(
+            self.number,
+            self.instance.address,
+            self.level,
+            self.machine.count,
+            self.jobs,
+            seconds(self.begin),
+            seconds(end),
+            seconds(self.busy_ticks),
+            self.decisions,
+        )

@@ -1,0 +1,80 @@
+"""Workloads that are made: the same for the same seed, and like what they are models of."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from fluxres import UsageError
+from fluxres.simulation.lublin import Lublin
+from fluxres.simulation.models import Bursts, Ensemble
+from fluxres.simulation.workload import Submission, Workload, share
+
+MAKERS: list[Callable[[int], Iterable[Submission]]] = [
+    lambda seed: Lublin(300, 64, seed=seed),
+    lambda seed: Ensemble(300, 2.0, "exponential", seed=seed),
+    lambda seed: Ensemble(300, 2.0, "uniform", seed=seed),
+    lambda seed: Bursts(300, size=8, seed=seed),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_the_seed_decides(make: Callable[[int], Iterable[Submission]]) -> None:
+    made = list(make(1))
+    assert list(make(1)) == made
+    assert list(make(2)) != made
+    assert [job.submit for job in made] == sorted(job.submit for job in made)
+    assert all(job.run >= 1 and job.limit >= job.run for job in made)
+
+
+def test_an_ensemble_is_dealt_without_being_made() -> None:
+    whole = Ensemble(10, 2.0, "exponential", seed=3)
+    dealt = [list(share(whole, place, 3)) for place in range(3)]
+    assert sorted((job for part in dealt for job in part), key=lambda job: job.id) == list(whole)
+    workload = Workload("x", list(whole))
+    assert [list(workload.share(place, 3)) for place in range(3)] == dealt
+    with pytest.raises(UsageError, match="only once"):
+        share(iter(whole), 0, 2)
+
+
+def test_lublin_is_like_the_logs() -> None:
+    jobs = list(Lublin(20_000, 128, seed=5))
+    sizes = [int(job.ask) for job in jobs]  # type: ignore[call-overload]  # the model asks for numbers
+    assert max(sizes) <= 128
+    assert sum(size == 1 for size in sizes) / len(jobs) == pytest.approx(0.244, abs=0.03)
+    parallel = [size for size in sizes if size > 1]
+    assert sum(size & (size - 1) == 0 for size in parallel) / len(parallel) > 0.576
+    hours = [job.submit // 3_600_000_000 % 24 for job in jobs]
+    by_hour = [hours.count(hour) for hour in range(24)]
+    assert max(by_hour) > 3 * min(by_hour)
+    small = [job.run for job in jobs if job.ask == 1]
+    large = [job.run for job in jobs if isinstance(job.ask, int) and job.ask >= 64]
+    assert statistics.mean(large) > statistics.mean(small)
+    assert max(job.run for job in jobs) <= 162_755_000_000
+
+
+def test_limits_may_be_longer_than_runs() -> None:
+    jobs = list(Lublin(500, 16, seed=1, overestimate=4.0))
+    ratios = [job.limit / job.run for job in jobs if job.run > 100_000_000]
+    assert min(ratios) >= 1.0
+    assert 3.0 < max(ratios) < 4.1
+
+
+def test_bursts_come_in_bursts() -> None:
+    gaps = [b.submit - a.submit for a, b in zip(*(list(Bursts(4000, seed=2))[at:] for at in (0, 1)), strict=False)]
+    mean = statistics.mean(gaps)
+    assert statistics.pstdev(gaps) > 2 * mean  # one exponential would have as much as the mean
+
+
+def test_what_cannot_be_made() -> None:
+    for wrong in (
+        lambda: Ensemble(-1),
+        lambda: Ensemble(1, distribution="zipf"),
+        lambda: Bursts(1, run_s=0.0),
+        lambda: Lublin(1, 0),
+        lambda: Lublin(1, 4, overestimate=0.5),
+    ):
+        with pytest.raises(UsageError):
+            wrong()

@@ -1,0 +1,242 @@
+"""Runs: order of events, what cannot run, what costs, what goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluxres import InputError, QueuePolicy, UsageError, limits
+from fluxres.clock import FOREVER
+from fluxres.errors import InfeasibleRequest
+from fluxres.formats.source import Source
+from fluxres.instance import Queue
+from fluxres.model.matching import as_request
+from fluxres.simulation import jobspecs
+from fluxres.simulation.cost import Decision, Measured
+from fluxres.simulation.cost import parse as cost_of
+from fluxres.simulation.hierarchy import Hierarchy, fan_outs, shares
+from fluxres.simulation.invariants import violations
+from fluxres.simulation.machine import Machine, of_number, of_shape
+from fluxres.simulation.machine import read as machine_of
+from fluxres.simulation.models import Ensemble
+from fluxres.simulation.simulator import simulate
+from fluxres.simulation.workload import Submission, Workload
+
+S = 1_000_000
+
+
+def job(number: int, submit: float, run: float, size: int, limit: float | None = None, **more: object) -> Submission:
+    end = FOREVER if limit is None else round(limit * S)
+    return Submission(number, round(submit * S), round(run * S), end, size)._replace(**more)
+
+
+def test_figures_by_hand() -> None:
+    # Two nodes: the second job waits 10 s for the first, the third one 15 s.
+    work = [job(1, 0, 10, 2, 10), job(2, 0, 5, 1, 5), job(3, 0, 5, 2, 5)]
+    found = simulate(work, of_shape("node=2"), queue_policy="fcfs").metrics
+    assert (found.jobs, found.results) == (3, {"completed": 3})
+    assert (found.mean_wait_s, found.max_wait_s) == (pytest.approx(25 / 3), 15.0)
+    assert found.mean_turnaround_s == 15.0
+    assert found.mean_stretch == pytest.approx((1 + 3 + 4) / 3)
+    assert found.mean_bounded_slowdown == pytest.approx((1 + 1.5 + 2) / 3)
+    assert (found.makespan_s, found.utilisation, found.throughput_per_s) == (20.0, 35 / 40, 3 / 20)
+
+
+def test_nothing_to_do() -> None:
+    result = simulate([], of_number(3))
+    assert (result.metrics.jobs, result.metrics.makespan_s, result.events) == (0, None, 0)
+
+
+def test_jobs_larger_than_the_machine_are_counted_and_the_others_run() -> None:
+    result = simulate([job(1, 0, 5, 9), job(2, 0, 5, 2), job(3, 1, 5, 99)], of_number(4))
+    assert (result.metrics.jobs, len(result.refusals), result.refusals.ids) == (1, 2, [1, 3])
+
+
+def test_a_limit_ends_a_job() -> None:
+    result = simulate([job(1, 0, 50, 1, 20), job(2, 0, 5, 1, 20, status=1)], of_number(1), queue_policy="fcfs")
+    assert result.metrics.results == {"timeout": 1, "failed": 1}
+    assert result.schedule is not None
+    assert list(result.schedule.end) == [20 * S, 25 * S]
+
+
+def test_submissions_come_in_order() -> None:
+    with pytest.raises(InputError, match="job 2 comes at 3"):
+        simulate([job(1, 5, 1, 1), job(2, 3, 1, 1)], of_number(1))
+
+
+def test_at_one_moment_submissions_come_before_ends() -> None:
+    # At 10 the first job ends and two come: with the end first, the large one would start at once.
+    work = [job(1, 0, 10, 1, 20), job(2, 10, 5, 2, 5), job(3, 10, 5, 1, 5)]
+    schedule = simulate(work, of_shape("node=2"), queue_policy="easy").schedule
+    assert schedule is not None
+    assert schedule.starts() == {1: 0, 2: 15 * S, 3: 10 * S}
+
+
+def test_dependencies_of_a_workload() -> None:
+    workload = jobspecs.read(
+        Source(
+            b"""
+            - {id: a, request: slot=1/node, run: 10, status: 1}
+            - {id: b, request: slot=1/node, run: 5, dependencies: ["afternotok:a"]}
+            - {id: c, request: slot=1/node, run: 5, dependencies: ["afterok:b"]}
+            - {id: d, request: slot=1/node, run: 5, dependencies: ["afterok:a"]}
+            - {id: e, request: slot=1/node, run: 5, dependencies: ["begin-time:40"]}
+            """,
+            "jobs",
+        )
+    )
+    result = simulate(workload, of_shape("node=4"))
+    assert result.schedule is not None
+    assert result.schedule.starts() == {"a": 0, "b": 10 * S, "c": 15 * S, "d": -1, "e": 40 * S}
+    assert result.metrics.results == {"failed": 2, "completed": 3}
+    assert violations(result.schedule, 4, workload) == []
+
+
+def test_a_dependency_on_nothing_is_named() -> None:
+    with pytest.raises(InputError, match="job 2"):
+        simulate([job(1, 0, 5, 1), job(2, 0, 5, 1, dependencies=("afterok:7",))], of_number(1))
+
+
+def test_requests_may_say_more_than_a_number() -> None:
+    work = [job(n, 0, 10, 1, 10)._replace(ask=as_request("slot=2/[core=2;gpu=1]")) for n in range(3)]
+    for inventory in ("auto", "graph"):
+        result = simulate(work, of_shape("node=2/[core=4;gpu=2]"), inventory=inventory, queue_policy="conservative")
+        assert result.schedule is not None
+        assert sorted(result.schedule.starts().values()) == [0, 0, 10 * S]
+
+
+def test_machines() -> None:
+    assert machine_of("5").pool("/processors/core").size == 5
+    assert len(machine_of("rack=2/node=3/[core=2;gpu]")) == 1 + 2 + 6 * 4
+    assert machine_of(None, 7).pool("/processors/core").size == 7
+    assert Machine(of_shape("rack=2/node=3/core=2")).unit == "node"
+    assert Machine(of_shape("rack=2/core=3")).unit == "core"
+    assert Machine(of_number(9)).count == 9
+    for wrong in ("0", "slot=2/node", "node=1-3"):
+        with pytest.raises((UsageError, InputError)):
+            machine_of(wrong)
+    with pytest.raises(UsageError, match="--machine"):
+        machine_of(None)
+    with pytest.raises(UsageError, match="has no 'socket'"):
+        Machine(of_number(3), "socket")
+
+
+def test_decisions_that_cost_are_made_one_by_one() -> None:
+    result = simulate(Ensemble(10, 1.0), of_number(100), cost=cost_of("fixed:0.5"), queue_policy="fcfs")
+    assert result.schedule is not None
+    assert sorted(result.schedule.start) == [round((n + 1) * 0.5 * S) for n in range(10)]
+    (row,) = result.instances
+    assert (row.jobs, row.busy_s) == (10, 5.0)
+
+
+def test_a_limit_counts_from_the_decision() -> None:
+    work = [job(n, 0, 10, 1, 10) for n in range(3)]
+    result = simulate(work, of_shape("node=1"), cost=cost_of("fitted:base=1"), queue_policy="easy")
+    assert result.schedule is not None
+    assert result.metrics.results == {"completed": 3}
+    assert violations(result.schedule, 1, work) == []
+
+
+def test_costs() -> None:
+    decision = Decision(considered=4, started=1, queued=10, size=100, took_s=0.25)
+    assert cost_of("fitted:base=1,start=2,considered=3,queued=4,size=5").decide(decision) == 1 + 2 + 12 + 40 + 500  # type: ignore[union-attr]
+    assert Measured(2.0).decide(decision) == 0.5
+    assert cost_of("none") is cost_of(None) is None
+    for wrong in ("fixed", "fixed:-1", "fixed:x", "fitted:weight=1", "fitted:", "guessed", "measured:nan"):
+        with pytest.raises(UsageError):
+            cost_of(wrong)
+
+
+def test_measured_decisions_take_time() -> None:
+    result = simulate(Ensemble(20, 1.0), of_number(100), cost=cost_of("measured"), queue_policy="fcfs")
+    assert result.instances[0].busy_s > 0
+    assert result.metrics.jobs == 20
+
+
+def test_a_hierarchy_divides_machine_and_jobs() -> None:
+    machine = Machine(of_shape("node=4/core=8"), "core")
+    result = simulate(Ensemble(101, 1.0), machine, hierarchy=Hierarchy((4, 2), ("easy", "fcfs", "conservative"), boot_s=2.0))
+    levels = [[row for row in result.instances if row.level == level] for level in range(3)]
+    assert [len(rows) for rows in levels] == [1, 4, 8]
+    assert [row.size for row in levels[2]] == [4] * 8
+    assert sorted(row.jobs for row in levels[2]) == [12] * 3 + [13] * 5
+    assert {row.begin_s for row in levels[2]} == {4.0}
+    assert result.metrics.jobs == 101
+    assert result.schedule is not None
+    assert min(result.schedule.start) == 4 * S
+    for number in {row.number for row in levels[2]}:
+        part = [at for at in range(101) if result.schedule.instance[at] == number]
+        assert len(part) in (12, 13)
+    assert len({row.address for row in result.instances}) == 13
+
+
+def test_hierarchies_decide_side_by_side() -> None:
+    machine = "node=4/core=8"
+    flat, nested = (
+        simulate(Ensemble(400, 1.0), Machine(of_shape(machine), "core"), hierarchy=hierarchy, cost=cost_of("fixed:0.1")).metrics
+        for hierarchy in (Hierarchy(), Hierarchy((4,)))
+    )
+    assert flat.makespan_s is not None
+    assert nested.makespan_s is not None
+    assert flat.makespan_s == pytest.approx(41.0)
+    # A hundred jobs on eight cores each: now the cores are in the way, and no longer the one who decides.
+    assert 100 / 8 <= nested.makespan_s < flat.makespan_s / 2.5
+
+
+def test_a_hierarchy_that_asks_for_more_than_there_is() -> None:
+    with pytest.raises(InfeasibleRequest, match="9 children"):
+        simulate(Ensemble(5), of_shape("node=4/core=2"), hierarchy=Hierarchy((9,)))
+    assert shares(of_shape("rack=2/node=3"), 4, "x") == ("node", [2, 2, 1, 1])
+    for wrong in ("0x4", "2x", "x", "", "two", "1000000000"):
+        with pytest.raises(UsageError):
+            fan_outs(wrong)
+    for given in ({"boot_s": -1.0}, {"ahead": -1}, {"fan_outs": (0,)}, {"queue_policies": ("x",)}, {"match_policies": ("x",)}):
+        with pytest.raises(UsageError):
+            Hierarchy(**given)  # type: ignore[arg-type]  # that is the test
+
+
+class Stops(QueuePolicy):
+    """Works for a while."""
+
+    name = "stops"
+
+    def __init__(self, what: str = "raises", after: int = 3) -> None:
+        self.what, self.left = what, after
+
+    def schedule(self, queue: Queue) -> None:
+        self.left -= 1
+        if self.left < 0:
+            if self.what == "raises":
+                raise ZeroDivisionError("by hand")
+            while True:
+                pass
+        for waiting in queue:
+            queue.start(waiting)
+
+
+def test_a_policy_that_raises_ends_its_instance_and_keeps_what_ran() -> None:
+    result = simulate([job(n, n, 1, 1) for n in range(10)], of_number(4), queue_policy=Stops())
+    assert result.errors == ["processors: queue policy stops: ZeroDivisionError: by hand"]
+    assert 0 < result.metrics.jobs < 10
+
+
+def test_a_policy_that_loops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PASS_SECONDS_MAX", 0.1)
+    result = simulate([job(n, n, 1, 1) for n in range(10)], of_number(4), queue_policy=Stops("loops"))
+    assert len(result.errors) == 1
+    assert "stops" in result.errors[0]
+    assert "did not come to an end" in result.errors[0]
+
+
+def test_a_run_tells_how_far_it_is() -> None:
+    seen: list[int] = []
+    simulate(Ensemble(3000, 1.0), of_number(4), progress=seen.append, keep=False)
+    assert seen == [1024, 2048]
+
+
+def test_a_workload_may_be_run_again() -> None:
+    workload = Workload("x", Ensemble(50, 3.0, "exponential", seed=4))
+    first, second = (simulate(workload, of_number(5), queue_policy="conservative") for _ in range(2))
+    assert first.metrics == second.metrics
+    assert first.schedule is not None
+    assert second.schedule is not None
+    assert list(first.schedule) == list(second.schedule)
