@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "unlink": "Take a pool and all below it out.",
     "save": "Write the graph to a file or another store.",
     "simulate": "Run a workload on a machine by simulated time.",
+    "experiment": "Make the runs a study describes, and compare them.",
     "convert": "Translate a file from one format to another.",
     "formats": "List the formats of files.",
     "check": "Test the rules on a graph.",

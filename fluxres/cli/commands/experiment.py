@@ -1,0 +1,156 @@
+"""`fluxres experiment`: studies of schedulers, from one page to figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres.cli.output import answer, note
+from fluxres.cli.program import Group
+from fluxres.cli.progress import progress
+from fluxres.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from fluxres.simulation.comparison import Checked, Comparison
+    from fluxres.simulation.study import Study
+
+NOT_AS_EXPECTED = 1
+"""Exit status where a figure is not what the study expects, or a run failed."""
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.group("experiment", cls=Group)
+def command() -> None:
+    """Make the runs a study describes, and compare them."""
+
+
+@command.command("run")
+@click.argument("study", metavar="STUDY", type=_PATH)
+@click.option("--out", metavar="DIR", type=_PATH, required=True, help="Folder of the results; what is done there is kept.")
+@click.option("--processes", metavar="N", type=click.IntRange(1, 1024), help="Runs at once. Default: one for each processor.")
+@click.option("--cluster", metavar="ADDRESS", help="Make them on this dask.distributed scheduler.")
+@click.option("--check", "checks", is_flag=True, help="Hold the figures against those the study expects.")
+@click.pass_obj
+def run(settings: Settings, study: Path, out: Path, processes: int | None, cluster: str | None, checks: bool) -> int:
+    """Make every run of a study that is not in DIR yet, and write the report.
+
+    It can be stopped at any moment; the same command goes on with the runs that are left.
+    """
+    from fluxres.simulation import campaign
+
+    read = _study(study)
+    with progress(len(read.runs)) as shown:
+
+        def tell(done: float, text: str) -> None:
+            shown.done, shown.text = done, text
+
+        ended = campaign.run(read, out, processes=processes or campaign.default_processes(), cluster=cluster, tell=tell)
+    for key, error in ended.failed.items():
+        note(f"run {key} failed: {error}")
+    return _report(settings, read, out, made=ended.made, kept=ended.kept, checks=checks)
+
+
+@command.command("report")
+@click.argument("results", metavar="DIR", type=_PATH)
+@click.option("--check", "checks", is_flag=True, help="Hold the figures against those the study expects.")
+@click.pass_obj
+def report(settings: Settings, results: Path, checks: bool) -> int:
+    """Write tables, charts and the report of the runs that are in DIR, again."""
+    from fluxres.simulation.folder import ResultsFolder
+
+    return _report(settings, ResultsFolder(results).study(), results, made=0, kept=None, checks=checks)
+
+
+@command.command("show")
+@click.argument("study", metavar="STUDY", type=_PATH)
+@click.pass_obj
+def show(settings: Settings, study: Path) -> None:
+    """List the runs a study describes, and check that they can be made."""
+    from fluxres.render.table import Column, table
+    from fluxres.simulation.study import last, told
+
+    read = _study(study)
+    columns = [Column("RUN"), *(Column(last(path).upper()) for path in read.varied), Column("SEED", right=True)]
+    answer(
+        settings,
+        document=lambda: {
+            "study": read.page.name,
+            "runs": [{"run": each.key, "settings": each.settings, "seed": each.seed} for each in read.runs],
+        },
+        lines=lambda style: table(
+            columns,
+            [[each.key, *map(told, each.settings.values()), str(each.seed)] for each in read.runs],
+            header=settings.header,
+            style=style,
+        ),
+    )
+
+
+def _study(path: Path) -> Study:
+    from fluxres.simulation import checks, study
+
+    read = study.load(path)
+    checks.check(read)
+    return read
+
+
+def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool) -> int:
+    from fluxres.simulation import comparison, report
+    from fluxres.simulation.folder import ResultsFolder
+
+    found, notes = report.write(study, ResultsFolder(out))
+    for text in notes:
+        note(text)
+    failed = {key: error for row in found.rows for key, error in row.errors.items()}
+    checked = comparison.check(found) if checks else []
+    document: dict[str, Any] = {
+        "study": study.page.name,
+        "results": str(out),
+        "report": str(out / report.REPORT),
+        "made": made,
+        "kept": sum(len(row.runs) for row in found.rows) - made if kept is None else kept,
+        "missing": found.missing,
+        "failed": failed,
+        "settings": [_row(found, at) for at in range(len(found.rows))],
+        "expected": [each.to_dict() for each in checked],
+    }
+    answer(settings, document=lambda: document, lines=lambda style: _lines(settings, style, found, checked, document))
+    return NOT_AS_EXPECTED if failed or found.missing or not all(each.holds for each in checked) else 0
+
+
+def _row(found: Comparison, at: int) -> dict[str, Any]:
+    row = found.rows[at]
+    keys = ("mean", "low", "high", "repeats")
+    return {
+        "settings": row.settings,
+        "figures": {name: None if each is None else dict(zip(keys, each, strict=True)) for name, each in row.figures.items()},
+        "ratios": {name: None if each is None else dict(zip(keys, each, strict=True)) for name, each in row.ratios.items()},
+    }
+
+
+def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
+    from fluxres.render.table import Column, table
+    from fluxres.simulation.figures import written
+    from fluxres.simulation.study import last, told
+
+    names = found.study.shown
+    columns = [*(Column(last(path).upper()) for path in found.study.varied), Column("RUNS", right=True)]
+    for name in names:
+        columns.append(Column(name.upper(), right=True))
+        columns += [Column("BY BASELINE", right=True)] * bool(found.study.page.baseline)
+    rows = []
+    for row in found.rows:
+        cells = [*map(told, row.settings.values()), str(len(row.runs))]
+        for name in names:
+            own, ratio = row.figures.get(name), row.ratios.get(name)
+            cells.append(written(name, None if own is None else own.mean))
+            if found.study.page.baseline:
+                cells.append("-" if ratio is None else f"{ratio.mean:.3g}")
+        rows.append(cells)
+    lines = list(table(columns, rows, header=settings.header, style=style))
+    lines += [f"{'as expected' if each.holds else 'NOT AS EXPECTED'}: {each.text}" for each in checked]
+    lines += [f"{len(document['missing'])} runs are not made yet"] * bool(document["missing"])
+    return [*lines, f"report: {document['report']}"]

@@ -1,0 +1,69 @@
+"""What can be known of a study before its first run: that machines and traces can be read, and that hierarchies fit.
+
+An hour into a campaign is late to hear of a misspelt policy.  Each different part is made once, and what is wrong with it is
+told at its line, with the run that would have met it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+
+from fluxres.errors import FluxresError, InputError
+from fluxres.simulation import parts
+from fluxres.simulation.study import Run, Study
+
+if TYPE_CHECKING:
+    from fluxres.simulation.machine import Machine
+
+
+def check(study: Study) -> None:
+    """Refuse a study that has a part no run could use.
+
+    Cost: reads each machine and each trace once. Errors: InputError with the line of the part.
+    """
+    seen: dict[bytes, Any] = {}
+    for run in study.runs:
+        if not run.repeat:
+            _check_run(seen, study, run)
+
+
+def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
+    page, entry = run.page, run.workload
+    levels = _once(seen, study, run, "hierarchy", page.hierarchy, lambda: parts.hierarchy(page.hierarchy))
+    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
+    machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
+    fits = (page.machine, page.hierarchy.topology)
+    _once(seen, study, run, "hierarchy.topology", fits, lambda: parts.require_room(machine, levels))
+    _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
+    made = (entry, page.hierarchy, run.seed if entry.file is None else 0)
+    _once(seen, study, run, "workload", made, lambda: _workload(run, machine.count))
+
+
+def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: object, make: Callable[[], Any]) -> Any:
+    key = path.encode() + orjson.dumps(msgspec.to_builtins(what), option=orjson.OPT_SORT_KEYS)
+    if key not in seen:
+        try:
+            seen[key] = make()
+        except FluxresError as error:
+            inner = f"{error.where}: " if error.where and not path.startswith(error.where.split(":")[0]) else ""
+            of = f" (run {run.key})" if run.settings else ""
+            where = study.where(run.settings, *path.split("."))
+            raise InputError(f"{inner}{error.message}{of}", where=where, hint=error.hint) from None
+    return seen[key]
+
+
+def _inventory(run: Run, machine: Machine) -> None:
+    if run.page.inventory not in ("auto", "graph"):
+        from fluxres.instance.choice import make_inventory
+
+        make_inventory(run.page.inventory, machine.graph, "first")
+
+
+def _workload(run: Run, size: int) -> None:
+    """Read a trace as a whole; of a model and of a template one job is enough."""
+    found = parts.workload(run, size)
+    next(iter(found), None)

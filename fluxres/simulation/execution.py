@@ -1,0 +1,221 @@
+"""One run of a study: the page with its settings → a simulation → a folder of files.
+
+It is the same in this process, in another one and on a cluster, so it takes nothing but the run and a folder, and knows
+nothing of campaigns.  A queue policy that goes wrong ends its instance; what there is of such a run is written as well, and the
+run counts as failed.
+"""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from fluxres import __version__
+from fluxres.errors import FluxresError
+from fluxres.simulation import parts
+from fluxres.simulation.figures import figures
+from fluxres.simulation.machine import Machine
+from fluxres.simulation.metrics import Metrics, RunningMetrics
+from fluxres.simulation.numbering import Translated, laid_out
+from fluxres.simulation.outcome import Result
+from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
+from fluxres.simulation.schedule import Finished
+from fluxres.simulation.series import Series
+from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.sites import InstanceRow
+from fluxres.simulation.study import Run
+from fluxres.syntax import idset
+
+JOBS: Final = "jobs.csv"
+SWF: Final = "jobs.swf"
+INSTANCES: Final = "instances.csv"
+METRICS: Final = "metrics.json"
+LAID_OUT_UNITS_MAX: Final = 20_000_000
+"""Units of all jobs together up to which units without numbers are laid out: each is a step in Python."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Args:
+        key: of the run.
+        figures: by name; empty where it did not come that far.
+        error: what went wrong, or empty.
+    """
+
+    key: str
+    figures: Mapping[str, float | None]
+    error: str = ""
+
+
+class ByInstance:
+    """A sink: figures of each instance that ran jobs."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, RunningMetrics] = {}
+
+    def add(self, job: Finished) -> None:
+        """One more."""
+        own = self.running.get(job.instance)
+        if own is None:
+            own = self.running[job.instance] = RunningMetrics(0)
+        own.add(job)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def metrics(self, row: InstanceRow) -> Metrics:
+        """Of this instance, in whose size its utilisation is."""
+        own = self.running.get(row.number) or RunningMetrics(0)
+        own.size = row.size
+        return own.metrics()
+
+
+def execute(run: Run, folder: Path, progress: Callable[[float], None] | None = None) -> Outcome:
+    """Make a run, and write what came of it to a folder that exists.
+
+    Args:
+        progress: called with the part that is done, now and then, where that is known.
+
+    Errors: none of fluxres; they are in the outcome. OSError for a folder that cannot be written.
+    """
+    try:
+        return _execute(run, folder, progress)
+    except FluxresError as error:
+        return Outcome(run.key, {}, str(error))
+    except MemoryError:
+        return Outcome(run.key, {}, "not enough memory")
+
+
+def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -> Outcome:
+    machine = parts.machine(run)
+    workload = parts.workload(run, machine.count)
+    levels = parts.hierarchy(run.page.hierarchy)
+    parts.require_room(machine, levels)
+    count = workload.count
+
+    def submitted(number: int) -> None:
+        if progress is not None and count:
+            progress(number / count)
+
+    series, by_instance = Series(), ByInstance()
+    with ExitStack() as files:
+        jobs = files.enter_context((folder / JOBS).open("w", encoding="utf-8", newline=""))
+        swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
+        table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure)
+        header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
+        sinks = [table, SwfText(swf, header), series, by_instance]
+        simulator = Simulator(
+            machine,
+            hierarchy=levels,
+            inventory=run.page.inventory,
+            cost=parts.cost(run.page.cost),
+            sinks=sinks,
+            keep=False,
+        )
+        result = simulator.run(workload, submitted)
+    inventory, unit = simulator.instance.inventory, table.unit
+    numbered = _units(machine, unit)
+    if not table.count:
+        _lay_out(folder / JOBS, series, inventory.size)
+        unit, numbered = inventory.measure, inventory.size
+    _write_instances(folder / INSTANCES, result, by_instance, levels)
+    found = figures(result)
+    document = _document(run, result, found, series, levels)
+    document["machine"] = {
+        "name": machine.graph.name,
+        "unit": machine.unit,
+        "units": machine.count,
+        "numbered": unit,
+        "numbers": numbered,
+    }
+    document["workload"] = {"name": workload.name, "left_out": dict(workload.left_out), "notes": dict(workload.notes)}
+    (folder / METRICS).write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    return Outcome(run.key, found, "; ".join(result.errors))
+
+
+def _units(machine: Machine, unit: str) -> int:
+    structure = machine.graph.structure
+    return len(structure.of_type(unit)) if unit in structure.types else 0
+
+
+def _lay_out(path: Path, series: Series, units: int) -> None:
+    """Fill in numbers for units that have none, in the lines of the jobs."""
+    _, start, end, size = series.columns()
+    if not len(size) or int(size[start >= 0].sum()) > LAID_OUT_UNITS_MAX:
+        return
+    found = laid_out(start.tolist(), end.tolist(), size.tolist(), units)
+    at = COLUMNS.index("allocated_resources")
+    beside = path.with_name(path.name + ".new")
+    with path.open(encoding="utf-8", newline="") as old, beside.open("w", encoding="utf-8", newline="") as new:
+        lines, out = csv.reader(old), csv.writer(new, lineterminator="\n")
+        out.writerow(next(lines))
+        for line, numbers in zip(lines, found, strict=True):
+            line[at] = idset.format(numbers).replace(",", " ")
+            out.writerow(line)
+    beside.replace(path)
+
+
+def _write_instances(path: Path, result: Result, by_instance: ByInstance, levels: Any) -> None:
+    names = [field.name for field in fields(InstanceRow)]
+    own = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "throughput_per_s")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow([*names, "queue_policy", "match_policy", *own])
+        for row in result.instances:
+            values = by_instance.metrics(row).to_dict()
+            policies = (levels.queue_policy(row.level), levels.match_policy(row.level))
+            out.writerow(
+                [*(getattr(row, name) for name in names), *policies, *("" if values[n] is None else values[n] for n in own)]
+            )
+
+
+def _document(run: Run, result: Result, found: Mapping[str, float | None], series: Series, levels: Any) -> dict[str, Any]:
+    curves = series.over_time()
+    return {
+        "fluxres": __version__,
+        "run": run.key,
+        "settings": run.settings,
+        "repeat": run.repeat,
+        "seed": run.seed,
+        "metrics": found,
+        "results": result.metrics.results,
+        "levels": list(_levels(result, levels)),
+        "refused": {"reasons": dict(result.refusals.reasons), "first": result.refusals.ids},
+        "errors": result.errors,
+        "over_time": {
+            "begin_s": curves.begin_s,
+            "part_s": curves.part_s,
+            "used": [round(value, 3) for value in curves.used.tolist()],
+            "waiting": [round(value, 3) for value in curves.waiting.tolist()],
+        },
+    }
+
+
+def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
+    """A row for each level; jobs run in the innermost one only, and its figures of jobs are those of the run."""
+    makespan = result.metrics.makespan_s
+    for level in range(levels.levels):
+        rows = [row for row in result.instances if row.level == level]
+        busy = array("d", (row.busy_s for row in rows))
+        yield {
+            "level": level,
+            "queue_policy": levels.queue_policy(level),
+            "match_policy": levels.match_policy(level),
+            "instances": len(rows),
+            "jobs": sum(row.jobs for row in rows),
+            "decisions": sum(row.decisions for row in rows),
+            "busy_s": sum(busy),
+            "busiest_share": max(busy) / makespan if makespan and len(busy) else None,
+            "begin_s": min((row.begin_s for row in rows), default=None),
+            "end_s": max((row.end_s for row in rows), default=None),
+            "metrics": asdict(result.metrics) if level == levels.levels - 1 else None,
+        }

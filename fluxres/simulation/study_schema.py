@@ -1,0 +1,131 @@
+"""The typed document of a study: what may stand in it is said here once, for the reader and for messages.
+
+Keys that choose one of several forms (a workload is a file or a model) are separate keys instead of a tag, so that the page
+reads as one would say it; that exactly one of them is there is checked by whoever makes a run of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from fluxres import limits
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Jobs = Annotated[int, Meta(ge=1, le=10**12)]
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+Above = Annotated[float, Meta(gt=0, le=1e9)]
+Units = Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
+Policies = Word | Annotated[list[Word], Meta(min_length=1)]
+Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
+
+
+class EnsembleModel(Struct, forbid_unknown_fields=True):
+    """Many short jobs of one kind (`models.Ensemble`)."""
+
+    jobs: Jobs
+    run_s: Seconds = 1.0
+    distribution: Literal["fixed", "uniform", "exponential"] = "fixed"
+    size: Units = 1
+    interval_s: Seconds = 0.0
+    limit_s: Seconds | None = None
+
+
+class LublinModel(Struct, forbid_unknown_fields=True):
+    """The model of Lublin and Feitelson; `size` is the machine's by default."""
+
+    jobs: Jobs
+    size: Units | None = None
+    overestimate: Annotated[float, Meta(ge=1, le=1e5)] = 1.0
+
+
+class BurstsModel(Struct, forbid_unknown_fields=True):
+    """On-off arrivals (`models.Bursts`)."""
+
+    jobs: Jobs
+    on_s: Above = 600.0
+    off_s: Above = 3000.0
+    interval_s: Above = 10.0
+    run_s: Above = 600.0
+    size: Units = 1
+
+
+class WorkloadEntry(Struct, forbid_unknown_fields=True):
+    """One workload: a file or a model, and what is changed in it."""
+
+    name: Word | None = None
+    file: Word | None = None
+    ensemble: EnsembleModel | None = None
+    lublin: LublinModel | None = None
+    bursts: BurstsModel | None = None
+    jobs: Jobs | None = None
+    load: Above = 1.0
+    request: Word | None = None
+
+
+class HierarchyEntry(Struct, forbid_unknown_fields=True):
+    """Levels of instances (`hierarchy.Hierarchy`), and how jobs are dealt to the innermost ones."""
+
+    topology: int | Word = "1"
+    queue_policy: Policies = "easy"
+    match_policy: Policies = "first"
+    boot_s: Seconds = 0.0
+    ahead: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    jobs: Literal["even", "batch", "work"] = "even"
+
+
+class FittedCost(Struct, forbid_unknown_fields=True):
+    """Seconds of a decision as a sum (`cost.Fitted`)."""
+
+    base_s: Seconds = 0.0
+    start_s: Seconds = 0.0
+    considered_s: Seconds = 0.0
+    queued_s: Seconds = 0.0
+    size_s: Seconds = 0.0
+
+
+class MeasuredCost(Struct, forbid_unknown_fields=True):
+    """As long as it took here, times a factor."""
+
+    factor: Above = 1.0
+
+
+class CostEntry(Struct, forbid_unknown_fields=True):
+    """What a decision costs: one of these."""
+
+    fixed_s: Seconds | None = None
+    fitted: FittedCost | None = None
+    measured: MeasuredCost | None = None
+
+
+class Expectation(Struct, forbid_unknown_fields=True):
+    """A figure that results are held against: a value, or a ratio to other settings, within two bounds."""
+
+    metric: Word
+    of: dict[str, Any] = {}
+    against: Literal["baseline"] | dict[str, Any] | None = None
+    ratio: Interval | None = None
+    range: Interval | None = None
+    source: str = ""
+
+
+class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "fluxres-experiment"}):
+    """The whole page."""
+
+    version: Literal[1]
+    name: Word
+    machine: int | Word | dict[str, Any]
+    workload: WorkloadEntry | Annotated[list[WorkloadEntry], Meta(min_length=1)]
+    title: str = ""
+    unit: Word | None = None
+    inventory: Word = "auto"
+    hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
+    cost: Literal["none", "measured"] | CostEntry = "none"
+    repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}
+    baseline: dict[str, Any] = {}
+    metrics: Annotated[list[Word], Meta(min_length=1)] | None = None
+    expect: list[Expectation] = []

@@ -1,0 +1,86 @@
+"""The runs of a study on a dask.distributed cluster (extra `sweep`).
+
+A worker writes into a folder of its own and sends the files back, so workers need no disc in common for results; the files that
+a study reads must be there under the same paths.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fluxres.errors import StoreError, UsageError
+from fluxres.simulation.execution import Outcome, execute
+from fluxres.simulation.folder import ResultsFolder, translated
+from fluxres.simulation.study import Run
+
+if TYPE_CHECKING:
+    from fluxres.simulation.campaign import Tell
+
+CONNECT_S: Final = 10.0
+"""How long a scheduler may take to answer."""
+
+
+def remote(run: Run) -> tuple[Outcome, dict[str, bytes]]:
+    """A run on a worker: how it ended, and its files."""
+    with tempfile.TemporaryDirectory(prefix="fluxres-") as name:
+        place = Path(name)
+        try:
+            outcome = execute(run, place)
+        except OSError as error:
+            return Outcome(run.key, {}, f"on a worker: {(error.strerror or str(error)).lower()}: {error.filename}"), {}
+        return outcome, {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Tell) -> Iterator[Outcome]:
+    """Make runs on a cluster; each as it comes back.
+
+    Errors: UsageError without dask.distributed; StoreError where no scheduler answers.
+    """
+    client = _client(address)
+    futures: list[Any] = []
+    try:
+        by_key = {run.key: run for run in runs}
+        # By name and not by value: a second campaign with the same names must not get what the first one left.
+        futures = client.map(remote, runs, key=[f"{run.key}-{id(by_key)}" for run in runs], pure=False, retries=1)
+        keys = dict(zip(futures, by_key, strict=True))
+        for number, future in enumerate(_as_completed(futures), 1):
+            run = by_key[keys[future]]
+            outcome, files = future.result() if future.status == "finished" else (Outcome(run.key, {}, _why(future)), {})
+            place = folder.begin(run)
+            with translated(place):
+                for name, data in files.items():
+                    (place / name).write_bytes(data)
+            folder.finish(run, place, outcome)
+            future.release()
+            tell(number, run.key)
+            yield outcome
+    finally:
+        client.cancel(futures)
+        client.close()
+
+
+def _client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UsageError("--cluster needs dask.distributed", hint="pip install 'fluxres[sweep]'") from None
+    try:
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise StoreError(f"no dask scheduler answers: {str(error).splitlines()[0]:.200}", where=address) from None
+
+
+def _as_completed(futures: list[Any]) -> Iterator[Any]:
+    from distributed import as_completed
+
+    found: Iterator[Any] = as_completed(futures, raise_errors=False)
+    return found
+
+
+def _why(future: Any) -> str:
+    if future.status == "cancelled":
+        return "the cluster cancelled it"
+    return f"its worker failed: {str(future.exception()).splitlines()[0]:.200}"
