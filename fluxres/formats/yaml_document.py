@@ -31,6 +31,8 @@ Places = dict[int, dict[Key, Place]]
 _FLATTER: Final = f"a machine has at most {limits.DEPTH_MAX} levels"
 #: steps of a path that are shown at its beginning and at its end
 _SHOWN: Final = (8, 4)
+#: characters of a key that are shown: one may be as long as its file
+_KEY_SHOWN: Final = 255
 
 #: the event parser: LibYAML's where PyYAML was built with it
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -70,7 +72,11 @@ def path_text(path: Iterable[Key]) -> str:
         return f"{path_text(steps[:first])}…{path_text(['', *steps[-last:]])}"
     text = ""
     for i, key in enumerate(steps):
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if i else key
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            shown = key if len(key) <= _KEY_SHOWN else f"{key[:_KEY_SHOWN]}…"
+            text += f".{shown}" if i else shown
     return text
 
 
