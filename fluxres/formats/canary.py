@@ -142,7 +142,7 @@ def machine(pool: ResourcePool, file: str, origin: int | None, document: Documen
         where = document.where(()) if document is not None else file
         raise InputError("the resource pool has no nodes", where=where, hint="list at least one under 'nodes'")
     hosts = [_host(node, document) for node in pool.nodes]
-    properties = kept_properties(pool.properties)
+    properties = kept_properties(pool.properties, partial(document.where, ()) if document is not None else str)
     if pool.allow_multinode is not None:
         properties[MULTINODE] = pool.allow_multinode
     return Loaded(structure(hosts, file=file, origin=origin, properties=properties), [], "canary")
@@ -164,7 +164,7 @@ def _host(node: Node, document: Document | None) -> Host:
             stocks.append(Stock(word, (runs,), where=partial(where, word)))
         else:
             empty.append(word)
-    properties = kept_properties(node.properties)
+    properties = kept_properties(node.properties, where)
     if empty:
         properties |= kept_properties({EMPTY: empty})
     return Host(tuple(stocks), node.id, properties, where)
@@ -179,7 +179,7 @@ def _runs(instances: Sequence[Instance], where: Callable[[], str]) -> Iterator[R
         return slots, stated if is_unit else unit, properties
 
     for (slots, unit, properties), run in groupby(instances, key=alike):
-        yield Run([each.id for each in run], slots, unit, kept_properties(properties))
+        yield Run([each.id for each in run], slots, unit, kept_properties(properties, where))
 
 
 def _size(slots: int | float, where: Callable[[], str]) -> tuple[int, str | None]:

@@ -89,7 +89,7 @@ def _instances(inventory: Inventory, share: Share, prefix: str, lost: Lost) -> l
     if len(set(ids)) < len(set(labels)):
         ids = [f"{each}_{at}" for at, each in enumerate(ids)]
     if prefix or ids != labels:
-        lost.mark("names", vertices)
+        inventory.relabelled("names", vertices, lost)
     slots = s.size[vertices]
     lost.mark("sizes", vertices[slots > _SLOTS_MAX])
     lost.mark("units", vertices[[s.kinds[number].unit is not None for number in kinds]])

@@ -27,7 +27,7 @@ from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hyperqueue, hyperqueue_coupling
-from fluxres.syntax.hyperqueue import CPUS, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.syntax.hyperqueue import CPUS, Grid, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.syntax.hyperqueue_coupling import WEIGHT_DEFAULT, Coupling
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
 
@@ -96,6 +96,12 @@ def machine(workers: Sequence[Started], file: str, origin: int | None = None, *,
 def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
     beside = _beside(worker)
     stocks: list[Stock] = []
+    _require_makeable(worker)
+    # Groups numbered through are made in one go, unless others that are not stand in the same sockets.
+    grouped = {number: pool.kind.groups for number, pool in enumerate(worker.pools) if isinstance(pool.kind, Groups)}
+    grids = {number: groups for number, groups in grouped.items() if isinstance(groups, Grid)}
+    if not beside <= grids.keys():
+        grids = {number: groups for number, groups in grids.items() if number not in {*beside, next(iter(grouped))}}
     for number, pool in enumerate(worker.pools):
         where = partial(_pool_place, worker, pool.name)
         if isinstance(pool.kind, Sum):
@@ -105,10 +111,25 @@ def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
                 raise LimitExceeded(f"{amount} units, at most {limits.SIZE_MAX}", where=where(), hint="use a larger unit")
             stocks.append(Stock(pool.name, amount=amount, unit=unit, where=where))
             continue
+        if number in grids:
+            run = Run(range(len(pool.kind)), fractions=fractions)
+            stocks.append(Stock(pool.name, beside=number in beside, grid=(len(grids[number]), run), where=where))
+            continue
         groups = pool.kind.groups if isinstance(pool.kind, Groups) else (pool.kind,)
         runs = tuple((Run(_labels(group), fractions=fractions),) for group in groups)
         stocks.append(Stock(pool.name, runs, beside=number in beside, where=where))
     return tuple(stocks)
+
+
+def _require_makeable(worker: Started) -> None:
+    """What is refused before anything is made of it: more labels and groups than a graph has pools."""
+    total = 0
+    for pool in worker.pools:
+        if not isinstance(pool.kind, Sum):
+            total += len(pool.kind) + (len(pool.kind.groups) if isinstance(pool.kind, Groups) else 0)
+    if total > limits.POOLS_MAX:
+        message = f"{total} labels and groups, at most {limits.POOLS_MAX} pools fit"
+        raise LimitExceeded(message, where=worker.where(), hint="give what is not told apart as a sum")
 
 
 def _pool_place(worker: Started, name: str) -> str:
@@ -129,7 +150,7 @@ def _beside(worker: Started) -> frozenset[int]:
     return frozenset(
         number
         for number in grouped[1:]
-        if counts[number] == counts[cpus]
+        if counts[number] == counts[cpus] == len(pairs.get((cpus, number), ()))
         and pairs.get((cpus, number)) == [(group, group, WEIGHT_DEFAULT) for group in range(counts[cpus])]
     )
 
@@ -169,13 +190,14 @@ def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[in
     found: dict[int, list[int]] = {}
     at = 0
     for number, stock in enumerate(host.stocks):
-        if len(stock.groups) < 2:
+        count = stock.grid[0] if stock.grid is not None else len(stock.groups)
+        if count < 2:
             continue
         if stock.beside:
-            found[number] = inside[: len(stock.groups)]
+            found[number] = inside[:count]
             continue
-        found[number] = inside[at : at + len(stock.groups)]
-        at += len(stock.groups)
+        found[number] = inside[at : at + count]
+        at += count
     return found
 
 

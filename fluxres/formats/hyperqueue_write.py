@@ -160,7 +160,7 @@ class _Workers:
         self.lost.mark("units", vertices[[s.kinds[number].unit is not None for number in s.kind[vertices].tolist()]])
         labels = self.inventory.distinct(vertices, self.lost)
         if isinstance(labels, list) and any('"' in label for label in labels):
-            self.lost.mark("names", vertices)
+            self.inventory.relabelled("names", vertices, self.lost)
             labels = [label.replace('"', "'") for label in labels]
             labels = labels if len(set(labels)) == len(labels) else range(len(labels))
         if isinstance(labels, range) and labels.stop > U32_MAX:
@@ -168,7 +168,7 @@ class _Workers:
         ends = np.cumsum([len(group) for group in groups]).tolist()
         parts = [labels[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         made = [Range(part[0], part[-1]) if isinstance(part, range) else Listed(tuple(part)) for part in parts]
-        return made[0] if len(made) == 1 else Groups(tuple(made))
+        return made[0] if len(made) == 1 else hyperqueue.of_groups(made)
 
     def left_out(self, allocations: Sequence[Hold]) -> list[str]:
         """What could not be said of the machine."""

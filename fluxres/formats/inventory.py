@@ -71,6 +71,7 @@ class Stock:
     Args:
         word: its name in the file.
         groups: runs by group; one group stands in the host itself, several have a pool each.
+        grid: instead of groups: their number, and one run of numbers that is dealt out to them in equal parts.
         amount: units of what has no labels; then there are no groups.
         unit: of the amount.
         beside: whether its groups are those of the first grouped stock, and stand in the same pools.
@@ -82,6 +83,7 @@ class Stock:
     amount: int | None = None
     unit: str | None = None
     beside: bool = False
+    grid: tuple[int, Run] | None = None
     where: Callable[[], str] = str
 
 
@@ -188,8 +190,15 @@ class _Site:
         children: list[Recipe | _Group] = []
         for stock in host.stocks:
             type_name = self.types[stock.word]
-            if stock.amount is not None:
-                made: list[Recipe] = [_sum(stock, type_name, taken)]
+            if stock.grid is not None:
+                made: list[Recipe] = [_dealt(*stock.grid, type_name)]
+                if not stock.beside:
+                    groups.append(_Group(*_type_and_base(type_name), 0, stock.grid[0]))
+                    children.append(groups[-1])
+                    self.places[id(groups[-1])] = stock.where
+                groups[0 if stock.beside else -1].inside += made
+            elif stock.amount is not None:
+                made = [_sum(stock, type_name, taken)]
                 children += made
             elif len(stock.groups) == 1:
                 made = [recipe for run in stock.groups[0] for recipe in _run(run, type_name, taken, self.stems)]
@@ -227,30 +236,41 @@ def _content(stock: Stock) -> object:
         )
         for group in stock.groups
     )
-    return stock.word, stock.amount, stock.unit, stock.beside, runs
+    return stock.word, stock.amount, stock.unit, stock.beside, stock.grid and (stock.grid[0], stock.grid[1].labels), runs
 
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """A pool for a group of labels, while it is filled."""
+    """A pool for a group of labels, or several that are filled alike, while they are filled."""
 
     type: str
     basename: str
     number: int
+    count: int = 1
     inside: list[Recipe] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
 
     def recipe(self) -> Recipe:
-        return Recipe(self.type, basename=self.basename, ids=self.number, children=tuple(self.inside))
+        return Recipe(self.type, self.count, basename=self.basename, ids=self.number, children=tuple(self.inside))
 
 
 def _groups(stock: Stock, type_name: str) -> list[_Group]:
     """New groups for a stock, none where it stands in those of the cpus."""
     if stock.beside:
         return []
-    is_cpus = type_name == TYPES["cpus"]
-    type_and_base = ("socket", "socket") if is_cpus else ("group", f"{type_name}-group")
-    return [_Group(*type_and_base, number) for number in range(len(stock.groups))]
+    return [_Group(*_type_and_base(type_name), number) for number in range(len(stock.groups))]
+
+
+def _type_and_base(type_name: str) -> tuple[str, str]:
+    return ("socket", "socket") if type_name == TYPES["cpus"] else ("group", f"{type_name}-group")
+
+
+def _dealt(count: int, run: Run, type_name: str) -> Recipe:
+    """The entry of a run of numbers that runs on over so many groups."""
+    assert isinstance(run.labels, range)
+    ids = np.arange(run.labels.start, run.labels.stop, dtype=np.int64)
+    base = Recipe(type_name, len(run.labels) // count, ids=ids, size=run.size, unit=run.unit, properties=run.properties)
+    return replace(base, children=_shares(run))
 
 
 def _sum(stock: Stock, type_name: str, taken: set[str]) -> Recipe:
@@ -308,8 +328,11 @@ def _shares(run: Run) -> tuple[Recipe, ...]:
     return (Recipe("share", ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
 
 
-def kept_properties(given: Mapping[str, Any]) -> dict[str, PropertyValue]:
+def kept_properties(given: Mapping[str, Any], where: Callable[[], str] = str) -> dict[str, PropertyValue]:
     """Properties of a pool for those of a file: what is no single value is kept as JSON under a marked key.
+
+    Args:
+        where: says the place of the properties.
 
     Errors: InputError for a number in it that is none.
 
@@ -319,18 +342,18 @@ def kept_properties(given: Mapping[str, Any]) -> dict[str, PropertyValue]:
     made: dict[str, PropertyValue] = {}
     for key, value in given.items():
         if isinstance(value, dict | list) or key.startswith((NESTED, OF_FILE)):
-            made[f"{NESTED}{key}"] = _json(value, key)
+            made[f"{NESTED}{key}"] = _json(value, key, where)
         else:
             made[key] = value
     return made
 
 
-def _json(value: object, key: str) -> str:
+def _json(value: object, key: str, where: Callable[[], str]) -> str:
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except ValueError:
-        where = f"property {excerpt(key)}"
-        raise InputError("has a number that is none (NaN, or infinite)", where=where, hint="write it as text") from None
+        message = f"the property {excerpt(key)} has a number that is none (NaN, or infinite)"
+        raise InputError(message, where=where(), hint="write it as text") from None
 
 
 def _is_name(text: str) -> bool:

@@ -173,8 +173,16 @@ class Inventory:
         labels = self.labels(vertices)
         if isinstance(labels, range) or len(set(labels)) == len(labels):
             return labels
-        lost.mark("ids", vertices)
+        self.relabelled("ids", vertices, lost)
         return range(len(vertices))
+
+    def relabelled(self, fact: Fact, vertices: Vertices, lost: Lost) -> None:
+        """Note that pools come back with other labels; where one is kept beside a name, both are others."""
+        lost.mark(fact, vertices)
+        keeps = np.array([any(key == LABEL for key, _ in kind.properties) for kind in self.structure.kinds])
+        kept = vertices[keeps[self.structure.kind[vertices]]]
+        lost.mark("names", kept)
+        lost.mark("properties", kept)
 
     def _label(self, v: int) -> str:
         kept = self.properties(v).get(LABEL)

@@ -75,15 +75,16 @@ def _stated(node: Node) -> list[str]:
 
 def _node(node: Node, document: Document, path: tuple[Key, ...]) -> Parsed:
     found: list[Stated] = []
-    seen: set[tuple[str, str]] = set()
+    seen: set[str] = set()
+    place: tuple[Key, ...]
     for key, managers in (("managers", node.managers), ("resourceManagers", node.resource_managers)):
         for at, each in enumerate(managers or []):
-            place: tuple[Key, ...] = (*path, key, at)
+            place = (*path, key, at)
             made = _manager(each, document, place)
-            if (jqm.type_of(made), made.key) in seen:
-                message = f"a second {jqm.type_of(made)} manager {shown(made.key)}"
+            if made.key in seen:
+                message = f"a second manager {shown(made.key)}"
                 raise InputError(message, where=document.where([*place, "key"]), hint="rename one")
-            seen.add((jqm.type_of(made), made.key))
+            seen.add(made.key)
             found.append(Stated(made, each.enabled, each.description or None))
     released: list[tuple[str, str, dict[str, Any], str]] = []
     if node.threads is not UNSET:
@@ -92,7 +93,12 @@ def _node(node: Node, document: Document, path: tuple[Key, ...]) -> Parsed:
         word = _NAME_DEFAULT if node.discrete_name is UNSET else node.discrete_name
         released.append(("discrete", word, {"list": node.discrete_list}, "discreteRmList"))
     for type_name, word, parameters, key in released:
-        found.append(Stated(_configured(type_name, word, parameters, partial(document.where, [*path, key]))))
+        place = (*path, key)
+        made = _configured(type_name, word, parameters, partial(document.where, place))
+        if made.key in seen:
+            raise InputError(f"a second manager {shown(made.key)}", where=document.where(place, key=True), hint="leave one out")
+        seen.add(made.key)
+        found.append(Stated(made))
     if not found:
         hint = "list 'managers', or give 'discreteRmList' or 'nbThread'"
         raise InputError("no resource managers", where=document.where(path), hint=hint)
@@ -143,7 +149,7 @@ def _host(name: str | None, managers: Sequence[Stated], document: Document, path
             kept["description"] = description
         if kept:
             rules[f"{jqm.type_of(manager)}.{manager.key}"] = kept
-    return Host(tuple(stocks), name, kept_properties({RULES: rules}) if rules else {}, where)
+    return Host(tuple(stocks), name, kept_properties({RULES: dict(sorted(rules.items()))}) if rules else {}, where)
 
 
 def plain(manager: Rules) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def _manager(inventory: Inventory, share: Share, key: str, lost: Lost) -> dict[s
     labels = list(map(str, inventory.distinct(vertices, lost)))
     items = [" ".join(label.split()) for label in labels]
     if items != labels or len(set(items)) < len(items):
-        lost.mark("names", vertices)
+        inventory.relabelled("names", vertices, lost)
         items = items if len(set(items)) == len(items) and all(items) else list(map(str, range(len(items))))
     return {"type": "discrete", "key": key, "list": items}
 

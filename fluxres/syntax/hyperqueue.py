@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, overload
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
@@ -65,13 +65,36 @@ Labels = Range | Listed
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """Labels in groups, such as the cores of sockets; at least two groups."""
+class Grid(Sequence[Range]):
+    """So many groups of so many labels each, numbered through from 0: what `NxM` says, at the price of two numbers."""
 
-    groups: tuple[Labels, ...]
+    number: int
+    each: int
 
     def __len__(self) -> int:
-        return sum(map(len, self.groups))
+        return self.number
+
+    @overload
+    def __getitem__(self, at: int) -> Range: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Range]: ...
+    def __getitem__(self, at: int | slice) -> Range | list[Range]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(self.number))]
+        if not -self.number <= at < self.number:
+            raise IndexError(at)
+        start = at % self.number * self.each
+        return Range(start, start + self.each - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Labels in groups, such as the cores of sockets; at least two groups. Made with :func:`grouped`."""
+
+    groups: tuple[Labels, ...] | Grid
+
+    def __len__(self) -> int:
+        return self.groups.number * self.groups.each if isinstance(self.groups, Grid) else sum(map(len, self.groups))
 
     def __iter__(self) -> Iterator[str]:
         return (label for group in self.groups for label in group)
@@ -92,7 +115,7 @@ class Pool:
     """One resource of a worker.
 
     >>> parse("cpus=2x4").kind
-    Groups(groups=(Range(start=0, end=3), Range(start=4, end=7)))
+    Groups(groups=Grid(number=2, each=4))
     """
 
     name: str
@@ -106,8 +129,8 @@ def parse(text: str, *, dialect: Dialect = "any") -> Pool:
         text: ``NAME=DEFINITION``; blanks may stand round every token.
         dialect: which grammar.
 
-    Cost O(length) and O(groups). Errors: InputError with the column; LimitExceeded for numbers beyond 32 bits, beyond
-    `limits.HOSTLIST_RANGE_MAX` groups, or a text beyond `limits.DOCUMENT_BYTES_MAX`.
+    Cost O(length). Errors: InputError with the column; LimitExceeded for numbers beyond 32 bits, or a text beyond
+    `limits.DOCUMENT_BYTES_MAX`.
 
     >>> parse("gpus = [a, b]"), parse("mem=sum(1_000.5)").kind
     (Pool(name='gpus', kind=Listed(labels=('a', 'b'))), Sum(amount=10005000))
@@ -158,6 +181,8 @@ def check(pools: Sequence[Pool]) -> None:
 
 
 def _require_unique(kind: Labels | Groups, where: str) -> None:
+    if isinstance(kind, Groups) and isinstance(kind.groups, Grid):
+        return
     groups = kind.groups if isinstance(kind, Groups) else (kind,)
     ranges = sorted((group.start, group.end) for group in groups if isinstance(group, Range) and len(group))
     for (_, end), (start, _) in itertools.pairwise(ranges):
@@ -182,7 +207,19 @@ def grouped(groups: Iterable[Iterable[str]]) -> Labels | Groups:
     made = [tuple(group) for group in groups]
     if len(made) == 1:
         return Listed(made[0])
-    return Groups(tuple(map(_compact, made)))
+    return of_groups(map(_compact, made))
+
+
+def of_groups(groups: Iterable[Labels]) -> Groups:
+    """Several groups, in the one form that equal ones have.
+
+    >>> of_groups([Range(0, 1), Range(2, 3)]) == parse("x=2x2").kind
+    True
+    """
+    made = tuple(groups)
+    each = len(made[0])
+    is_grid = all(group == Range(i * each, (i + 1) * each - 1) for i, group in enumerate(made))
+    return Groups(Grid(len(made), each) if is_grid else made)
 
 
 def _compact(labels: tuple[str, ...]) -> Labels:
@@ -230,14 +267,13 @@ def _times(cursor: Cursor) -> Kind:
     if not cursor.take("x"):
         raise cursor.error("_ or x", f"a bare number is only read after --cpus; {_FORMS}")
     each = cursor.integer()
-    if count * each > U32_MAX or count > limits.HOSTLIST_RANGE_MAX:
-        message = f"expected at most {limits.HOSTLIST_RANGE_MAX} groups and labels up to {U32_MAX}, got {count}x{each}"
-        raise LimitExceeded(message, where=cursor.where(0))
+    if count * each > U32_MAX:
+        raise LimitExceeded(f"expected labels up to {U32_MAX}, got {count}x{each} of them", where=cursor.where(0))
     if not count or not each:
         raise InputError(f"expected at least one group of one, got {count}x{each}", where=cursor.where(0))
     if count == 1:
         return Range(0, each - 1)
-    return Groups(tuple(Range(i * each, (i + 1) * each - 1) for i in range(count)))
+    return Groups(Grid(count, each))
 
 
 def _groups(cursor: Cursor) -> Kind:
@@ -334,9 +370,8 @@ def format_kind(kind: Kind) -> str:
         return f"range({kind.start}-{kind.end})"
     if isinstance(kind, Listed):
         return _bracketed(kind)
-    each = len(kind.groups[0])
-    if all(group == Range(i * each, (i + 1) * each - 1) for i, group in enumerate(kind.groups)):
-        return f"{len(kind.groups)}x{each}"
+    if isinstance(kind.groups, Grid):
+        return f"{kind.groups.number}x{kind.groups.each}"
     _require_listable(len(kind))
     return f"[{','.join(map(_bracketed, kind.groups))}]"
 
@@ -394,6 +429,8 @@ def _short(kind: Kind) -> str:
         return format_amount(kind.amount)
     if not isinstance(kind, Groups):
         return str(len(kind))
+    if isinstance(kind.groups, Grid):
+        return f"{kind.groups.number}x{kind.groups.each}"
     counts: dict[int, int] = {}
     for group in kind.groups:
         counts[len(group)] = counts.get(len(group), 0) + 1

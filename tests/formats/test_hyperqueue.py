@@ -176,6 +176,8 @@ def test_refusals_have_a_place(text: str, where: str, message: str) -> None:
     [
         "cpus=range(0-999999999)",
         "cpus=1000000x1000000",
+        "cpus=1000000000x4",
+        "".join(f"a{number}=1000000000x4\n" for number in range(20_000)),
         "mem=sum(18446744073709551615)",
         '{"resources": [{"name": "a", "kind": "sum", "size": 18446744073709551616}]}',
         '{"resources": [{"name": "a", "kind": "range", "start": 0, "end": 4294967295}]}',

@@ -86,8 +86,9 @@ def test_rules_that_are_no_resources_come_back() -> None:
         (
             "managers: [{key: a, type: quantity}, {key: A, type: quantity}]",
             "j:1:44: managers[1].key",
-            "a second quantity manager",
+            "a second manager 'a'",
         ),
+        ("{nbThread: 1, managers: [{key: thread, type: discrete}]}", "j:1:2: nbThread", "a second manager"),
         ("{nbThread: 18446744073709551616}", "j:1:12: nbThread", "expected int"),
     ],
 )

@@ -133,7 +133,7 @@ def test_refusals_name_the_column(text: str, column: int, message: str) -> None:
     [
         "a=range(0-99999999999)",
         "a=4294967295x2",
-        "a=2000000x1",
+        "a=2000000x2000000",
         "a=sum(18446744073709551616)",
         f"a=sum({'9' * 5000})",
         f"{'a' * 256}=sum(1)",
@@ -144,6 +144,18 @@ def test_bounds(text: str) -> None:
     with pytest.raises(LimitExceeded) as found:
         parse(text)
     assert len(str(found.value)) < 300
+
+
+def test_groups_of_equal_size_are_two_numbers() -> None:
+    kind = parse("a=1000000000x4").kind
+    assert isinstance(kind, Groups)
+    assert (len(kind), len(kind.groups), kind.groups[-1]) == (4 * 10**9, 10**9, Range(4 * 10**9 - 4, 4 * 10**9 - 1))
+    assert summary([Pool("a", kind)]) == "a 1000000000x4"
+    small = parse("a=3x2").kind
+    assert isinstance(small, Groups)
+    assert list(small.groups) == list(small.groups[:]) == [Range(0, 1), Range(2, 3), Range(4, 5)]
+    with pytest.raises(IndexError):
+        small.groups[3]
 
 
 def test_large_ranges_cost_nothing() -> None:
