@@ -229,7 +229,7 @@ class _Making:
             self._fail(rule.line, f"more than {limits.EDGES_MAX} edges", limit=True)
 
     def _multiply(self, rule: Rule, sources: Int32) -> None:
-        target, scale, stride = self._kinds[rule.target], rule.scale, rule.id_stride
+        target, scale, stride = self._kinds[rule.target], rule.scale if len(sources) else 0, rule.id_stride
         if len(sources) * scale > limits.POOLS_MAX:
             self._fail(rule.line, f"{len(sources) * scale} pools, at most {limits.POOLS_MAX} fit", limit=True)
         scope = min(rule.id_scope, len(self._scales))

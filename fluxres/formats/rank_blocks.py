@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.errors import LimitExceeded
+from fluxres.errors import InputError, LimitExceeded
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.identity import repeated
 from fluxres.graph.kinds import Kind, KindTable
 from fluxres.graph.structure import COLUMNS, Structure
 
@@ -58,14 +59,37 @@ class BlockRows:
         self._ends.append((row, self._n))
 
     def block(self) -> Block:
-        """The finished block."""
+        """The finished block.
+
+        Errors: InputError for two pools of one name in one other.
+        """
         self.close(0)
         parent = np.concatenate([np.full(len(ids), above, np.int32) for above, _, ids, _ in self._rows])
         end = np.arange(1, self._n + 1, dtype=np.int32)
         for row, stop in self._ends:
             end[row] = stop
         kind, ids, size = (np.concatenate([row[i] for row in self._rows]) for i in (1, 2, 3))
+        self._require_distinct(parent, kind, ids)
         return Block(parent, end, kind, ids, size)
+
+    def _require_distinct(self, parent: Int32, kind: Int32, ids: NDArray[np.int64]) -> None:
+        basenames = [self._kinds[number].basename for number in range(len(self._kinds))]
+        numbers = {basename: i for i, basename in enumerate(dict.fromkeys(basenames))}
+        base = np.array([numbers[basename] for basename in basenames])[kind]
+        again = repeated(parent, base, ids)[:1].tolist()
+        if not again and any(basename[-1].isdigit() for basename in basenames):
+            seen: set[tuple[int, str]] = set()
+            for row, place in enumerate(zip(parent.tolist(), self._names(basenames, kind, ids), strict=True)):
+                if place in seen:
+                    again = [row]
+                seen.add(place)
+        if again:
+            name = self._names(basenames, kind[again], ids[again])[0]
+            raise InputError(f"two pools called {name!r} in one place")
+
+    @staticmethod
+    def _names(basenames: list[str], kind: Int32, ids: NDArray[np.int64]) -> list[str]:
+        return [basenames[k] if i < 0 else f"{basenames[k]}{i}" for k, i in zip(kind.tolist(), ids.tolist(), strict=True)]
 
 
 def fill(blocks: Sequence[tuple[Block, int]], ranks: NDArray[np.int64], kinds: KindTable, origin: int) -> tuple[Structure, Int32]:

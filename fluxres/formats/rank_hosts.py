@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.errors import InputError
+from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.hostlist import Expression
 
 _DIGITS: Final = "0123456789"
@@ -32,6 +34,17 @@ class Hosts:
     template: str | None = None
     names: dict[int, str] = field(default_factory=dict)
     shared: dict[int, str] = field(default_factory=dict)
+
+
+def require_path_steps(expressions: Sequence[Expression]) -> None:
+    """Refuse hosts that could be no step of a path.
+
+    Errors: InputError with the name.
+    """
+    for expression in expressions:
+        if "/" in expression.prefix or "/" in expression.suffix:
+            host = excerpt(expression.prefix + expression.suffix)
+            raise InputError(f"the host {host} has a '/'", hint="a name is one step of a path")
 
 
 def hosts_of(expressions: Sequence[Expression], ranks: NDArray[np.int64]) -> Hosts:

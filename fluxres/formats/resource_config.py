@@ -24,7 +24,7 @@ from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import resource_set, resource_set_write, source_text, typed
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.rank_blocks import Block, BlockRows, fill
-from fluxres.formats.rank_hosts import hosts_of
+from fluxres.formats.rank_hosts import hosts_of, require_path_steps
 from fluxres.formats.rank_properties import BARRED, Pairs, pairs_of
 from fluxres.formats.resource_config_schema import Configuration, Nodes, ResourceTable
 from fluxres.formats.source import Source
@@ -177,6 +177,7 @@ class _Reader:
         try:
             if hostlist.count(text) > limits.RANKS_MAX:
                 self._fail(place, f"more than {limits.RANKS_MAX} hosts", limit=True)
+            require_path_steps(hostlist.expressions(text))
             return hostlist.parse(text) or self._fail(place, "expected at least one host, got none")
         except InputError as error:
             self._fail(place, error.message, error.hint, limit=isinstance(error, LimitExceeded))

@@ -23,7 +23,7 @@ from fluxres.formats.jgf_schema import RawJgf
 from fluxres.formats.jgf_structure import build
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.rank_blocks import Block, BlockRows, fill
-from fluxres.formats.rank_hosts import HOST, hosts_of
+from fluxres.formats.rank_hosts import HOST, hosts_of, require_path_steps
 from fluxres.formats.rank_properties import properties_by_node
 from fluxres.formats.resource_set_schema import Execution, RawResourceSet, ResourceSet, TreePool, WithGraph, WithTopology
 from fluxres.formats.source import Source
@@ -90,18 +90,21 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     return Loaded(structure, [], structure.name(0))
 
 
+def _values(source: Source, part: msgspec.Raw) -> Any:
+    return json_typed.decode(source, Any, part=part, whole=ResourceSet)  # type: ignore[arg-type]  # Any is a type to msgspec
+
+
 def _keys(source: Source, part: msgspec.Raw | UnsetType) -> int:
-    return 0 if part is UNSET else json_typed.keys_in(msgspec.json.decode(part), source.file)
+    return 0 if part is UNSET else json_typed.keys_in(_values(source, part), source.file)
 
 
 def _form(source: Source, scheduling: Any) -> str:
     """What `scheduling` holds: a graph, topologies, or nothing that is known here."""
     if scheduling is UNSET:
         return "none"
-    try:
-        values = msgspec.json.decode(scheduling, type=dict[str, msgspec.Raw])
-    except msgspec.ValidationError:
+    if bytes(memoryview(scheduling)[:1]) != b"{":
         return "other"
+    values = json_typed.decode(source, dict[str, msgspec.Raw], part=scheduling, whole=ResourceSet)
     writer = values.get("writer", msgspec.Raw(b'""'))
     if bytes(writer) == b'"TreePool"':
         return "topology"
@@ -109,7 +112,7 @@ def _form(source: Source, scheduling: Any) -> str:
 
 
 def _kept(source: Source, part: msgspec.Raw, key: str) -> str:
-    text = msgspec.json.encode(msgspec.json.decode(part)).decode()
+    text = msgspec.json.encode(_values(source, part)).decode()
     if len(text) > limits.VALUE_LENGTH_MAX:
         message = f"{len(text)} characters that are kept as they are, at most {limits.VALUE_LENGTH_MAX}"
         raise LimitExceeded(message, where=json_typed.where(source, [key]))
@@ -186,6 +189,7 @@ class Lite:
         for i, text in enumerate(self._execution.nodelist):
             try:
                 found += hostlist.expressions(text)
+                require_path_steps(found)
             except InputError as error:
                 raise type(error)(error.message, where=json_typed.where(self._source, [*path, i]), hint=error.hint) from None
         count = sum(map(len, found))
@@ -211,7 +215,10 @@ class Lite:
                         rows.add(0, kinds.intern(Kind(type_, type_)), ids)
                 else:
                     topologies.add_to(rows, kinds, key[1], self.children[key[0]])
-                known[key] = rows.block()
+                try:
+                    known[key] = rows.block()
+                except InputError as error:
+                    self._fail(["execution", "R_lite", key[0]], error.message)
             blocks.append((known[key], count))
         try:
             structure, nodes = fill(blocks, self.ranks, kinds, origin)

@@ -49,7 +49,7 @@ def write(
     if properties := properties_of(structure, targets, told):
         execution["properties"] = properties
     if tags.get(NSLOTS):
-        execution["nslots"] = int(_number(tags, NSLOTS))
+        execution["nslots"] = _slots(tags)
     parts = [b'{"version":1,"execution":', orjson.dumps(execution)]
     lines: list[str] | None = None
     if scheduling == "treepool":
@@ -89,14 +89,20 @@ def _json(tags: dict[str, str | None], key: str) -> bytes:
     return text
 
 
-def _number(tags: dict[str, str | None], key: str) -> float:
+def _slots(tags: dict[str, str | None]) -> int:
+    text = tags[NSLOTS] or ""
+    # A float has not all the digits that a count may have.
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else int(_number(tags, NSLOTS))
+
+
+def _number(tags: dict[str, str | None], key: str, most: float = limits.TIME_MAX_S) -> float:
     """The number that a tag holds, 0 without one."""
     text = tags.get(key) or "0"
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number <= limits.TIME_MAX_S:
+    if not 0 <= number <= most:
         raise InputError(f"the tag {key} of the root is no number of R: {text[:40]!r}", hint="remove the tag")
     return number
 
