@@ -45,17 +45,19 @@ def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Invent
     return Counted(graph, pool)
 
 
-def fastest(graph: ResourceGraph, match_policy: str, request: Request) -> Inventory:
+def fastest(graph: ResourceGraph, match_policy: str, request: Request, measure: str | None = None) -> Inventory:
     """The fastest inventory that can answer this request."""
     wanted = simple(request)
-    return (wanted and _fastest(graph, match_policy, wanted)) or GraphInventory(graph, match_policy)
+    return (wanted and _fastest(graph, match_policy, wanted, measure)) or GraphInventory(graph, match_policy, measure)
 
 
-def _fastest(graph: ResourceGraph, match_policy: str, wanted: Simple) -> Inventory | None:
+def _fastest(graph: ResourceGraph, match_policy: str, wanted: Simple, measure: str | None) -> Inventory | None:
     structure = graph.structure
     if graph.records.jobs() or graph.records.stages or match_policy not in (*ASCENDING, *DESCENDING):
         return None
     pool = one_pool(structure, wanted)
     if pool is not None:
         return Counted(graph, pool)
-    return Named(graph, wanted.type, match_policy) if interchangeable(structure, wanted) is not None else None
+    if interchangeable(structure, wanted) is None:
+        return None
+    return Named(graph, wanted.type, match_policy, measure)

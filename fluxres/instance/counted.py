@@ -65,6 +65,9 @@ class Counted:
             )
         return wanted.number
 
+    def measure_in(self, type_name: str | None) -> None:
+        """Nothing changes: there is one type here."""
+
     @property
     def measure(self) -> str:
         """The type of the pool, which is what the size of jobs is measured in."""

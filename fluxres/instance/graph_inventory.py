@@ -7,7 +7,7 @@ or longer, before something comes back: a queue of equal jobs costs one search.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest
 from fluxres.instance.inventory import Hold, Running
+from fluxres.instance.measure import Measure
 from fluxres.instance.recording import lifted
 from fluxres.match import Match
 from fluxres.model import changes, matching
-from fluxres.syntax import fluid, idset
+from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
-
-_MEASURES: Final = ("core", "node")
-"""What the size of a job is measured in: the first of these that the machine has."""
 
 
 class GraphInventory:
@@ -34,19 +32,21 @@ class GraphInventory:
     Args:
         graph: jobs become allocations in it.
         match_policy: which pools to prefer.
+        measure: type that sizes are measured in.
     """
 
     kind: str = "graph"
 
-    def __init__(self, graph: ResourceGraph, match_policy: str = "first") -> None:
+    def __init__(self, graph: ResourceGraph, match_policy: str = "first", measure: str | None = None) -> None:
         self.graph = graph
+        self._measure = measure
         self.match_policy = match_policy
         self._running = Running()
         self._reserved: dict[int, Hold] = {}
         self._feasible: dict[object, bool] = {}
         self._failed: dict[object, int] = {}
         """Requests that found nothing since something last came back, with the shortest window that was too long."""
-        self._sums: tuple[int, NDArray[np.int64]] | None = None
+        self._scale: tuple[int, Measure] | None = None
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class GraphInventory:
         return hold
 
     def _commit(self, key: int, found: Match) -> Hold:
-        count = self._measured(found.vertices, found.amounts)
+        count = self._measured().units(found.vertices, found.amounts, self.graph.structure.size[found.vertices])
         hold = Held(key, found.start, found.end, count, found.vertices, self.graph.generation)
         if len(found):  # a request that only shares pools holds nothing
             changes.commit_match(self.graph, found, fluid.encode(key))
@@ -171,7 +171,7 @@ class GraphInventory:
         self.clear()
         self._failed.clear()
         self._feasible.clear()
-        self._sums = None
+        self._scale = None
 
     def adopt(self, key: int, claim: Hold, vertices: list[int]) -> Hold:
         """What another inventory held and the records have already."""
@@ -197,47 +197,33 @@ class GraphInventory:
         return [(v, max(amount for _, _, amount in records.held[v][job])) for v in self.vertices(claim)]
 
     def ids(self, claim: Hold) -> str:
-        """Positions of the nodes that are touched among all nodes; empty in a machine without nodes."""
-        structure = self.graph.structure
-        if "node" not in structure.types:
-            return ""
-        nodes, found = structure.of_type("node"), set()
-        given = claim.vertices if isinstance(claim, Held) and claim.generation == self.graph.generation else None
-        for v in self.vertices(claim) if given is None else given.tolist():
-            before = int(np.searchsorted(nodes, v, side="right"))
-            if before and v < structure.end.item(int(nodes[before - 1])):
-                found.add(before - 1)
-            found.update(range(before, int(np.searchsorted(nodes, structure.end.item(v)))))
-        return idset.format(found)
+        """Numbers of measured pools that are held, as long as the graph keeps its shape; see Inventory."""
+        if isinstance(claim, Held) and claim.generation == self.graph.generation:
+            return self._measured().ids(claim.vertices)
+        return self._measured().ids(np.array(self.vertices(claim), np.int32))
+
+    def _measured(self) -> Measure:
+        if self._scale is None or self._scale[0] != self.graph.generation:
+            self._scale = self.graph.generation, Measure(self.graph.structure, self._measure)
+        return self._scale[1]
+
+    def measure_in(self, type_name: str | None) -> None:
+        """Measure in units of another type; see Inventory."""
+        self._measure, self._scale = type_name, None
 
     @property
     def measure(self) -> str:
-        """The type that the size of jobs is measured in."""
-        types = self.graph.structure.types
-        return next((name for name in _MEASURES if name in types), types[-1])
+        """The type that sizes are measured in."""
+        return self._measured().type
 
     @property
     def size(self) -> int:
         """Units of that type in the machine."""
-        return int(self._prefix()[-1])
-
-    def _prefix(self) -> NDArray[np.int64]:
-        structure = self.graph.structure
-        if self._sums is None or self._sums[0] != self.graph.generation:
-            units = np.where(structure.type == structure.types.index(self.measure), structure.size, 0)
-            self._sums = self.graph.generation, np.concatenate([[0], np.cumsum(units)])
-        return self._sums[1]
+        return self._measured().size
 
     def count(self, claim: Hold) -> int:
         """Units of the measured type that were given, those implied by a whole pool among them."""
         return claim.count
-
-    def _measured(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64]) -> int:
-        structure, prefix = self.graph.structure, self._prefix()
-        own = structure.type[vertices] == structure.types.index(self.measure)
-        total = int(amounts[own].sum())
-        whole = vertices[~own & (amounts == structure.size[vertices])]
-        return total + int((prefix[structure.end[whole]] - prefix[whole]).sum())
 
 
 class Held(Hold):

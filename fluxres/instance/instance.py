@@ -298,9 +298,9 @@ class Instance(Nesting):
         self.inventory.clear()
         self.queue.cleared()
         if not self._jobs and request is not None:
-            self.inventory = fastest(self._graph, self.match_policy, request)
+            self.inventory = fastest(self._graph, self.match_policy, request, self._measure)
             return
-        made = GraphInventory(self._graph, self.match_policy)
+        made = GraphInventory(self._graph, self.match_policy, self._measure)
         for job in self._jobs.values():
             job.ask = made.ask(job.request)
             if job.claim is not None:

@@ -81,6 +81,9 @@ class Inventory(Protocol):
     def count(self, claim: Claim) -> int:
         """How large what is held is, in units of `measure`."""
 
+    def measure_in(self, type_name: str | None) -> None:
+        """Measure in units of another type, from the next job on; None for the usual one."""
+
     @property
     def measure(self) -> str:
         """The type that sizes are measured in."""

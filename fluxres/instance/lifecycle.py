@@ -66,6 +66,7 @@ class Lifecycle:
         self._policy_given = queue_policy
         self.match_policy = match_policy
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
+        self._measure: str | None = None
         self.runner: Runner = runner if runner is not None else Unattended()
         self.queue = Queue(self)
         self.dependencies = Dependencies()
@@ -86,6 +87,11 @@ class Lifecycle:
     @property
     def _face(self) -> Instance:
         return cast("Instance", self)
+
+    def measure_in(self, type_name: str | None) -> None:
+        """Measure the size of jobs in units of a type; by default in cores, or in what the inventory hands out."""
+        self._measure = type_name
+        self.inventory.measure_in(type_name)
 
     @property
     def is_active(self) -> bool:

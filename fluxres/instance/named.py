@@ -17,6 +17,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
 from fluxres.instance.inventory import Hold, NotSimple, Running
+from fluxres.instance.measure import Measure
 from fluxres.instance.rows import Sets, highest, lowest
 from fluxres.instance.simple import Simple, interchangeable, simple
 from fluxres.syntax import idset
@@ -37,14 +38,16 @@ class Named:
         graph: the machine.
         type_name: of the pools.
         match_policy: one that chooses by vertex number.
+        measure: type that sizes are measured in; by default that of the pools.
     """
 
     kind: str = "named"
 
-    def __init__(self, graph: ResourceGraph, type_name: str, match_policy: str = "first") -> None:
+    def __init__(self, graph: ResourceGraph, type_name: str, match_policy: str = "first", measure: str | None = None) -> None:
         self.graph = graph
         structure = self.structure = graph.structure
         self.type = type_name
+        self._measure = measure or type_name
         self._choose = highest if match_policy in DESCENDING else lowest
         found = interchangeable(structure, Simple(type_name, 1, 1, False, True))
         if found is None or match_policy not in (*ASCENDING, *DESCENDING):
@@ -98,10 +101,14 @@ class Named:
             known = self._alike[wanted] = interchangeable(self.structure, wanted) is not None
         return known
 
+    def measure_in(self, type_name: str | None) -> None:
+        """Measure in units of another type; see Inventory."""
+        self._measure = type_name or self.type
+
     @property
     def measure(self) -> str:
-        """The type of the pools, which is what the size of jobs is measured in."""
-        return self.type
+        """The type that sizes are measured in."""
+        return self._measure
 
     @property
     def is_full(self) -> bool:
@@ -311,12 +318,18 @@ class Named:
         return found
 
     def ids(self, claim: Hold) -> str:
-        """Positions of the pools among those of the type."""
-        return idset.format(members(claim.units))
+        """Numbers of the measured pools that are held."""
+        if self._measure == self.type:
+            return idset.format(members(claim.units))
+        return Measure(self.structure, self._measure).ids(self.vertex_numbers[members(claim.units)])
 
     def count(self, claim: Hold) -> int:
-        """Pools."""
-        return claim.count
+        """Pools, or units of the measure in them."""
+        if self._measure == self.type:
+            return claim.count
+        held = self.vertex_numbers[members(claim.units)]
+        ones = np.ones(len(held), np.int64)
+        return Measure(self.structure, self._measure).units(held, ones, ones)
 
 
 def members(units: int) -> list[int]:

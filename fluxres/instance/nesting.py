@@ -20,6 +20,7 @@ from fluxres.instance.lifecycle import Lifecycle
 from fluxres.instance.policy import QueuePolicy
 from fluxres.instance.runner import STOPPED, Runner
 from fluxres.instance.states import State
+from fluxres.instance.tree import Branch, branches, lines
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
@@ -74,6 +75,14 @@ class Nesting(Lifecycle):
             found = todo.pop()
             yield found
             todo += reversed(found.children)
+
+    def tree(self) -> list[Branch]:
+        """This instance and all below it as values, depth first; `show` draws them."""
+        return branches(self._face)
+
+    def show(self) -> str:
+        """The tree of instances as text."""
+        return "\n".join(lines(self._face))
 
     def find(self, address: str) -> Instance:
         """The instance of an address: a whole one, or one that begins below this instance.
@@ -135,6 +144,7 @@ class Nesting(Lifecycle):
             events=events if events is not None else self._events,
             passes=passes if passes is not None else self.passes,
         )
+        child.measure_in(self._measure)
         child.parent, child.job_in_parent = self._face, found
         child.expires = found.limit
         found.child = self._children[found.number] = child

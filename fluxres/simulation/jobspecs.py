@@ -74,7 +74,7 @@ def read(source: Source) -> Workload:
             raise LimitExceeded(f"more than {limits.JOBS_LISTED_MAX} jobs", where=str(place), hint="use a generator")
     has_dependencies = any(job.dependencies for job in found)
     ordered = _in_order(found, spots) if has_dependencies else sorted(found, key=lambda job: job.submit)
-    return Workload(name_of(source.file), ordered, has_dependencies=has_dependencies)
+    return Workload(name_of(source.file), ordered, has_dependencies=has_dependencies, has_requests=True)
 
 
 def _jobs(entry: object, place: Place, number: int) -> Iterator[Submission]:

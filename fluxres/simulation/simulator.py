@@ -90,6 +90,7 @@ class Simulator:
             events=False,
             passes="event" if cost is None else "manual",
         )
+        self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count)
         self.sinks: list[Sink] = [self.running, *([self.schedule] if self.schedule is not None else ()), *sinks]

@@ -49,6 +49,7 @@ class Workload:
         processors: of the machine it was recorded on or made for, None where it does not say.
         header: what else it says about itself.
         has_dependencies: whether jobs name others, so that their ids have to be remembered.
+        has_requests: whether jobs ask for more than a number, so that their size has to be measured.
         left_out: jobs that could not be read as such, by reason.
         notes: what was read otherwise than written, by reason.
     """
@@ -58,6 +59,7 @@ class Workload:
     processors: int | None = None
     header: Mapping[str, str] = field(default_factory=dict)
     has_dependencies: bool = False
+    has_requests: bool = False
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
 

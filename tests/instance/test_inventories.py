@@ -149,7 +149,7 @@ class Pair:
 @given(steps, st.sampled_from(["first", "high"]))
 def test_named_pools_are_those_of_the_graph(done: list[tuple[str, int, int]], policy: str) -> None:
     fast, slow = of_shape(f"node={SIZE}/core=2"), of_shape(f"node={SIZE}/core=2")
-    pair = Pair(Named(fast, "node", policy), GraphInventory(slow, policy), "slot={}/node", named=True)
+    pair = Pair(Named(fast, "node", policy), GraphInventory(slow, policy, "node"), "slot={}/node", named=True)
     paths = [f"/cluster/node{n}" for n in range(SIZE)] + ["/cluster"]
     for name, a, b in done:
         pair.step(name, a, b, paths)

@@ -42,6 +42,26 @@ def test_rule_n1_a_child_has_what_its_job_holds(inventory: str) -> None:
     assert (job.result, top.graph.jobs(), top.children) == ("completed", [], [])
 
 
+def test_the_tree_is_shown() -> None:
+    top, _ = top_of(queue_policy="easy")
+    first, second = (top.spawn(top.submit("slot=1/rack")) for _ in range(2))
+    inner = first.spawn(first.submit("slot=1/node"), queue_policy="fcfs", match_policy="high")
+    first.submit("slot=4/node")
+    assert [(row.address, row.depth, row.queue_policy, row.match_policy) for row in top.tree()] == [
+        ("top", 0, "easy", "first"),
+        (first.address, 1, "easy", "first"),
+        (inner.address, 2, "fcfs", "high"),
+        (second.address, 1, "easy", "first"),
+    ]
+    assert [row.depth for row in first.tree()] == [0, 1]
+    assert top.show().splitlines() == [
+        "top  easy, 0 pending, 2 running",
+        f"├── {first.name}  easy, 1 pending, 1 running",
+        f"│   └── {inner.name}  fcfs, 0 pending, 0 running",
+        f"└── {second.name}  easy, 0 pending, 0 running",
+    ]
+
+
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 def test_rule_n1_siblings_do_not_overlap(inventory: str) -> None:
     top, _ = top_of(inventory, queue_policy="easy")

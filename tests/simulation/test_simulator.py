@@ -8,7 +8,7 @@ from fluxres import InputError, QueuePolicy, UsageError, limits
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.formats.source import Source
-from fluxres.instance import Queue
+from fluxres.instance import Instance, Queue
 from fluxres.model.matching import as_request
 from fluxres.simulation import jobspecs
 from fluxres.simulation.cost import Decision, Measured
@@ -18,7 +18,8 @@ from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
 from fluxres.simulation.models import Ensemble
-from fluxres.simulation.simulator import simulate
+from fluxres.simulation.schedule import Finished, Schedule
+from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload import Submission, Workload
 
 S = 1_000_000
@@ -167,6 +168,52 @@ def test_a_hierarchy_divides_machine_and_jobs() -> None:
         part = [at for at in range(101) if result.schedule.instance[at] == number]
         assert len(part) in (12, 13)
     assert len({row.address for row in result.instances}) == 13
+
+
+class Auditor:
+    """A sink that audits the whole tree of instances now and then."""
+
+    def __init__(self) -> None:
+        self.top: Instance | None = None
+        self.seen = self.audits = 0
+
+    def add(self, job: Finished) -> None:
+        self.seen += 1
+        if self.top is not None and self.seen % 23 == 0:
+            self.audits += 1
+            assert self.top.check() == []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("inventory", ["auto", "graph"])
+def test_rule_n1_children_are_inside_their_parents_while_a_hierarchy_runs(inventory: str) -> None:
+    auditor = Auditor()
+    simulator = Simulator(
+        Machine(of_shape("node=4/core=4"), "core"),
+        hierarchy=Hierarchy((2, 2), ("easy", "fcfs", "conservative")),
+        inventory=inventory,
+        sinks=[auditor],
+    )
+    auditor.top = simulator.instance
+    result = simulator.run(Ensemble(200, 5.0, "uniform", limit_s=10.0, seed=1))
+    assert auditor.audits == 8
+    assert result.schedule is not None
+    for row in result.instances:
+        own = [at for at in range(200) if result.schedule.instance[at] == row.number]
+        assert all(result.schedule.start[at] / S >= row.begin_s and result.schedule.end[at] / S <= row.end_s for at in own)
+        assert violations(part(result.schedule, own), row.size) == []
+
+
+def part(schedule: Schedule, own: list[int]) -> Schedule:
+    """Some jobs of a schedule."""
+    made = Schedule()
+    made.ids = [schedule.ids[at] for at in own]
+    for name in ("submit", "start", "end", "limit", "size", "result", "instance"):
+        setattr(made, name, [getattr(schedule, name)[at] for at in own])
+    made._claims = [schedule._claims[at] for at in own]
+    return made
 
 
 def test_hierarchies_decide_side_by_side() -> None:

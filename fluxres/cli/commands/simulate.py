@@ -61,7 +61,9 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
     with progress(3) as shown:
         shown.step(f"reading {workload}")
         jobs = reading.read(workload, format=given["format_name"], seed=given["seed"])
-        machine = Machine(read(given["machine"], jobs.processors), given["unit"] or "")
+        graph = read(given["machine"], jobs.processors)
+        fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
+        machine = Machine(graph, given["unit"] or fine)
         hierarchy = _hierarchy(given)
         shown.step("simulating")
         total = "" if jobs.count is None else f" of {jobs.count}"
