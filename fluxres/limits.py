@@ -90,6 +90,9 @@ BITMAP_INDEX_MAX: Final = (1 << 24) - 1
 RANKS_MAX: Final = 262_144
 """Ranks of one resource set: the largest machine of today has 158,976 nodes, and a few bytes of text could name any number."""
 
+SLURM_NODES_MAX: Final = 262_144
+"""Nodes of one Slurm site: four times what Slurm itself manages, and each is an object while the site is read."""
+
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
 

@@ -11,6 +11,7 @@ from typing import Final
 from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.formats import slurm_gres
+from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_lines import Line, beside, lines
 from fluxres.formats.slurm_nodes import NODE_KEYS, Node, hardware_of, state_of
@@ -35,7 +36,8 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> loaded.structure.path(1), loaded.structure.kind_of(1).properties
     ('/cluster/n1', (('partition-batch', None),))
     """
-    return _Reading(source).site().loaded(origin)
+    with collector_paused():
+        return _Reading(source).site().loaded(origin)
 
 
 class _Reading:
@@ -98,8 +100,8 @@ class _Reading:
             return
         hosts = whole.hosts("nodename")
         self._hosts += len(hosts)
-        if self._hosts > limits.POOLS_MAX:
-            raise LimitExceeded(f"{self._hosts} nodes, at most {limits.POOLS_MAX} pools fit", where=line.where)
+        if self._hosts > limits.SLURM_NODES_MAX:
+            raise LimitExceeded(f"{self._hosts} nodes, at most {limits.SLURM_NODES_MAX} are read", where=line.where)
         if not hosts:
             raise line.refuse("nodename", "names no node")
         hardware = hardware_of(whole)

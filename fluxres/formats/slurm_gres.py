@@ -75,7 +75,7 @@ def parse(text: str, line: Line, key: str = "gres") -> tuple[Gres, ...]:
     >>> parse("gpu:a100:4(S:0-1),craynetwork:2", Line("slurm.conf:1", {}))[0]
     Gres(name='gpu', type='a100', count=4, no_consume=False)
     """
-    found = []
+    found: list[Gres] = []
     for item in _NEAR.sub("", text).split(","):
         item = item.strip()
         if not item or item.lower() in ("(null)", "none", "n/a"):

@@ -116,8 +116,8 @@ def _records(site: Site, records: Iterable[Record], document: Document, members:
             if seen.setdefault(host, len(seen)) == len(site.nodes):
                 site.nodes.append(Node(host, hardware, state_of(_words(record.node.state)), reason, site.file))
             members.setdefault(record.partition.name, {})[host] = None
-        if len(seen) > limits.POOLS_MAX:
-            raise LimitExceeded(f"{len(seen)} nodes, at most {limits.POOLS_MAX} pools fit", where=str(place))
+        if len(seen) > limits.SLURM_NODES_MAX:
+            raise LimitExceeded(f"{len(seen)} nodes, at most {limits.SLURM_NODES_MAX} are read", where=str(place))
 
 
 def _hosts(record: Record, place: _Place) -> list[str]:

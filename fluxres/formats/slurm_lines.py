@@ -28,6 +28,8 @@ _HEADS: Final = frozenset(
     {"nodename", "partitionname", "nodeset", "downnodes", "switchname", "blockname", "clustername", "name", "autodetect"}
 )
 _BRACKETS_MAX: Final = 8
+#: hosts that one value names: a few times the nodes there can be, as a partition may name some twice
+_HOSTS_MAX: Final = 4 * limits.SLURM_NODES_MAX
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
 
 
@@ -94,7 +96,7 @@ class Line:
         try:
             found: list[str] = []
             for item in hostlist.split(self.pairs.get(key, "")):
-                found += _hosts(item, limits.IDSET_COUNT_MAX - len(found))
+                found += _hosts(item, _HOSTS_MAX - len(found))
         except InputError as error:
             raise type(error)(error.message, where=f"{self.where}: {key}", hint=error.hint) from None
         return found
@@ -115,7 +117,7 @@ def _hosts(item: str, room: int) -> list[str]:
     first, bracket, rest = item.partition("]")
     if not bracket or "[" not in rest:
         if hostlist.count(item) > room:
-            raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} hosts")
+            raise LimitExceeded(f"more than {_HOSTS_MAX} hosts")
         return hostlist.parse(item)
     heads = hostlist.parse(first + "]")
     tails = _hosts(rest, room // max(len(heads), 1))

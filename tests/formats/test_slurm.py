@@ -290,6 +290,15 @@ def test_what_no_machine_has_is_refused(line: str) -> None:
     assert caught.value.where.startswith("slurm.conf")
 
 
+def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conf("NodeName=n[1-100]").structure.n == 201
+    monkeypatch.setattr(limits, "SLURM_NODES_MAX", 99)
+    with pytest.raises(LimitExceeded, match="100 nodes, at most 99"):
+        conf("NodeName=n[1-50]", "NodeName=m[1-50]")
+    with pytest.raises(LimitExceeded, match="100 nodes, at most 99"):
+        registry.read(json.dumps({"sinfo": [{"nodes": {"nodes": "n[1-100]"}}]}).encode())
+
+
 def test_members_of_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SELECTED_MAX", 100)
     with pytest.raises(LimitExceeded, match="members of partitions"):
