@@ -25,6 +25,7 @@ from fluxres.instance.queue import Endless, PassOver, Queue
 from fluxres.instance.runner import Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.model.matching import Wanted, as_request
+from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Lifecycle:
         self._finished: dict[int, Job] = {}
         self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep if events else None
         self._jobs: dict[int, Job] = {}
+        self.foreign = frozenset(graph.jobs())
+        """Jobs that held something of the graph before; none of ours is called so."""
         self._timers: list[tuple[int, int]] = []
         self._recorded: set[int] = set()
         self._last_id = (-1, 0)
@@ -262,7 +265,8 @@ class Lifecycle:
         if moment <= last:
             moment, sequence = (last, used + 1) if used + 1 < _SEQUENCES else (last + 1, 0)
         self._last_id = (moment, sequence)
-        return moment << 24 | sequence
+        made: int = moment << 24 | sequence
+        return self._new_id(now) if self.foreign and fluid.encode(made) in self.foreign else made
 
     def _depend(self, job: Job) -> None:
         """It waits for nothing more."""

@@ -277,6 +277,20 @@ def test_an_inventory_that_was_asked_for_does_not_change() -> None:
         Instance(racks(), inventory="named:cluster:x")
 
 
+def test_others_may_hold_part_of_the_graph() -> None:
+    graph = nodes(4)
+    graph.allocate("/cluster/node0", job="ƒ1")
+    graph.allocate("/cluster/node1", job="login")
+    for inventory in ("graph", "auto"):
+        instance = Instance(graph, queue_policy="easy", inventory=inventory)
+        first, second = instance.submit("slot=2/node", duration_s=5), instance.submit("slot=2/node", duration_s=5)
+        assert first.pools == [("/cluster/node2", 1), ("/cluster/node3", 1)]
+        assert (str(first.id), second.reserved_at) == ("ƒ2", 5.0)
+        assert instance.check() == []
+        instance.close()
+        assert graph.jobs() == ["ƒ1", "login"]
+
+
 def test_wrong_words_change_nothing() -> None:
     instance, _ = on_nodes(1)
     with pytest.raises(InputError):
