@@ -15,7 +15,7 @@ from msgspec import UNSET
 from fluxres.errors import InputError
 from fluxres.formats import typed
 from fluxres.formats.inventory import OF_FILE, Host, Run, Stock, kept_properties, structure
-from fluxres.formats.jqm_schema import Node, ManagedResource, Site
+from fluxres.formats.jqm_schema import ManagedResource, Node, Site
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key
