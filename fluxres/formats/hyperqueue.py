@@ -100,8 +100,9 @@ def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
     # Groups numbered through are made in one go, unless others that are not stand in the same sockets.
     grouped = {number: pool.kind.groups for number, pool in enumerate(worker.pools) if isinstance(pool.kind, Groups)}
     grids = {number: groups for number, groups in grouped.items() if isinstance(groups, Grid)}
-    if not beside <= grids.keys():
-        grids = {number: groups for number, groups in grids.items() if number not in {*beside, next(iter(grouped))}}
+    together = {*beside, next(iter(grouped))} if beside else set()
+    if not together <= grids.keys():
+        grids = {number: groups for number, groups in grids.items() if number not in together}
     for number, pool in enumerate(worker.pools):
         where = partial(_pool_place, worker, pool.name)
         if isinstance(pool.kind, Sum):

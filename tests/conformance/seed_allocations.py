@@ -333,9 +333,8 @@ def jqm_allocate(case: Case) -> Iterator[str | None]:
 def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings, job: str) -> str | None:
     if isinstance(bookings, QuantityBookings):
         return None
-    wrong = environment(
-        {"expect_env_absent": expect.get("env_absent", []), "expect_env_set": expect.get("env_set", {})}, bookings.environment(job)
-    )
+    wanted = {"expect_env_absent": expect.get("env_absent", []), "expect_env_set": expect.get("env_set", {})}
+    wrong = environment(wanted, bookings.environment(job))
     return wrong or same(sorted(expect.get("items_set", bookings.items(job))), sorted(bookings.items(job)))
 
 

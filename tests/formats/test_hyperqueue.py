@@ -81,6 +81,17 @@ def test_groups_that_are_coupled_one_to_one_with_those_of_the_cpus_are_in_its_so
     assert [line.partition(":")[0] for line in made.left_out] == ["uuids"]
 
 
+@pytest.mark.parametrize("cpus", ["2x2", "[[5],[7,9]]", "[[x],[y]]"])
+@pytest.mark.parametrize("gpus", ["2x1", "[[a],[b]]"])
+def test_sockets_hold_groups_of_any_form(cpus: str, gpus: str) -> None:
+    words = f"--cpus '{cpus}' --resource 'gpus={gpus}' --resource o=3x2 --coupling cpus[0]:gpus[0],cpus[1]:gpus[1]"
+    s = read(words)
+    above = {s.name(int(s.parent[v])) for kind in ("core", "gpu") for v in s.of_type(kind).tolist()}
+    assert above == {"socket0", "socket1"}
+    assert len(s.of_type("o")) == 6
+    assert registry.write(s, format="hyperqueue").text.count("coupling") == 1
+
+
 def test_weights_that_hyperqueue_cannot_say_are_told() -> None:
     s = read("--cpus 2x1 --resource nics=2x1 --coupling cpus[0]:nics[1]=7")
     s.subsystems["coupling"].attributes["weight"] = np.array([0.5])
