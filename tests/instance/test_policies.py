@@ -207,7 +207,9 @@ jobs_of = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(jobs_of, st.sampled_from(["fcfs", "easy", "hybrid:depth=2", "conservative", "easy-sjbf", "priority", "fairshare"]))
 def test_schedules_are_the_same_on_every_inventory_and_keep_the_rules(work: list[Submission], name: str) -> None:
-    found = [simulate(work, of_shape(f"node={SIZE}/core=2"), queue_policy=name, inventory=inventory) for inventory in ("auto", "graph")]
+    found = [
+        simulate(work, of_shape(f"node={SIZE}/core=2"), queue_policy=name, inventory=inventory) for inventory in ("auto", "graph")
+    ]
     schedules = [result.schedule for result in found]
     assert schedules[0] is not None
     assert schedules[1] is not None
