@@ -254,13 +254,13 @@ def by_ending(path: Path) -> Format:
 
     Errors: UsageError with the endings there are.
 
-    >>> by_ending(Path("site.yaml.gz")).name
-    'cluster'
+    >>> by_ending(Path("site.yaml.gz")).name, by_ending(Path("site.R")).name
+    ('cluster', 'R')
     """
     plain = path.with_suffix("") if path.suffix.lower() in compression.ENDINGS else path
     writable = [known for known in _FORMATS if known.writer is not None]
     name = plain.name.lower()
-    fitting = [(len(ending), known) for known in writable for ending in known.extensions if name.endswith(ending)]
+    fitting = [(len(ending), known) for known in writable for ending in known.extensions if name.endswith(ending.lower())]
     if not fitting:
         hint = "give a format; 'fluxres formats' lists them and their endings"
         raise UsageError(f"no format is known by the ending '{plain.suffix}'", where=str(path), hint=hint)
