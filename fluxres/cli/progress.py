@@ -25,7 +25,7 @@ class Progress:
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
-        self.done = -1
+        self.done: float = -1
         self.text = ""
 
     def step(self, text: str) -> None:

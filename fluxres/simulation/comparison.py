@@ -13,7 +13,7 @@ import msgspec
 from fluxres.simulation.figures import FIGURES, columns
 from fluxres.simulation.folder import ResultsFolder
 from fluxres.simulation.statistics import Estimate, estimate, ratio
-from fluxres.simulation.study import Run, Study, label, last, matches, told
+from fluxres.simulation.study import Run, Study, label, matches, told
 from fluxres.simulation.study_schema import Expectation
 
 _TOLERANCE: Final = 1e-9
@@ -33,6 +33,7 @@ class Row:
     """
 
     settings: dict[str, Any]
+    labels: dict[str, str]
     runs: list[tuple[Run, dict[str, Any]]] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     figures: dict[str, Estimate | None] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Row:
     @property
     def label(self) -> str:
         """The setting as people read it."""
-        return label(self.settings) or "all"
+        return label(self.settings, self.labels) or "all"
 
     def values(self, name: str) -> dict[int, float]:
         """A figure by repeat."""
@@ -54,12 +55,15 @@ class Checked:
     """One expectation held against one setting.
 
     Args:
+        label: of the setting.
+        against: what it is divided by, in words; empty for nothing.
         value: the figure or the ratio; None where there is none.
         holds: whether it is within the bounds.
     """
 
     expected: Expectation
     label: str
+    against: str
     value: float | None
     holds: bool
 
@@ -68,8 +72,8 @@ class Checked:
         """What was expected of what, and what came."""
         low, high = self.expected.ratio or self.expected.range or [0.0, 0.0]
         what = f"{self.expected.metric} of {self.label}"
-        if self.expected.against is not None:
-            what += " by " + ("the baseline" if self.expected.against == "baseline" else label(self.expected.against))
+        if self.against:
+            what += f" by {self.against}"
         got = "nothing" if self.value is None else f"{self.value:.6g}"
         source = f" ({self.expected.source})" if self.expected.source else ""
         return f"{what}: {got}, expected {low:g} to {high:g}{source}"
@@ -107,7 +111,7 @@ def compare(study: Study, folder: ResultsFolder) -> Comparison:
 
     Errors: InputError for a damaged one.
     """
-    rows = [Row(settings) for settings in study.settings]
+    rows = [Row(settings, study.page.labels) for settings in study.settings]
     at = 0
     for row in rows:
         for run in study.runs[at : at + study.page.repeats]:
@@ -139,15 +143,19 @@ def check(found: Comparison) -> list[Checked]:
 
 def _checked(found: Comparison, expected: Expectation, row: Row) -> Checked:
     own: Estimate | None
+    against = ""
     if expected.against is None:
         own = row.figures[expected.metric]
     else:
-        base = found.base(row, found.study.page.baseline if isinstance(expected.against, str) else expected.against)
+        is_baseline = isinstance(expected.against, str)
+        settings = found.study.page.baseline if isinstance(expected.against, str) else expected.against
+        against = "the baseline" if is_baseline else label(settings, row.labels)
+        base = found.base(row, settings)
         own = ratio(row.values(expected.metric), base.values(expected.metric)) if base is not None else None
     low, high = expected.ratio or expected.range or [0.0, 0.0]
     value = None if own is None else own.mean
     slack = _TOLERANCE * max(abs(low), abs(high))
-    return Checked(expected, row.label, value, value is not None and low - slack <= value <= high + slack)
+    return Checked(expected, row.label, against, value, value is not None and low - slack <= value <= high + slack)
 
 
 def runs_csv(found: Comparison) -> str:
@@ -155,7 +163,7 @@ def runs_csv(found: Comparison) -> str:
     names = columns(found.study.shown)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", *map(last, found.study.varied), "repeat", "seed", *names, "error"])
+    writer.writerow(["run", *found.study.headings, "repeat", "seed", *names, "error"])
     for row in found.rows:
         done = {run.key: document for run, document in row.runs}
         for run in found.study.runs:
@@ -173,7 +181,7 @@ def comparison_csv(found: Comparison) -> str:
     names = columns(found.study.shown)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*map(last, found.study.varied), "runs", "failed", *(f"{name}_{own}" for name in names for own in _OWN)])
+    writer.writerow([*found.study.headings, "runs", "failed", *(f"{name}_{own}" for name in names for own in _OWN)])
     for row in found.rows:
         values = [value for name in names for value in _cells(row.figures.get(name), row.ratios.get(name))]
         writer.writerow([*map(told, row.settings.values()), len(row.runs), len(row.errors), *values])

@@ -21,7 +21,6 @@ from fluxres import __version__
 from fluxres.errors import FluxresError
 from fluxres.simulation import parts
 from fluxres.simulation.figures import figures
-from fluxres.simulation.machine import Machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.numbering import Translated, laid_out
 from fluxres.simulation.outcome import Result
@@ -110,7 +109,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     with ExitStack() as files:
         jobs = files.enter_context((folder / JOBS).open("w", encoding="utf-8", newline=""))
         swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
-        table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure)
+        table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure, machine.unit)
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
         sinks = [table, SwfText(swf, header), series, by_instance]
         simulator = Simulator(
@@ -122,11 +121,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
             keep=False,
         )
         result = simulator.run(workload, submitted)
-    inventory, unit = simulator.instance.inventory, table.unit
-    numbered = _units(machine, unit)
     if not table.count:
-        _lay_out(folder / JOBS, series, inventory.size)
-        unit, numbered = inventory.measure, inventory.size
+        _lay_out(folder / JOBS, series, machine.count)
     _write_instances(folder / INSTANCES, result, by_instance, levels)
     found = figures(result)
     document = _document(run, result, found, series, levels)
@@ -134,17 +130,10 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         "name": machine.graph.name,
         "unit": machine.unit,
         "units": machine.count,
-        "numbered": unit,
-        "numbers": numbered,
     }
     document["workload"] = {"name": workload.name, "left_out": dict(workload.left_out), "notes": dict(workload.notes)}
     (folder / METRICS).write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     return Outcome(run.key, found, "; ".join(result.errors))
-
-
-def _units(machine: Machine, unit: str) -> int:
-    structure = machine.graph.structure
-    return len(structure.of_type(unit)) if unit in structure.types else 0
 
 
 def _lay_out(path: Path, series: Series, units: int) -> None:

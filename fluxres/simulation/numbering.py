@@ -8,18 +8,16 @@ are written down afterwards, which is one way to lay the jobs out, and the way a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fluxres.graph.kinds import WAY
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.syntax import idset
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
-    from fluxres.instance.inventory import Inventory
 
 
 class _Said:
@@ -38,17 +36,16 @@ class Translated:
     Args:
         sink: gets the records.
         whole: structure of the machine.
+        unit: type of the pools that have the numbers.
     """
 
-    def __init__(self, sink: Sink, whole: Structure) -> None:
+    def __init__(self, sink: Sink, whole: Structure, unit: str) -> None:
         self.sink = sink
         self.whole = whole
+        self.unit = unit
         self.count = 0
         """Jobs that held units with numbers."""
-        self.unit = ""
-        """Type of the units that have the numbers."""
-        self._numbers: dict[int, tuple[Structure, NDArray[np.int64] | None]] = {}
-        self._of_type: dict[str, dict[int, int]] = {}
+        self._numbers: dict[int, tuple[Structure, list[int]]] = {}
 
     def add(self, job: Finished) -> None:
         """One more."""
@@ -65,36 +62,29 @@ class Translated:
 
     def _text(self, job: Finished) -> str:
         inventory: Any = job.inventory
-        self.unit = self.unit or _type(inventory)
         if not job.instance:
             return job.allocated()
-        structure, numbers = self._numbers.get(job.instance, (None, None))
-        if structure is not inventory.graph.structure:
-            structure = inventory.graph.structure
-            numbers = self._translation(inventory)
-            self._numbers[job.instance] = (structure, numbers)
-        if numbers is None:
-            return ""
+        structure: Structure = inventory.graph.structure
+        known = self._numbers.get(job.instance)
+        if known is None or known[0] is not structure:
+            known = self._numbers[job.instance] = (structure, self._translation(structure))
         if inventory.kind == "counted":
-            return str(numbers[0])
-        return idset.format(numbers[idset.parse(job.allocated())].tolist()) if job.allocated() else ""
+            return str(known[1][0]) if len(known[1]) == 1 and inventory.size == 1 else ""
+        own = job.allocated()
+        return idset.format(known[1][at] for at in idset.parse(own)) if own else ""
 
-    def _translation(self, inventory: Inventory) -> NDArray[np.int64] | None:
-        """By position in the instance, the position in the machine; None where there are no numbers."""
-        given: Any = inventory
-        own: Structure = given.graph.structure
-        kind = _type(given)
-        if kind not in own.types or (given.kind == "counted" and given.size != 1):
-            return None
-        if kind not in self._of_type:
-            self._of_type[kind] = {v: at for at, v in enumerate(self.whole.of_type(kind).tolist())}
-        place = self._of_type[kind]
-        return np.array([place[self.whole.vertex(own.path(v))] for v in own.of_type(kind).tolist()], np.int64)
+    def _translation(self, own: Structure) -> list[int]:
+        """By position in an instance, the position in the machine."""
+        if self.unit not in own.types:
+            return []
+        found = own.of_type(self.unit)
+        # Pools above what it was given are not the instance's, and have no number there.
+        vertices = found[(own.flags[found] & WAY) == 0].tolist()
+        return [self._place[self.whole.vertex(own.path(v))] for v in vertices]
 
-
-def _type(inventory: Any) -> str:
-    """The type whose positions an inventory says."""
-    return "node" if inventory.kind == "graph" else str(inventory.measure)
+    @cached_property
+    def _place(self) -> dict[int, int]:
+        return {v: at for at, v in enumerate(self.whole.of_type(self.unit).tolist())}
 
 
 def laid_out(start: Sequence[int], end: Sequence[int], size: Sequence[int], units: int) -> list[list[int]]:

@@ -10,7 +10,9 @@ from string import Template
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fluxres.errors import UsageError
 from fluxres.simulation import charts
 from fluxres.simulation.charts import Chart, Curve
 from fluxres.simulation.comparison import Checked, Comparison, Row, check, compare, comparison_csv, runs_csv
@@ -19,10 +21,12 @@ from fluxres.simulation.execution import JOBS
 from fluxres.simulation.figures import FIGURES, written
 from fluxres.simulation.folder import ResultsFolder, translated
 from fluxres.simulation.statistics import Estimate
-from fluxres.simulation.study import Study, last, told
+from fluxres.simulation.study import Study, told
 
 GANTTS_MAX: Final = 12
 """Gantt charts of a report: more are not looked at, and each takes seconds to draw."""
+CURVE_POINTS: Final = 100
+"""Points of a curve."""
 BARS_MAX: Final = 40
 """Settings side by side in one chart."""
 
@@ -57,7 +61,7 @@ def _charts(found: Comparison, folder: ResultsFolder) -> tuple[list[Chart], list
         return [], notes
     try:
         charts.require()
-    except charts.UsageError as error:
+    except UsageError as error:
         return [], [f"{error.message}: {error.hint}"]
     drawn = [charts.comparison(rows[:BARS_MAX], name) for name in found.study.shown if len(rows) > 1]
     if len(rows) > BARS_MAX:
@@ -75,9 +79,17 @@ def _charts(found: Comparison, folder: ResultsFolder) -> tuple[list[Chart], list
 def _curve(row: Row) -> Curve:
     _, document = row.runs[0]
     over = document["over_time"]
-    used, units = np.array(over["used"], float), document["machine"]["units"]
-    times = (np.arange(len(used)) + 0.5) * over["part_s"]
-    return Curve(row.label, times, used / max(units, 1), np.array(over["waiting"], float))
+    used, waiting = (_coarser(np.array(over[name], float)) for name in ("used", "waiting"))
+    part_s = over["part_s"] * len(over["used"]) / max(len(used), 1)
+    times = (np.arange(len(used)) + 0.5) * part_s
+    return Curve(row.label, times, used / max(document["machine"]["units"], 1), waiting)
+
+
+def _coarser(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means of neighbours: several curves in one chart cannot be told apart with every peak in them."""
+    step = max(len(values) // CURVE_POINTS, 1)
+    found: NDArray[np.float64] = values[: len(values) // step * step].reshape(-1, step).mean(1)
+    return found
 
 
 def _gantt(row: Row, runs: Path) -> Iterator[Chart]:
@@ -85,7 +97,7 @@ def _gantt(row: Row, runs: Path) -> Iterator[Chart]:
     given = rectangles(runs / run.key / JOBS)
     if len(given):
         machine = document["machine"]
-        yield charts.gantt(given, f"gantt-{run.key}", row.label, units=machine["numbers"], unit=machine["numbered"])
+        yield charts.gantt(given, f"gantt-{run.key}", row.label, units=machine["units"], unit=machine["unit"])
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -96,7 +108,8 @@ def page(found: Comparison, checked: Sequence[Checked], drawn: Sequence[Chart], 
     study = found.study
     done = sum(len(row.runs) for row in found.rows)
     failed = {key: error for row in found.rows for key, error in row.errors.items()}
-    sentences = [f"{done} of {len(study.runs)} runs, {len(found.rows)} settings with {study.page.repeats} repeats each."]
+    repeats = f", {study.page.repeats} repeats of each of {len(found.rows)} settings" if study.page.repeats > 1 else ""
+    sentences = [f"{done} of {len(study.runs)} runs{repeats}."]
     sentences += [f"{len(failed)} failed."] * bool(failed)
     sentences += [f"{len(found.missing)} are still to be made."] * bool(found.missing)
     compared = [chart for chart in drawn if chart.name.startswith("comparison")]
@@ -135,7 +148,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) -
 
 
 def _settings(found: Comparison) -> list[str]:
-    return [last(path) for path in found.study.varied] or ["study"]
+    return found.study.headings or ["study"]
 
 
 def _names(found: Comparison, row: Row) -> list[str]:
@@ -182,7 +195,7 @@ def _expected(checked: Sequence[Checked]) -> str:
     rows = []
     for each in checked:
         low, high = each.expected.ratio or each.expected.range or [0.0, 0.0]
-        what = FIGURES[each.expected.metric].title + (" × baseline" if each.expected.against == "baseline" else "")
+        what = FIGURES[each.expected.metric].title + (f", by {each.against}" if each.against else "")
         mark = "<b class=good>holds</b>" if each.holds else "<b class=bad>does not hold</b>"
         value = "-" if each.value is None else f"{each.value:.4g}"
         rows.append([escape(each.label), escape(what), mark, escape(each.expected.source), value, f"{low:g} – {high:g}"])

@@ -61,7 +61,7 @@ class Run:
     @property
     def label(self) -> str:
         """The settings as people read them."""
-        return label(self.settings)
+        return label(self.settings, self.page.labels)
 
 
 @dataclass
@@ -85,6 +85,11 @@ class Study:
     runs: list[Run] = field(default_factory=list)
 
     @property
+    def headings(self) -> list[str]:
+        """What tables call what varies."""
+        return [self.page.labels.get(path, _last(path)) for path in self.varied]
+
+    @property
     def shown(self) -> list[str]:
         """The figures that are shown first."""
         return self.page.metrics or list(SHOWN)
@@ -101,17 +106,19 @@ class Study:
         return self.document.where(path)
 
 
-def label(settings: Mapping[str, Any]) -> str:
+def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Settings as people read them.
 
-    >>> label({"hierarchy.topology": "1x36", "workload": {"name": "short"}})
-    'topology 1x36, workload short'
+    Args:
+        labels: what a path is called, where that is not its last word.
+
+    >>> label({"hierarchy.topology": "1x36", "workload": {"name": "short"}}, {"workload": "jobs"})
+    'topology 1x36, jobs short'
     """
-    return ", ".join(f"{last(path)} {told(value)}" for path, value in settings.items())
+    return ", ".join(f"{labels.get(path, _last(path))} {told(value)}" for path, value in settings.items())
 
 
-def last(path: str) -> str:
-    """The last word of a path, which is what tables call it."""
+def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
@@ -172,7 +179,7 @@ def _runs(study: Study, digits: int) -> Iterator[Run]:
         for repeat in range(page.repeats):
             number += 1
             seed = page.seed + repeat
-            words = [f"{last(path)}={told(value)}" for path, value in settings.items()]
+            words = [f"{name}={told(value)}" for name, value in zip(study.headings, settings.values(), strict=True)]
             words += [f"seed={seed}"] * (page.repeats > 1)
             text = _PLAIN.sub("-", ",".join(words))[:_KEY_LENGTH].strip("-,")
             key = f"{number:0{max(digits, 3)}d}" + (f"-{text}" if text else "")
@@ -218,7 +225,17 @@ def _check_values(study: Study) -> None:
     """Each value that varies is one the page could have."""
     first = {path: values[0] for path, values in study.varied.items()}
     for path, values in study.varied.items():
-        if path.split(".")[0] in ("vary", "baseline", "expect", "metrics", "name", "title", "fluxres-experiment", "repeats"):
+        if path.split(".")[0] in (
+            "vary",
+            "baseline",
+            "expect",
+            "metrics",
+            "labels",
+            "name",
+            "title",
+            "fluxres-experiment",
+            "repeats",
+        ):
             raise InputError(f"{path} is not a setting of a run", where=study.document.where(["vary", path], key=True))
         for value in values:
             if values.count(value) > 1:
@@ -234,6 +251,9 @@ def _check_names(study: Study) -> None:
         if name not in FIGURES:
             hint = typed.nearest(name, list(FIGURES))
             raise InputError(f"no figure {name!r:.80}", where=document.where(["metrics", at]), hint=hint)
+    for path in page.labels:
+        if path not in study.varied:
+            raise InputError(f"{path} does not vary", where=document.where(["labels", path], key=True))
     _check_settings(study, page.baseline, "baseline")
     for at, expected in enumerate(page.expect):
         where = document.where(["expect", at])

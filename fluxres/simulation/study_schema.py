@@ -126,6 +126,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}
+    labels: dict[str, Word] = {}
     baseline: dict[str, Any] = {}
     metrics: Annotated[list[Word], Meta(min_length=1)] | None = None
     expect: list[Expectation] = []

@@ -64,19 +64,21 @@ def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Tell) -
 
 def _client(address: str) -> Any:
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise UsageError("--cluster needs dask.distributed", hint="pip install 'fluxres[sweep]'") from None
+    untyped: Any = distributed
     try:
-        return Client(address, timeout=CONNECT_S, set_as_default=False)
+        return untyped.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise StoreError(f"no dask scheduler answers: {str(error).splitlines()[0]:.200}", where=address) from None
 
 
 def _as_completed(futures: list[Any]) -> Iterator[Any]:
-    from distributed import as_completed
+    import distributed
 
-    found: Iterator[Any] = as_completed(futures, raise_errors=False)
+    untyped: Any = distributed
+    found: Iterator[Any] = untyped.as_completed(futures, raise_errors=False)
     return found
 
 

@@ -70,10 +70,10 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 def show(settings: Settings, study: Path) -> None:
     """List the runs a study describes, and check that they can be made."""
     from fluxres.render.table import Column, table
-    from fluxres.simulation.study import last, told
+    from fluxres.simulation.study import told
 
     read = _study(study)
-    columns = [Column("RUN"), *(Column(last(path).upper()) for path in read.varied), Column("SEED", right=True)]
+    columns = [Column("RUN"), *(Column(name.upper()) for name in read.headings), Column("SEED", right=True)]
     answer(
         settings,
         document=lambda: {
@@ -134,10 +134,10 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
     from fluxres.render.table import Column, table
     from fluxres.simulation.figures import written
-    from fluxres.simulation.study import last, told
+    from fluxres.simulation.study import told
 
     names = found.study.shown
-    columns = [*(Column(last(path).upper()) for path in found.study.varied), Column("RUNS", right=True)]
+    columns = [*(Column(name.upper()) for name in found.study.headings), Column("RUNS", right=True)]
     for name in names:
         columns.append(Column(name.upper(), right=True))
         columns += [Column("BY BASELINE", right=True)] * bool(found.study.page.baseline)
