@@ -1,13 +1,16 @@
-"""specs/formats.md has a row for each format, and each row is true: what it says is read is read, what it says is lost is told.
+"""specs/formats.md and the README have a row for each format, and each row is true: what it says is read is read, what it says is
+lost is told.
 
     python -m tests.docs.test_formats
 
-prints the table as it has to stand there.
+writes the tables where they have to stand.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,29 +22,50 @@ from fluxres.formats.loaded import Hold
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT
 
-TEXT = (ROOT / "specs" / "formats.md").read_text(encoding="utf-8")
+SPECS = ROOT / "specs" / "formats.md"
+README = ROOT / "README.md"
+TABLE = re.compile(r"(?<=<!-- formats -->\n).*?(?=<!-- /formats -->)", re.DOTALL)
 
 
-def table() -> str:
-    """The rows that the document must have."""
-    lines = ["| format | what | read | write | endings | carries | lost |", "|---|---|---|---|---|---|---|"]
+def full_table() -> str:
+    """The rows of specs/formats.md."""
+    rows = [["format", "what", "read", "write", "endings", "carries", "lost"], ["---"] * 7]
     for known in registry.formats():
-        reads = "several files" if known.many else "yes" if known.reader else "–"
+        name, reads, writes, lost = ways(known)
         endings = " ".join(f"`{ending}`" for ending in known.extensions)
-        lost = known.loses or ("–" if known.writer is None else "nothing")
-        cells = [f"`{known.name}`", known.title, reads, "yes" if known.writer else "–", endings, carried(known.carries), lost]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines)
+        rows.append([name, known.title, reads, writes, endings, carried(known.carries), lost])
+    return table(rows)
 
 
-def test_the_table_is_that_of_the_registry() -> None:
-    found = re.search(r"<!-- formats -->\n(.*?)\n<!-- /formats -->", TEXT, re.DOTALL)
+def short_table() -> str:
+    """The rows of the README."""
+    return table([["format", "read", "write", "what is lost when it is written"], ["---"] * 4, *map(ways, registry.formats())])
+
+
+def ways(known: Format) -> list[str]:
+    """Name, whether it is read, whether it is written, what is lost."""
+    reads = "yes, several too" if known.many else "yes" if known.reader else "–"
+    lost = known.loses or ("–" if known.writer is None else "nothing")
+    return [f"`{known.name}`", reads, "yes" if known.writer else "–", lost]
+
+
+def table(rows: list[list[str]]) -> str:
+    """Rows as Markdown."""
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows).replace("| --- ", "|---")
+
+
+TABLES = ((SPECS, full_table), (README, short_table))
+
+
+@pytest.mark.parametrize(("file", "made"), TABLES, ids=["specs", "readme"])
+def test_the_table_is_that_of_the_registry(file: Path, made: Callable[[], str]) -> None:
+    found = TABLE.search(file.read_text(encoding="utf-8"))
     assert found
-    assert found[1].split("\n") == table().split("\n"), "python -m tests.docs.test_formats prints it"
+    assert found[0].split("\n") == made().split("\n"), "python -m tests.docs.test_formats writes it"
 
 
 def test_every_fact_is_explained() -> None:
-    assert [fact for fact in FACTS if not re.search(rf"^\| [^|]*`{fact}`", TEXT, re.MULTILINE)] == []
+    assert [fact for fact in FACTS if not re.search(rf"^\| [^|]*`{fact}`", SPECS.read_text(encoding="utf-8"), re.MULTILINE)] == []
 
 
 def everything() -> Structure:
@@ -83,4 +107,5 @@ def test_what_a_row_names_is_there(known: Format) -> None:
 
 
 if __name__ == "__main__":
-    print(table())
+    for file, made in TABLES:
+        file.write_text(TABLE.sub(lambda _, made=made: made(), file.read_text(encoding="utf-8")), encoding="utf-8")
