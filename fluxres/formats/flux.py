@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from fluxres.formats.detection import keys, xml_root
-from fluxres.formats.format import ALL, Format
+from fluxres.formats.format import ALL, Fact, Format
 
 _GRUG_KEY = re.compile(rb"""(?:attr\.name|key)\s*=\s*["'](?:gen_method|multi_scale|id_scope|root)["']""")
 _RESOURCE_TABLE = re.compile(rb"^[ \t]*\[\[?[ \t]*resource(?:[ \t]*\.[ \t]*config)?[ \t]*\]", re.MULTILINE)
@@ -36,7 +36,8 @@ def _is_resource_config(head: bytes) -> bool:
     return head.lstrip()[:1] not in (b"{", b"<") and _RESOURCE_TABLE.search(head) is not None
 
 
-_RESOURCE_SET = frozenset({"names", "ids", "properties", "ranks"})
+_RESOURCE_SET: Final[frozenset[Fact]] = frozenset({"names", "ids", "properties", "ranks"})
+_SIZED: Final[frozenset[Fact]] = frozenset({"sizes", "units"})
 
 FORMATS: Final = (
     Format(
@@ -66,7 +67,7 @@ FORMATS: Final = (
         _is_treepool,
         reader="fluxres.formats.resource_set:read",
         writer="fluxres.formats.resource_set_write:write_treepool",
-        carries=_RESOURCE_SET | {"sizes", "units"},
+        carries=_RESOURCE_SET | _SIZED,
         loses="all but nodes and what is in them: cores, gpus, levels around these, memory in GiB, storage",
     ),
     Format(
@@ -94,7 +95,7 @@ FORMATS: Final = (
         _is_resource_config,
         reader="fluxres.formats.resource_config:read",
         writer="fluxres.formats.resource_config_write:write",
-        carries=frozenset({"names", "ids", "properties"}),
+        carries=_RESOURCE_SET - {"ranks"},
         loses="all but nodes, their cores and gpus, host names and properties; ranks count up",
     ),
 )

@@ -104,8 +104,8 @@ def _outside_step(nodes: NodeColumns, i: int, fail: Fail) -> str:
         fail(["nodes", i, "metadata", "paths"], f"paths that end differently: {', '.join(sorted(steps))}")
     if steps:
         return steps.pop()
-    values = [(nodes.column(key) or {i: UNSET})[i] for key in ("name", "basename", "id")]  # type: ignore[call-overload]
-    name, basename, number = values
+    columns = [nodes.column(key) for key in ("name", "basename", "id")]
+    name, basename, number = (UNSET if column is None else column[i] for column in columns)
     if name is not UNSET:
         return str(name)
     base = nodes.type[i] if basename is UNSET else basename

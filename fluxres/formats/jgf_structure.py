@@ -18,7 +18,7 @@ from fluxres.errors import InputError
 from fluxres.formats import json_typed
 from fluxres.formats.jgf_columns import CONTAINMENT, EdgeColumns, NodeColumns
 from fluxres.formats.jgf_names import name_nodes
-from fluxres.formats.jgf_schema import RawGraph
+from fluxres.formats.jgf_schema import GraphMetadata, RawGraph
 from fluxres.formats.pool_uuids import give_uuids
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Key
@@ -57,12 +57,11 @@ def build(source: Source, graph: RawGraph, whole: type[Any], prefix: Sequence[Ke
     given = sum(value is not UNSET for value in (graph.edges, graph.directed, graph.label, graph.metadata))
     keys = nodes.keys + edges.keys + 1 + given
     builder = _Builder(source, nodes, edges, prefix)
-    uuids = empty = UNSET
-    if graph.metadata is not UNSET:
-        uuids, empty = graph.metadata.uuids, graph.metadata.graphs
-        keys += (uuids is not UNSET) + (0 if empty is UNSET else 1 + len(empty))
-    structure = builder.structure(origin, None if uuids is UNSET else uuids)
-    for name, hierarchy in ({} if empty is UNSET else empty).items():
+    metadata = graph.metadata if graph.metadata is not UNSET else GraphMetadata()
+    keys += metadata.uuids is not UNSET
+    keys += 0 if metadata.graphs is UNSET else 1 + len(metadata.graphs)
+    structure = builder.structure(origin, metadata.uuids if metadata.uuids is not UNSET else None)
+    for name, hierarchy in (metadata.graphs if metadata.graphs is not UNSET else {}).items():
         no_rows = np.zeros(0, np.int32)
         structure.subsystems.setdefault(name, Subsystem(name, hierarchy, no_rows, no_rows))
     return Built(structure, keys, None if graph.label is UNSET else graph.label)
@@ -311,8 +310,7 @@ class _Builder:
 
 def _factors(values: Sequence[Any]) -> tuple[list[Any], Int32]:
     """The different values, and which of them each one is."""
-    numbers: dict[Any, int] = dict.fromkeys(values)  # type: ignore[arg-type]  # numbered in the next line
-    numbers = {value: number for number, value in enumerate(numbers)}
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     return list(numbers), np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
 
 

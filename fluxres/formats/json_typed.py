@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import msgspec
 import orjson
@@ -47,7 +47,7 @@ def decode(source: Source, kind: type[T], *, part: Buffer | None = None, whole: 
         raise LimitExceeded(f"{len(source.data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=source.file)
     try:
         with collector_paused():
-            return _decoder(kind).decode(data)
+            return cast(T, _decoder(cast(Any, kind)).decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         _explain(source, whole or kind, str(error))
 
@@ -67,7 +67,7 @@ def require_unique_keys(source: Source, count: int) -> None:
 
 
 @lru_cache(maxsize=16)
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 

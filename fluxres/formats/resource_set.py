@@ -91,7 +91,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 def _values(source: Source, part: msgspec.Raw) -> Any:
-    return json_typed.decode(source, Any, part=part, whole=ResourceSet)  # type: ignore[arg-type]  # Any is a type to msgspec
+    return json_typed.decode(source, Any, part=part, whole=ResourceSet)
 
 
 def _keys(source: Source, part: msgspec.Raw | UnsetType) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fluxres.errors import InputError
 from fluxres.formats import left_out
+from fluxres.formats.format import Fact
 from fluxres.formats.loaded import Hold
 from fluxres.formats.rank_hosts import HOST
 from fluxres.formats.resource_set import TAGS
@@ -17,7 +18,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 
 ROOT: Final = "cluster0"
-_CARRIES: Final = frozenset({"pools", "names", "ids", "sizes", "units", "properties", "ranks", "tags"})
+_CARRIES: Final[frozenset[Fact]] = frozenset({"pools", "names", "ids", "sizes", "units", "properties", "ranks", "tags"})
 Mask = NDArray[np.bool_]
 
 

@@ -154,7 +154,8 @@ class _Node:
             if not self.left[type_][at].all():
                 self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} stands in two domains")
             self.left[type_][at] = False
-        return ids[at]
+        taken: Ids = ids[at]
+        return taken
 
     def _add_storage(self, value: Any, path: list[Key]) -> None:
         if not isinstance(value, list):
