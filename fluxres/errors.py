@@ -155,6 +155,12 @@ class PolicyError(FluxresError):
     code = "policy"
 
 
+class RunFailed(FluxresError):
+    """Of what was run, something failed or was lost; what is told of the rest holds."""
+
+    code = "failed"
+
+
 class StoreError(FluxresError):
     """The store cannot be read or written: missing, damaged, no space, wrong version."""
 
@@ -189,6 +195,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     InsufficientResources: (1, 409),
     InfeasibleRequest: (3, 422),
     PolicyError: (2, 422),
+    RunFailed: (5, 500),
     StoreError: (4, 500),
     StoreBusy: (4, 503),
     StoreConflict: (4, 409),

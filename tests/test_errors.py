@@ -40,6 +40,8 @@ def test_exit_status_follows_the_meaning(error: type[FluxresError]) -> None:
         expected = 3  # never
     elif issubclass(error, errors.StoreError):
         expected = 4  # store trouble
+    elif issubclass(error, errors.RunFailed):
+        expected = 5  # what was run failed
     else:
         expected = 2  # wrong use or input
     assert exit_status(error("no")) == expected
@@ -48,7 +50,7 @@ def test_exit_status_follows_the_meaning(error: type[FluxresError]) -> None:
 @pytest.mark.parametrize("error", STATUS)
 def test_http_status_is_an_error_of_the_side_that_has_to_move(error: type[FluxresError]) -> None:
     status = STATUS[error][1]
-    server_side = error in (errors.StoreError, errors.StoreBusy)
+    server_side = error in (errors.StoreError, errors.StoreBusy, errors.RunFailed)
     assert status in range(500, 600) if server_side else status in range(400, 500)
 
 

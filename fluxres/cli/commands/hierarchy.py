@@ -1,0 +1,197 @@
+"""`fluxres hierarchy`: flat and nested instances as processes, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres import limits
+from fluxres.cli.output import answer, note
+from fluxres.cli.program import Command
+from fluxres.cli.progress import progress
+from fluxres.cli.settings import Duration, Settings
+from fluxres.errors import RunFailed, UsageError
+
+if TYPE_CHECKING:
+    from fluxres.cli.progress import Progress
+    from fluxres.launch.branch import Branch
+    from fluxres.launch.hierarchy import Ensemble, Outcome, Patience
+    from fluxres.model import ResourceGraph
+    from fluxres.render.style import Style
+    from fluxres.simulation.hierarchy import Hierarchy
+
+_COUNT = click.IntRange(min=0)
+
+
+@click.command("hierarchy", cls=Command)
+@click.option(
+    "-T", "--topology", "topologies", multiple=True, metavar="FANOUTS", help="Children by level, as 2x4; several times."
+)
+@click.option("--no-flat", is_flag=True, help="Not one flat instance as well, to compare with.")
+@click.option("-J", "--jobs", type=_COUNT, default=1024, show_default=True, help="Jobs, dealt evenly to the innermost instances.")
+@click.option("--job", default="instant", show_default=True, help="What each does: instant, sleep:DURATION, or a command.")
+@click.option("-r", "--request", metavar="REQUEST", help="What each asks for. Default: one core, or else one node.")
+@click.option("--duration", type=Duration(), metavar="D", help="Limit of each; then SIGTERM, and SIGKILL. Default: none.")
+@click.option("-N", "--nodes", type=_COUNT, help="A machine of so many nodes.")
+@click.option("-c", "--cores", type=_COUNT, help="Cores of each node.")
+@click.option("-g", "--gpus", type=_COUNT, help="GPUs of each node.")
+@click.option("--machine", metavar="SOURCE", help="A machine from a file, URL or shape. Default: the graph in use, if no -N.")
+@click.option("-Q", "--queue-policy", default="fcfs", show_default=True, help="By level, as easy:fcfs; the last holds below.")
+@click.option("-M", "--match-policy", default="first", show_default=True, help="By level, as low:high; the last holds below.")
+@click.option(
+    "--inventory", type=click.Choice(("graph", "auto")), default="graph", show_default=True, help="Who knows what is free."
+)
+@click.option("--timeout", type=Duration(), metavar="D", help="End each hierarchy after this time. Default: never.")
+@click.option(
+    "--silence",
+    type=Duration(),
+    metavar="D",
+    help=f"Give up a child without a word. Default: {limits.SILENCE_SECONDS_DEFAULT:g}.",
+)
+@click.option(
+    "--grace", type=Duration(), metavar="D", help=f"From SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
+)
+@click.option("--folder", metavar="DIR", help="Keep the stores of the instances there. Default: a temporary one.")
+@click.option("--csv", metavar="FILE", help="Write the rows of all instances there as well.")
+@click.option("-d", "--dry-run", is_flag=True, help="Show the instances there would be, and start none.")
+@click.pass_obj
+def command(settings: Settings, /, **options: Any) -> None:
+    """Run jobs in nested instances, each a process of its own, and compare their throughput with one flat instance.
+
+    Each instance has a copy of its part of the machine, and its own queue. Pools are given out as if they were there; the jobs
+    run on this machine. Ends with status 5 when a job failed or an instance was lost.
+    """
+    from fluxres.cli import hierarchies
+
+    machine = _machine(settings, options)
+    ensemble, patience = _ensemble(machine, options), _patience(options)
+    wanted = _hierarchies(options)
+    planned = [_planned(machine, one, ensemble, patience, options) for one in wanted]
+    if options["dry_run"]:
+        answer(
+            settings,
+            document=lambda: hierarchies.planned_document(wanted, planned, ensemble),
+            lines=lambda style: hierarchies.planned_lines(wanted, planned, header=settings.header, style=style),
+        )
+        return
+    outcomes = _run(machine, wanted, ensemble, patience, options)
+    if options["csv"]:
+        Path(options["csv"]).write_text("".join(hierarchies.csv_lines(outcomes)), encoding="utf-8")
+
+    def lines(style: Style) -> list[str]:
+        return hierarchies.lines(outcomes, header=settings.header, style=style)
+
+    answer(settings, document=lambda: hierarchies.document(outcomes, ensemble), lines=lines)
+    _tell_failures(outcomes)
+
+
+def _run(
+    machine: ResourceGraph, wanted: list[Hierarchy], ensemble: Ensemble, patience: Patience, options: dict[str, Any]
+) -> list[Outcome]:
+    from fluxres.launch.hierarchy import run
+
+    outcomes = []
+    with progress(len(wanted) * ensemble.jobs + len(wanted)) as shown:
+        for number, one in enumerate(wanted):
+            name = "x".join(map(str, one.fan_outs)) or "1"
+            shown.text, shown.done = f"{name}: beginning", number * (ensemble.jobs + 1)
+            folder = None if options["folder"] is None else f"{options['folder']}/{number}-{name}"
+            watched = _watching(shown, name, shown.done)
+            outcomes.append(run(machine, one, ensemble, patience, inventory=options["inventory"], folder=folder, watched=watched))
+    return outcomes
+
+
+def _watching(shown: Progress, name: str, before: int) -> Any:
+    def watched(branch: Branch) -> None:
+        done = sum(branch.told)
+        shown.text, shown.done = f"{name}: {done} of {branch.begin.jobs} jobs", before + done
+
+    return watched
+
+
+def _tell_failures(outcomes: list[Outcome]) -> None:
+    for one in outcomes:
+        for instance, what in one.notes.items():
+            note(f"{one.name} {instance}: {what}")
+    failed, lost = sum(one.failed for one in outcomes), sum(one.lost for one in outcomes)
+    status = max(one.status for one in outcomes)
+    if failed or lost or status or any(one.notes for one in outcomes):
+        worst = f"; the highest exit status was {status}" if status else ""
+        raise RunFailed(f"{failed} jobs failed, {lost} were lost or never run{worst}", where="hierarchy")
+
+
+def _planned(
+    machine: ResourceGraph, one: Hierarchy, ensemble: Ensemble, patience: Patience, options: dict[str, Any]
+) -> list[Any]:
+    from fluxres.launch.hierarchy import check
+
+    return list(check(machine, one, ensemble, patience, inventory=options["inventory"]))
+
+
+def _machine(settings: Settings, options: dict[str, Any]) -> ResourceGraph:
+    from fluxres.cli.stores import reading
+    from fluxres.simulation import machine
+
+    numbers = {key: options[key] for key in ("nodes", "cores", "gpus") if options[key] is not None}
+    if options["machine"] is not None:
+        if numbers:
+            raise UsageError("both --machine and numbers of nodes were given", hint="give one of them")
+        return machine.read(options["machine"])
+    if not numbers:
+        return reading(settings)
+    if not numbers.get("nodes"):
+        raise UsageError("expected a number of nodes of at least 1", where="-N")
+    parts = [f"{name}={numbers[key]}" for name, key in (("core", "cores"), ("gpu", "gpus")) if numbers.get(key)]
+    return machine.of_shape(f"node={numbers['nodes']}" + (f"/[{';'.join(parts)}]" if parts else ""))
+
+
+def _ensemble(machine: ResourceGraph, options: dict[str, Any]) -> Ensemble:
+    from fluxres.launch import work
+    from fluxres.launch.hierarchy import Ensemble
+    from fluxres.model.matching import as_request
+
+    request = options["request"]
+    if request is None:
+        types = machine.structure.types
+        unit = next((name for name in ("core", "node") if name in types), types[-1])
+        request = f"slot=1/{unit}"
+    as_request(request)
+    work.parse(options["job"])
+    return Ensemble(options["jobs"], options["job"], request, options["duration"])
+
+
+def _patience(options: dict[str, Any]) -> Patience:
+    from fluxres.launch.hierarchy import Patience
+
+    grace = limits.GRACE_SECONDS_DEFAULT if options["grace"] is None else options["grace"]
+    silence = limits.SILENCE_SECONDS_DEFAULT if options["silence"] is None else options["silence"]
+    for name, value in (("--grace", grace), ("--silence", silence)):
+        if value == float("inf"):
+            raise UsageError("expected a time that comes", where=name)
+    if silence < 2 * limits.SIGN_OF_LIFE_S:
+        raise UsageError(f"expected at least {2 * limits.SIGN_OF_LIFE_S:g} s, got {silence:g}", where="--silence")
+    timeout = options["timeout"]
+    return Patience(grace, silence, None if timeout is None or timeout == float("inf") else timeout)
+
+
+def _hierarchies(options: dict[str, Any]) -> list[Hierarchy]:
+    from fluxres.simulation.hierarchy import Hierarchy, fan_outs
+
+    wanted = [fan_outs(text) for text in options["topologies"] or ("2",)]
+    if not options["no_flat"] and () not in wanted:
+        wanted.insert(0, ())
+    queue, match = _by_level(options["queue_policy"]), _by_level(options["match_policy"])
+    return [Hierarchy(one, queue, match) for one in wanted]
+
+
+def _by_level(text: str) -> tuple[str, ...]:
+    """Policies of the levels: `hybrid:depth=8:fcfs` are two, as what has an = belongs to the one before."""
+    found: list[str] = []
+    for word in text.split(":"):
+        if "=" in word and found:
+            found[-1] += f":{word}"
+        else:
+            found.append(word)
+    return tuple(found)

@@ -1,0 +1,170 @@
+"""Answers of `fluxres hierarchy`: a table of instances with the columns of flux-tree, and one of hierarchies."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from fluxres.launch.facts import Facts
+from fluxres.render.style import PLAIN, Style
+from fluxres.render.table import Column, table
+
+if TYPE_CHECKING:
+    from fluxres.launch.hierarchy import Ensemble, Outcome
+    from fluxres.launch.plan import Planned
+    from fluxres.launch.protocol import Row
+    from fluxres.simulation.hierarchy import Hierarchy
+
+_COLUMNS: Final = ("TreeID", "Elapsed", "Begin", "End", "Match(us)", "NJobs", "NNodes", "CPN", "GPN")
+
+
+def _name(fan_outs: Sequence[int]) -> str:
+    return "x".join(map(str, fan_outs)) or "1"
+
+
+def _right(*titles: str) -> list[Column]:
+    return [Column(title, right=number > 0) for number, title in enumerate(titles)]
+
+
+def _flat(outcomes: Sequence[Outcome]) -> Outcome | None:
+    return next((one for one in outcomes if not one.topology), None)
+
+
+def _ratio(one: Outcome, flat: Outcome | None) -> float | None:
+    if flat is None or flat.jobs_per_s is None or one.jobs_per_s is None:
+        return None
+    return one.jobs_per_s / flat.jobs_per_s
+
+
+def _values(row: Row) -> list[Any]:
+    has = Facts(row.nodes, row.cores, row.gpus)
+    match_us = 1e6 * row.match_s / row.started if row.started else 0.0
+    return [
+        row.tree_id,
+        round(row.end_s - row.begin_s, 6),
+        round(row.begin_s, 6),
+        round(row.end_s, 6),
+        round(match_us, 1),
+        row.jobs,
+        row.nodes,
+        has.cores_per_node,
+        has.gpus_per_node,
+    ]
+
+
+def lines(outcomes: Sequence[Outcome], *, header: bool, style: Style) -> list[str]:
+    """Instances of each hierarchy, and then the hierarchies."""
+    shown: list[str] = []
+    for one in outcomes:
+        cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in _values(row)] + [_trouble(row)] for row in one.rows]
+        columns = [*_right(*_COLUMNS), Column("Trouble", role=lambda _text: "bad")]
+        shown += [f"Topology {one.name}:", *table(columns, cells, header=header, style=style), ""]
+    return shown + _totals(outcomes, header=header, style=style)
+
+
+def _totals(outcomes: Sequence[Outcome], *, header: bool, style: Style) -> list[str]:
+    flat = _flat(outcomes)
+    titles = ("TOPOLOGY", "INSTANCES", "JOBS", "FAILED", "LOST", "BOOT", "RUN", "JOBS/S", "RATIO", "WITH BOOT")
+    cells = [
+        [
+            one.name,
+            str(one.instances),
+            str(one.jobs),
+            str(one.failed or ""),
+            str(one.lost or ""),
+            f"{one.boot_s:.3f}",
+            f"{one.run_s:.3f}",
+            _number(one.jobs_per_s, ".1f"),
+            _number(_ratio(one, flat), ".2f"),
+            _number(one.jobs_per_s_with_boot, ".1f"),
+        ]
+        for one in outcomes
+    ]
+    return table(_right(*titles), cells, header=header, style=style)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _trouble(row: Row) -> str:
+    lost = row.jobs - row.completed - row.failed if row.is_leaf else 0
+    parts = [f"{row.failed} failed" * bool(row.failed and row.is_leaf), f"{lost} lost" * bool(lost), row.note]
+    return ", ".join(part for part in parts if part)
+
+
+def document(outcomes: Sequence[Outcome], ensemble: Ensemble) -> dict[str, Any]:
+    """The plain values."""
+    flat = _flat(outcomes)
+    return {
+        "job": ensemble.job,
+        "request": ensemble.request,
+        "topologies": [
+            {
+                "topology": one.name,
+                "instances": one.instances,
+                "jobs": one.jobs,
+                "completed": one.completed,
+                "failed": one.failed,
+                "lost": one.lost,
+                "is_complete": one.is_complete,
+                "status": one.status,
+                "boot_s": one.boot_s,
+                "run_s": one.run_s,
+                "jobs_per_s": one.jobs_per_s,
+                "ratio": _ratio(one, flat),
+                "jobs_per_s_with_boot": one.jobs_per_s_with_boot,
+                "rows": [_row(row) for row in one.rows],
+            }
+            for one in outcomes
+        ],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    keys = ("tree_id", "elapsed_s", "begin_s", "end_s", "match_us", "jobs", "nodes", "cores_per_node", "gpus_per_node")
+    told = {"level": row.level, "is_leaf": row.is_leaf, "boot_s": row.boot_s, "completed": row.completed, "failed": row.failed}
+    return {**dict(zip(keys, _values(row), strict=True)), **told, "status": row.status, "note": row.note}
+
+
+def csv_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """The rows of all hierarchies as CSV."""
+    extra = ("Level", "Completed", "Failed", "Status", "Note")
+    for values in (
+        ("Topology", *_COLUMNS, *extra),
+        *((o.name, *_values(r), r.level, r.completed, r.failed, r.status, r.note) for o in outcomes for r in o.rows),
+    ):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerow(values)
+        yield text.getvalue()
+
+
+def planned_lines(
+    wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], *, header: bool, style: Style = PLAIN
+) -> list[str]:
+    """What a dry run shows."""
+    shown = []
+    for one, instances in zip(wanted, planned, strict=True):
+        cells = [list(map(str, _planned(instance))) for instance in instances]
+        columns = _right("TreeID", "NJobs", "NNodes", "CPN", "GPN", "Children")
+        shown += [f"Topology {_name(one.fan_outs)}:", *table(columns, cells, header=header, style=style), ""]
+    return shown[:-1]
+
+
+def _planned(one: Planned) -> tuple[str | int, ...]:
+    return one.tree_id, one.jobs, one.has.nodes, one.has.cores_per_node, one.has.gpus_per_node, one.children
+
+
+def planned_document(wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], ensemble: Ensemble) -> dict[str, Any]:
+    """The plain values of a dry run."""
+    keys = ("tree_id", "jobs", "nodes", "cores_per_node", "gpus_per_node", "children")
+    return {
+        "job": ensemble.job,
+        "request": ensemble.request,
+        "topologies": [
+            {"topology": _name(one.fan_outs), "rows": [dict(zip(keys, _planned(each), strict=True)) for each in instances]}
+            for one, instances in zip(wanted, planned, strict=True)
+        ],
+    }

@@ -1,0 +1,124 @@
+"""The program of a child instance: ``python -m fluxres.launch.child``, told on its standard input what it is.
+
+It ends when its parent says so or is no more, with everything it started.  What its jobs print goes to standard error, as
+standard output is for its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, RunFailed, exit_status
+from fluxres.launch import lifeline
+from fluxres.launch.branch import Branch
+from fluxres.launch.loop import Loop
+from fluxres.launch.protocol import Begin, Done, Failed, Go, Lines, Message, Ready, Working, line, to_child
+from fluxres.store import open_store
+
+_PIECE_BYTES: Final = 1 << 16
+
+
+class Parent:
+    """The other end of the two pipes."""
+
+    def __init__(self, loop: Loop, to: int) -> None:
+        self._loop, self._to = loop, to
+        self._lines = Lines()
+        self.begin: Begin | None = None
+        self.is_going = self.is_gone = False
+        self.branch: Branch | None = None
+        loop.watch(0, self._read)
+        self._show_life()
+
+    def tell(self, message: Message) -> None:
+        """Say something; a parent that has gone is noticed elsewhere."""
+        text = line(message)
+        try:
+            while text:
+                text = text[os.write(self._to, text) :]
+        except BrokenPipeError:
+            self._end()
+
+    def _show_life(self) -> None:
+        completed, failed = (0, 0) if self.branch is None else self.branch.told
+        self.tell(Working(completed, failed))
+        self._loop.after(limits.SIGN_OF_LIFE_S, self._show_life)
+
+    def _read(self) -> None:
+        piece = os.read(0, _PIECE_BYTES)
+        if not piece:
+            self._loop.unwatch(0)
+            self._end()
+        for text in self._lines.take(piece):
+            message = to_child(text)
+            if isinstance(message, Go):
+                self.is_going = True
+            else:
+                self.begin = message
+
+    def _end(self) -> None:
+        self.is_gone = True
+        if self.branch is not None:
+            self.branch.is_ended = True
+
+
+def serve(loop: Loop, to: int) -> None:
+    """Be an instance until it is over.
+
+    Errors: FluxresError.
+    """
+    parent = Parent(loop, to)
+    while parent.begin is None and not parent.is_gone and not loop.stops:
+        loop.turn()
+    if parent.begin is None:
+        raise InputError("there is no parent that says what to do", where="standard input", hint="run fluxres hierarchy")
+    begin = parent.begin
+    graph = open_store(begin.store).load(begin.graph, clock=clocks.system)
+    branch = parent.branch = Branch(graph, begin, loop, parent.tell)
+    branch.is_ended = parent.is_gone
+    try:
+        branch.boot()
+        parent.tell(Ready())
+        while not parent.is_going and not branch.is_stopped:
+            loop.turn()
+        branch.run()
+    except FluxresError as error:
+        branch.note, branch.status = str(error), exit_status(error)
+        raise
+    finally:
+        branch.close()
+        parent.tell(branch.row())
+    if loop.stops:
+        raise RunFailed("ended by a signal", where=begin.tree_id)
+    parent.tell(Done())
+
+
+def main() -> int:
+    """The process; its exit status."""
+    to = os.dup(1)
+    os.dup2(2, 1)
+    lifeline.raise_open_files()
+    with Loop() as loop, loop.signals():
+        try:
+            serve(loop, to)
+        except FluxresError as error:
+            return _failed(to, str(error), exit_status(error))
+        except MemoryError:
+            return _failed(to, "not enough memory", 1)
+    return 0
+
+
+def _failed(to: int, message: str, status: int) -> int:
+    try:
+        os.write(to, line(Failed(message[:4096])))
+    except BrokenPipeError:
+        sys.stderr.write(f"fluxres: ERROR {message}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""How large the part of an instance is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fluxres.graph.kinds import WAY
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+
+class Facts(NamedTuple):
+    """Nodes, parts of nodes counted as nodes; cores and GPUs."""
+
+    nodes: int
+    cores: int
+    gpus: int
+
+    @property
+    def cores_per_node(self) -> int:
+        """Rounded up where nodes differ."""
+        return _per(self.cores, self.nodes)
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Rounded up where nodes differ."""
+        return _per(self.gpus, self.nodes)
+
+
+def _per(units: int, nodes: int) -> int:
+    return -(-units // nodes) if nodes else units
+
+
+def facts(graph: ResourceGraph) -> Facts:
+    """Those of a graph.
+
+    >>> from fluxres.simulation.machine import of_shape
+    >>> facts(of_shape("node=4/[core=8;gpu=2]"))
+    Facts(nodes=4, cores=32, gpus=8)
+    """
+    structure = graph.structure
+
+    def units(name: str) -> int:
+        found = structure.of_type(name)
+        own = found[(structure.flags[found] & WAY) == 0]
+        return int(structure.size[own].sum())
+
+    return Facts(len(structure.of_type("node")), units("core"), units("gpu"))

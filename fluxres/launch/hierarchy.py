@@ -1,0 +1,243 @@
+"""Hierarchies of real instances on one machine, one after the other, and how many jobs a second each of them ran."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.clock import stopwatch
+from fluxres.errors import FluxresError, exit_status
+from fluxres.launch import lifeline
+from fluxres.launch.branch import Branch
+from fluxres.launch.loop import Loop
+from fluxres.launch.plan import Planned, instances, plan
+from fluxres.launch.protocol import TREE, Begin, Row
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.simulation.hierarchy import Hierarchy
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Jobs that are all alike.
+
+    Args:
+        jobs: how many.
+        job: ``instant``, ``sleep:DURATION`` or a command line.
+        request: what each asks for.
+        duration_s: limit of each; who exceeds it gets SIGTERM, and SIGKILL after the grace.
+    """
+
+    jobs: int
+    job: str = "instant"
+    request: str = "slot=1/core"
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for what.
+
+    Args:
+        grace_s: between SIGTERM and SIGKILL.
+        silence_s: for a word of a child.
+        timeout_s: for a whole hierarchy; None for any time.
+    """
+
+    grace_s: float = limits.GRACE_SECONDS_DEFAULT
+    silence_s: float = limits.SILENCE_SECONDS_DEFAULT
+    timeout_s: float | None = None
+
+
+@dataclass
+class Outcome:
+    """What became of a hierarchy.
+
+    Args:
+        topology: its fan-outs.
+        instances: how many there were.
+        jobs, completed, failed: jobs; what is missing was lost, or never started.
+        boot_s: until all instances were there.
+        run_s: from then until the last job was over.
+        rows: of the instances, in order.
+        notes: what went wrong, by instance.
+        is_complete: whether it was not stopped before its time.
+        heard_s: when the last instance that ran jobs itself was over, by the stopwatch.
+    """
+
+    topology: tuple[int, ...]
+    instances: int
+    jobs: int
+    completed: int = 0
+    failed: int = 0
+    boot_s: float = 0.0
+    run_s: float = 0.0
+    rows: list[Row] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+    is_complete: bool = True
+    heard_s: float = 0.0
+
+    def hear(self, row: Row) -> None:
+        """An instance is over.  Its process may take a moment to go; the jobs do not wait for that."""
+        self.rows.append(row)
+        if row.is_leaf:
+            self.heard_s = stopwatch()
+
+    @property
+    def name(self) -> str:
+        """`1` for a flat instance, else as `2x4`."""
+        return "x".join(map(str, self.topology)) or "1"
+
+    @property
+    def lost(self) -> int:
+        """Jobs of which nobody can say that they ended."""
+        return self.jobs - self.completed - self.failed
+
+    @property
+    def jobs_per_s(self) -> float | None:
+        """Completed jobs a second while they ran; None where there were none."""
+        return self.completed / self.run_s if self.completed and self.run_s > 0 else None
+
+    @property
+    def jobs_per_s_with_boot(self) -> float | None:
+        """The same, with the time it took the instances to begin."""
+        total_s = self.boot_s + self.run_s
+        return self.completed / total_s if self.completed and total_s > 0 else None
+
+    @property
+    def status(self) -> int:
+        """The highest exit code of its instances and jobs."""
+        return max((row.status for row in self.rows), default=0)
+
+
+def begin(
+    hierarchy: Hierarchy, ensemble: Ensemble, patience: Patience | None = None, *, inventory: str = "graph", folder: str = ""
+) -> Begin:
+    """What the outermost instance of a hierarchy is to be."""
+    patience = patience or Patience()
+    return Begin(
+        tree_id=TREE,
+        run=uuid4().hex,
+        store="",
+        graph=TREE,
+        folder=folder,
+        fan_outs=hierarchy.fan_outs,
+        queue_policies=hierarchy.queue_policies,
+        match_policies=hierarchy.match_policies,
+        inventory=inventory,
+        jobs=ensemble.jobs,
+        job=ensemble.job,
+        request=ensemble.request,
+        duration_s=ensemble.duration_s,
+        grace_s=patience.grace_s,
+        silence_s=patience.silence_s,
+        instances=instances(hierarchy.fan_outs),
+    )
+
+
+def check(
+    machine: ResourceGraph,
+    hierarchy: Hierarchy,
+    ensemble: Ensemble,
+    patience: Patience | None = None,
+    *,
+    inventory: str = "graph",
+) -> list[Planned]:
+    """The instances that `run` would start, parents first, or why it would not.
+
+    Errors: InfeasibleRequest, UsageError, LimitExceeded.
+    """
+    return plan(machine.copy("/"), begin(hierarchy, ensemble, patience, inventory=inventory))
+
+
+def run(
+    machine: ResourceGraph,
+    hierarchy: Hierarchy,
+    ensemble: Ensemble,
+    patience: Patience | None = None,
+    *,
+    inventory: str = "graph",
+    folder: str | Path | None = None,
+    watched: Callable[[Branch], None] | None = None,
+) -> Outcome:
+    """Run jobs on what is free of a machine, with a process for every instance but the outermost.
+
+    Args:
+        machine: is only read.
+        folder: where the stores of the instances are kept; by default they go to a temporary one, and with it.
+        watched: called with the outermost instance when all are there, and whenever one of them has said something.
+
+    Errors: those of `check`, before anything is started; KeyboardInterrupt when a signal asks to end, after all has ended.
+    """
+    lifeline.require_support()
+    check(machine, hierarchy, ensemble, patience, inventory=inventory)
+    lifeline.raise_open_files()
+    with _folder(folder) as place, Loop() as loop, loop.signals():
+        first = begin(hierarchy, ensemble, patience, inventory=inventory, folder=str(place))
+        graph = machine.copy("/")
+        graph.clock = clocks.system
+        outcome = Outcome(hierarchy.fan_outs, first.instances, ensemble.jobs)
+        branch = Branch(graph, first, loop, outcome.hear)
+        timeout_s = None if patience is None else patience.timeout_s
+        if timeout_s is not None:
+            loop.after(timeout_s, lambda: _time_is_over(branch, timeout_s))
+        _conduct(branch, outcome, watched)
+        if loop.stops:
+            raise KeyboardInterrupt
+    return outcome
+
+
+def _conduct(branch: Branch, outcome: Outcome, watched: Callable[[Branch], None] | None) -> None:
+    try:
+        branch.boot()
+        if watched is not None:
+            watched(branch)
+            _every(branch, watched)
+        began = stopwatch()
+        branch.run()
+        outcome.run_s = (outcome.heard_s if outcome.rows else stopwatch()) - began
+    except FluxresError as error:
+        if branch.is_leaf:
+            branch.note, branch.status = str(error), exit_status(error)
+        else:
+            raise
+    finally:
+        outcome.is_complete = not branch.is_stopped
+        branch.close()
+        lifeline.kill_marked(branch.begin.mark)
+    outcome.boot_s = branch.boot_s
+    rows = [branch.row(), *outcome.rows]
+    outcome.rows = sorted(rows, key=lambda row: [int(part) for part in row.tree_id.split(".")[1:]])
+    leaves = [row for row in rows if row.is_leaf]
+    outcome.completed = sum(row.completed for row in leaves)
+    outcome.failed = sum(row.failed for row in leaves)
+    outcome.notes = {row.tree_id: row.note for row in outcome.rows if row.note}
+
+
+def _every(branch: Branch, watched: Callable[[Branch], None]) -> None:
+    watched(branch)
+    branch.loop.after(limits.SIGN_OF_LIFE_S, lambda: _every(branch, watched))
+
+
+def _time_is_over(branch: Branch, timeout_s: float) -> None:
+    branch.is_ended = True
+    branch.note = branch.note or f"stopped after {timeout_s:g} s"
+
+
+@contextmanager
+def _folder(given: str | Path | None) -> Iterator[Path]:
+    if given is not None:
+        made = Path(given).absolute()
+        made.mkdir(parents=True, exist_ok=True)
+        yield made
+        return
+    with tempfile.TemporaryDirectory(prefix="fluxres-", ignore_cleanup_errors=True) as name:
+        yield Path(name)

@@ -1,0 +1,96 @@
+"""What a hierarchy of processes will be, worked out before any of them is started.
+
+The parts are given out and copied as the instances will do it, so that one that asks for more than there is, or whose smallest
+instance is too small for a job, is refused while that costs nothing.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
+from fluxres.instance import Instance
+from fluxres.launch import work
+from fluxres.launch.facts import Facts, facts
+from fluxres.launch.protocol import Begin, line
+from fluxres.launch.shares import child_begins
+from fluxres.model.matching import as_request
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.syntax.jobspec import Request
+
+
+class Planned(NamedTuple):
+    """An instance that will be: its name, the jobs of it and those below, what it will have, how many children."""
+
+    tree_id: str
+    jobs: int
+    has: Facts
+    children: int
+
+
+def instances(fan_outs: tuple[int, ...]) -> int:
+    """How many there are, the outermost among them.
+
+    >>> instances(()), instances((2, 4))
+    (1, 11)
+    """
+    return sum(prod(fan_outs[:level]) for level in range(len(fan_outs) + 1))
+
+
+def plan(graph: ResourceGraph, begin: Begin) -> list[Planned]:
+    """The instances of a hierarchy, parents before their children.
+
+    Errors: LimitExceeded for too many; InfeasibleRequest where pools do not suffice for the instances, or those of one for a
+    job; UsageError for what no hierarchy is.
+    """
+    if begin.instances > limits.INSTANCE_PROCESSES_MAX:
+        raise LimitExceeded(
+            f"{begin.instances} instances, expected at most {limits.INSTANCE_PROCESSES_MAX} processes",
+            where=begin.tree_id,
+            hint="fluxres simulate --hierarchy takes more",
+        )
+    if len(begin.fan_outs) >= limits.INSTANCE_DEPTH_MAX:
+        raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=begin.tree_id)
+    if begin.jobs < 0:
+        raise UsageError(f"expected a number of jobs, got {begin.jobs}", where="jobs")
+    work.parse(begin.job)
+    line(begin)
+    return list(_plan(graph, begin, as_request(begin.request)))
+
+
+def _plan(graph: ResourceGraph, begin: Begin, request: Request) -> list[Planned]:
+    fan_outs = begin.fan_outs
+    found = [Planned(begin.tree_id, begin.jobs, facts(graph), fan_outs[0] if fan_outs else 0)]
+    top = Instance(
+        graph,
+        queue_policy=begin.queue_policies[0],
+        match_policy=begin.match_policies[0],
+        inventory="graph",
+        name=begin.tree_id,
+        clock=clocks.fixed(),
+        events=False,
+    )
+    if not fan_outs:
+        try:
+            top.submit(request, duration_s=begin.duration_s)
+        except InfeasibleRequest as error:
+            raise InfeasibleRequest(
+                f"a job asks for more than this instance has: {error.message}",
+                where=begin.tree_id,
+                hint="use smaller fan-outs, or let jobs ask for less",
+                reasons=error.reasons,
+            ) from None
+        return found
+    for part, child in child_begins(graph, begin):
+        job = top.submit(part)
+        if job.started_at is None:
+            raise InfeasibleRequest(
+                f"there is nothing left for {child.tree_id}", where=begin.tree_id, hint="use a smaller fan-out"
+            )
+        found += _plan(graph.copy(job=str(job.id)), child, request)
+    return found

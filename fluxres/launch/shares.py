@@ -1,0 +1,40 @@
+"""How an instance divides what it has, and what it has to do, among its children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from fluxres.launch.protocol import Begin
+from fluxres.simulation.hierarchy import shares
+from fluxres.syntax import shape
+from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+
+def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, Begin]]:
+    """For each child of an instance: the request for its part, and what it is to be.
+
+    Errors: InfeasibleRequest where there are fewer pools than children.
+    """
+    number = begin.fan_outs[0]
+    unit, sizes = shares(graph, number, begin.tree_id)
+    for child, size in enumerate(sizes):
+        name = f"{begin.tree_id}.{child + 1}"
+        yield (
+            Request(shape.vertices(f"slot={size}/{unit}")),
+            structs.replace(
+                begin,
+                tree_id=name,
+                store=f"{begin.folder}/{begin.tree_id}.db",
+                graph=name,
+                fan_outs=begin.fan_outs[1:],
+                queue_policies=begin.queue_policies[1:] or begin.queue_policies,
+                match_policies=begin.match_policies[1:] or begin.match_policies,
+                jobs=begin.jobs // number + (child < begin.jobs % number),
+            ),
+        )
