@@ -1,7 +1,8 @@
-"""JGF: resource graphs as JSON documents of nodes and edges (Flux RFC 40), as Fluxion writes and reads them.
+"""JGF documents as resource-query takes them: parts of a graph too, in which nothing need agree with anything.
 
-Nothing is decided here that depends on a graph: names and ids that a node leaves out stay out, because their defaults
-need the number that the reader of the document gives the vertex.
+A machine is read by :mod:`fluxres.formats.jgf`, which refuses what contradicts itself; commands that update, attach or cancel get
+a few nodes of a graph that stands elsewhere.  Nothing is decided here that depends on that graph: names and ids that a node leaves
+out stay out, because their defaults need the number that the vertex has.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from fluxres.errors import InputError, UsageError
-from fluxres.formats import grug, rv1, yaml_document
-from fluxres.query import jgf, recipe
+from fluxres.formats import grug, yaml_document
+from fluxres.query import jgf, recipe, rv1
 from fluxres.query.graph import CONTAINMENT, Edge, Graph, Vertex
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")

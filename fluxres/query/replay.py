@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from fluxres.errors import InputError, InsufficientResources, UsageError
-from fluxres.formats import rv1, yaml_document
-from fluxres.query import jgf, loading
+from fluxres.formats import yaml_document
+from fluxres.query import jgf, loading, rv1
 from fluxres.query.graph import Graph, Vertex
 from fluxres.query.matching import Outcome, Scheduling
 from fluxres.query.planner import HORIZON_S

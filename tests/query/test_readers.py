@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.formats import grug, hwloc, rv1, safe_xml, yaml_document
-from fluxres.query import jgf, loading, recipe
+from fluxres.formats import grug, hwloc, safe_xml, yaml_document
+from fluxres.query import jgf, loading, recipe, rv1
 from fluxres.query.graph import Graph
 from tests.query import conftest
 

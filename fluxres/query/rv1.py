@@ -1,6 +1,7 @@
-"""Resource sets of version 1, the `R` of Flux (RFC 20): who has which ids on which ranks.
+"""Resource sets as resource-query takes them, to update and to cancel: who has which ids on which ranks (RFC 20).
 
-Only the execution section is read; the graph that `scheduling` may carry is a document of its own (:mod:`.jgf`).
+A machine is read by :mod:`fluxres.formats.resource_set`.  Here only the execution section is: which vertices it means is for the
+graph to say, and the graph that `scheduling` may carry is a document of its own (:mod:`.jgf`).
 """
 
 from __future__ import annotations
