@@ -103,7 +103,7 @@ def lost(
 
     lines = left_out.concern(structure, "pools", ~told.pools)
     lines += left_out.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes now;")
-    lines += left_out.concern(structure, "pools", told.mixed, "the order in which types alternate")
+    lines += left_out.concern(structure, "pools", told.mixed, "the order in which types alternate,")
     lines += left_out.lines(structure, allocations, _CARRIES, within=told.pools)
     if structure.kind_of(0).type != "cluster":
         lines.append(f"pools: the root is a {structure.kind_of(0).type}, and a cluster then")

@@ -1,8 +1,8 @@
 """JGF documents as resource-query takes them: parts of a graph too, in which nothing need agree with anything.
 
-A machine is read by :mod:`fluxres.formats.jgf`, which refuses what contradicts itself; commands that update, attach or cancel get
-a few nodes of a graph that stands elsewhere.  Nothing is decided here that depends on that graph: names and ids that a node leaves
-out stay out, because their defaults need the number that the vertex has.
+A machine is read by :mod:`fluxres.formats.jgf`, which refuses what contradicts itself; commands that update, attach or cancel
+get a few nodes of a graph that stands elsewhere.  Nothing is decided here that depends on that graph: names and ids that a node
+leaves out stay out, because their defaults need the number that the vertex has.
 """
 
 from __future__ import annotations
