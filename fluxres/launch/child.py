@@ -86,14 +86,14 @@ def serve(loop: Loop, to: int) -> None:
         while not parent.is_going and not branch.is_stopped:
             loop.turn()
         branch.run()
+        if loop.stops:
+            raise RunFailed("ended by a signal", where=begin.tree_id)
     except FluxresError as error:
         branch.note, branch.status = str(error), exit_status(error)
         raise
     finally:
         branch.close()
         parent.tell(branch.row())
-    if loop.stops:
-        raise RunFailed("ended by a signal", where=begin.tree_id)
     parent.tell(Done())
 
 

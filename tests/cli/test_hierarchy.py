@@ -1,0 +1,167 @@
+"""`fluxres hierarchy` as people use it: at a terminal, in a pipe, and impatiently."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Invoke, process
+from tests.launch.machines import eventually, is_alive, marked
+
+SMALL = ("-N", "4", "-c", "2")
+SLEEPER = f"{sys.executable} -c 'import time; time.sleep(600)'"
+WAIT_S = 90
+
+
+def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = running.communicate(timeout=WAIT_S)
+    return running.returncode, out, err
+
+
+def test_flat_and_nested_in_one_run() -> None:
+    status, out, err = finish(process("hierarchy", *SMALL, "-T", "2", "-T", "2x2", "-J", "30", "--job", "sleep:0.01", "--json"))
+    assert (status, err) == (0, "")
+    told = json.loads(out)["topologies"]
+    assert [(one["topology"], one["instances"], one["completed"]) for one in told] == [("1", 1, 30), ("2", 3, 30), ("2x2", 7, 30)]
+    assert [len(one["rows"]) for one in told] == [1, 3, 7]
+    assert told[0]["ratio"] == 1.0
+    for one in told:
+        assert one["jobs_per_s"] == pytest.approx(30 / one["run_s"])
+        assert one["ratio"] == pytest.approx(one["jobs_per_s"] / told[0]["jobs_per_s"])
+        assert one["jobs_per_s_with_boot"] <= one["jobs_per_s"]
+
+
+def test_the_table_and_the_csv_have_the_columns_of_flux_tree(place: Path) -> None:
+    status, out, _ = finish(process("hierarchy", *SMALL, "-g", "1", "-T", "2", "--no-flat", "-J", "4", "--csv", "rows.csv"))
+    assert status == 0
+    heading = ["TreeID", "Elapsed", "Begin", "End", "Match(us)", "NJobs", "NNodes", "CPN", "GPN"]
+    lines = out.splitlines()
+    assert lines[0] == "Topology 2:"
+    assert lines[1].split() == heading
+    rows = list(csv.DictReader((place / "rows.csv").read_text(encoding="utf-8").splitlines()))
+    assert [row["TreeID"] for row in rows] == ["tree", "tree.1", "tree.2"]
+    assert [(row["NJobs"], row["NNodes"], row["CPN"], row["GPN"]) for row in rows] == [("4", "4", "2", "1")] + [
+        ("2", "2", "2", "1")
+    ] * 2
+    assert set(heading) < set(rows[0])
+
+
+def test_the_graph_in_use_is_the_machine_and_is_only_read(tiny: Invoke) -> None:
+    before = tiny("log", "--json").stdout
+    planned = json.loads(tiny("hierarchy", "-T", "2", "-J", "4", "--no-flat", "-d", "--json").stdout)
+    assert len(planned["topologies"][0]["rows"]) == 3
+    assert finish(process("hierarchy", "-T", "2", "-J", "4", "--no-flat"))[0] == 0
+    assert tiny("log", "--json").stdout == before
+
+
+def test_policies_are_given_by_level(fluxres: Invoke) -> None:
+    fluxres("hierarchy", *SMALL, "-T", "2", "-Q", "hybrid:depth=8:fcfs", "-M", "low:high", "-d")
+    wrong = fluxres("hierarchy", *SMALL, "-T", "2", "-Q", "easy:nonesuch", "-d", status=2)
+    assert "nonesuch" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["-T", "2x5"], 3, "tree.1: 5 children asked for, and there are at most 4"),
+        (["-T", "0"], 2, "such as 2x4"),
+        (["-T", "2x"], 2, "such as 2x4"),
+        (["-T", "2", "-r", "slot=9/core"], 3, "a job asks for more"),
+        (["--job", ""], 2, "expected instant"),
+        (["--job", "sleep:x"], 2, "such as sleep:0.1"),
+        (["-M", "nonesuch"], 2, "nonesuch"),
+        (["--silence", "0.1"], 2, "--silence"),
+        (["--grace", "inf"], 2, "--grace"),
+        (["--machine", "node=2"], 2, "both --machine and numbers"),
+        (["-T", "9999"], 2, "at most 1024"),
+    ],
+)
+def test_what_cannot_be_is_refused(fluxres: Invoke, words: list[str], status: int, told: str) -> None:
+    assert told in fluxres("hierarchy", *SMALL, *words, status=status).stderr
+
+
+def test_failed_jobs_give_status_5_after_the_answer() -> None:
+    status, out, err = finish(process("hierarchy", *SMALL, "-T", "2", "-J", "4", "--job", "sh -c 'echo oops >&2; exit 9'"))
+    assert status == 5
+    assert "4 failed" in out
+    assert err.count("oops") == 8
+    assert "fluxres: ERROR hierarchy: 8 jobs failed, 0 were lost or never run; the highest exit status was 9" in err
+
+
+def started(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], str, Path]:
+    """A run whose jobs do not end, in a group of its own, with the mark of its processes; all its jobs have begun."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    running = process(
+        "hierarchy", *SMALL, "-T", "2x2", "--no-flat", "-J", "8", "--job", SLEEPER, "--grace", "1", *words,
+        env={**os.environ, "TMPDIR": str(folder)}, process_group=0,
+    )  # fmt: skip
+
+    def children() -> list[str]:
+        own = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        pids = own.read_text().split() if own.exists() else []
+        return [value for pid in pids for value in [marked_of(int(pid))] if value]
+
+    assert eventually(lambda: bool(children()) or running.poll() is not None)
+    mark = children()[0].partition("/")[0] + "/tree"
+    assert eventually(lambda: len(marked(mark)) >= 6 + 8)
+    return running, mark, folder
+
+
+def marked_of(pid: int) -> str:
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return next((one.decode().partition("=")[2] for one in variables if one.startswith(b"FLUXRES_INSTANCE=")), "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_every_process_and_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    running, mark, folder = started(tmp_path)
+    everyone = marked(mark)
+    os.killpg(running.pid, number)  # as a terminal does it
+    status, out, err = finish(running)
+    assert (status, out) == (130, "")
+    assert err.splitlines()[-1] == "fluxres: interrupted"
+    assert "Traceback" not in err
+    assert marked(mark) == {}
+    assert [pid for pid in everyone if is_alive(pid)] == []
+    assert list(folder.iterdir()) == []
+
+
+def test_ctrl_c_while_instances_begin(tmp_path: Path) -> None:
+    running = process("hierarchy", *SMALL, "-T", "2x2", "--no-flat", "-J", "8", "--job", SLEEPER, "--grace", "1")
+    own = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    assert eventually(lambda: bool(own.read_text()))
+    running.send_signal(signal.SIGINT)
+    status, _, err = finish(running)
+    assert status == 130
+    assert "Traceback" not in err
+
+
+def test_nobody_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
+    running, mark, _ = started(tmp_path)
+    everyone = marked(mark)
+    running.kill()
+    running.communicate()
+    assert eventually(lambda: marked(mark) == {})
+    assert eventually(lambda: not any(map(is_alive, everyone)))
+
+
+def test_a_second_ctrl_c_does_not_wait_for_deaf_jobs(tmp_path: Path) -> None:
+    deaf = f"{sys.executable} -c 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'"
+    running, mark, _ = started(tmp_path, "--job", deaf, "--grace", "300")
+    running.send_signal(signal.SIGINT)
+    assert eventually(lambda: True, 0.1)
+    running.send_signal(signal.SIGINT)
+    status, _, _ = finish(running)
+    assert status == 130
+    assert marked(mark) == {}
