@@ -53,6 +53,7 @@ class ResultsFolder:
         Errors: StoreError for a folder that cannot be written; StoreBusy; UsageError for one of another study.
         """
         with translated(self.path):
+            self._require_own()
             self.runs.mkdir(parents=True, exist_ok=True)
         command = f"fluxres experiment run --out {self.path}"
         with ExitStack() as held:
@@ -70,15 +71,19 @@ class ResultsFolder:
         with translated(self.path):
             if path.exists():
                 self._require_same(orjson.loads(path.read_bytes()), identity)
-            elif any(child.name not in (RUNS, _LOCK) for child in self.path.iterdir()) or any(self.runs.iterdir()):
-                raise UsageError(
-                    "holds something else than results", where=str(self.path), hint="give a folder that is new or empty"
-                )
             else:
                 _write(self.path / STUDY, yaml.safe_dump(_plain(study), sort_keys=False, allow_unicode=True, width=120).encode())
                 _write(path, orjson.dumps(identity, option=orjson.OPT_INDENT_2))
             for left in self.runs.glob(f".*{_PART}"):
                 shutil.rmtree(left)
+
+    def _require_own(self) -> None:
+        """Nothing is put beside the files of others."""
+        known = (RUNS, _LOCK, STUDY)
+        if not self.path.is_dir() or (self.path / IDENTITY).exists():
+            return
+        if any(child.name not in known and not child.name.endswith(_PART) for child in self.path.iterdir()):
+            raise UsageError("holds something else than results", where=str(self.path), hint="give a folder that is new or empty")
 
     def _require_same(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         if old["study"] != new["study"]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fluxres.clock import FOREVER, stopwatch, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, PolicyError
 from fluxres.instance import Instance, Job
-from fluxres.instance.policy import QueuePolicy
+from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Endless
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
@@ -143,9 +143,10 @@ class Simulator:
             PASS: self._pass,
         }
         events, clock = self.events, self.clock
-        watched = type(self.instance.policy).__module__.startswith("fluxres.instance.")
+        used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
+        ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
-            with watching(lambda: list(self._sites), needed=not watched):
+            with watching(lambda: list(self._sites), needed=not ours):
                 self._site(self.instance, self.machine, Child(0, 0), None)
                 while len(events):
                     clock.now, kind, _, what = events.pop()
@@ -219,8 +220,9 @@ class Simulator:
 
     def _submit(self, site: Site) -> None:
         job = site.upcoming
-        assert job is not None  # announced with it
         site.is_coming = False
+        if job is None:
+            return  # announced, and then its instance was stopped
         site.take_next()
         self._submitted += 1
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask

@@ -16,7 +16,7 @@ from fluxres import limits
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Jobs = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
-Above = Annotated[float, Meta(gt=0, le=1e9)]
+Above = Annotated[float, Meta(ge=1e-6, le=1e9)]
 Units = Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
 Policies = Word | Annotated[list[Word], Meta(min_length=1)]
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]

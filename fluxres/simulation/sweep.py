@@ -46,7 +46,7 @@ def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Tell) -
         # By name and not by value: a second campaign with the same names must not get what the first one left.
         futures = client.map(remote, runs, key=[f"{run.key}-{id(by_key)}" for run in runs], pure=False, retries=1)
         keys = dict(zip(futures, by_key, strict=True))
-        for number, future in enumerate(_as_completed(futures), 1):
+        for number, future in enumerate(_as_completed(futures, client), 1):
             run = by_key[keys[future]]
             outcome, files = future.result() if future.status == "finished" else (Outcome(run.key, {}, _why(future)), {})
             place = folder.begin(run)
@@ -74,11 +74,11 @@ def _client(address: str) -> Any:
         raise StoreError(f"no dask scheduler answers: {str(error).splitlines()[0]:.200}", where=address) from None
 
 
-def _as_completed(futures: list[Any]) -> Iterator[Any]:
+def _as_completed(futures: list[Any], client: Any) -> Iterator[Any]:
     import distributed
 
     untyped: Any = distributed
-    found: Iterator[Any] = untyped.as_completed(futures, raise_errors=False)
+    found: Iterator[Any] = untyped.as_completed(futures, loop=client.loop, raise_errors=False)
     return found
 
 

@@ -1,0 +1,60 @@
+"""The studies of data/experiments can be made; small ones are, and give what they are expected to give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fluxres.formats import yaml_document
+from fluxres.simulation import campaign, checks, comparison, study
+from fluxres.simulation.folder import ResultsFolder
+from tests.traceability import ROOT
+
+EXAMPLES = sorted((ROOT / "data" / "experiments").glob("*.yaml"))
+
+
+def test_there_are_examples() -> None:
+    assert {path.stem for path in EXAMPLES} >= {"levels", "policies", "power", "sharing"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_can_be_made(path: Path) -> None:
+    found = study.load(path)
+    checks.check(found)
+    assert found.page.expect
+    assert found.page.baseline
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.stem != "levels"], ids=lambda path: path.stem)
+def test_a_small_part_of_it_runs(path: Path, tmp_path: Path) -> None:
+    document = yaml_document.load(path)
+    values: Any = document.values
+    values["repeats"] = 1
+    for entry in values["workload"] if isinstance(values["workload"], list) else [values["workload"]]:
+        entry["lublin"]["jobs"] = 60
+    ended = campaign.run(study.of_document(document, path.parent), tmp_path / "a")
+    assert ended.failed == {}
+
+
+def test_levels_of_instances_give_what_is_expected(tmp_path: Path) -> None:
+    path = ROOT / "data" / "experiments" / "levels.yaml"
+    document = yaml_document.load(path)
+    values: Any = document.values
+    del values["vary"]["hierarchy.boot_s"]
+    values["expect"] = [each for each in values["expect"] if each.get("of", {}).pop("hierarchy.boot_s", 0) == 0]
+    found = study.of_document(document, path.parent)
+    assert campaign.run(found, tmp_path / "a").made == 3
+    checked = comparison.check(comparison.compare(found, ResultsFolder(tmp_path / "a")))
+    assert [each.text for each in checked if not each.holds] == []
+    assert len(checked) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_gives_what_is_expected(path: Path, tmp_path: Path) -> None:
+    found = study.load(path)
+    assert campaign.run(found, tmp_path / "a", processes=2).failed == {}
+    checked = comparison.check(comparison.compare(found, ResultsFolder(tmp_path / "a")))
+    assert [each.text for each in checked if not each.holds] == []

@@ -1,0 +1,156 @@
+"""A study: what its page may say, which runs it describes, and where a message points when something is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.simulation import checks
+from fluxres.simulation.study import label, matches, told
+from tests.simulation.conftest import SMALL, Write
+
+BASE = "fluxres-experiment: 1\nname: x\nmachine: 8\nworkload:\n  ensemble: {jobs: 5}\n"
+
+
+def test_every_combination_is_a_run_with_every_repeat(page: Write) -> None:
+    found = page(SMALL + "seed: 7\n")
+    assert [(run.settings["hierarchy.queue_policy"], run.repeat, run.seed) for run in found.runs] == [
+        ("fcfs", 0, 7),
+        ("fcfs", 1, 8),
+        ("easy", 0, 7),
+        ("easy", 1, 8),
+    ]
+    assert [run.key for run in found.runs][::2] == ["001-queue_policy=fcfs,seed=7", "003-queue_policy=easy,seed=7"]
+    assert found.runs[2].page.hierarchy.queue_policy == "easy"
+
+
+def test_several_workloads_are_varied_first(page: Write) -> None:
+    found = page(
+        "fluxres-experiment: 1\nname: x\nmachine: 8\n"
+        "workload: [{name: short, ensemble: {jobs: 5}}, {name: long, ensemble: {jobs: 5, run_s: 9}}]\n"
+        "vary: {workload.ensemble.size: [1, 2]}\nlabels: {workload.ensemble.size: width}\n"
+    )
+    runs = [(run.workload.name, run.workload.ensemble.size, run.label) for run in found.runs if run.workload.ensemble]
+    assert runs == [
+        ("short", 1, "workload short, width 1"),
+        ("short", 2, "workload short, width 2"),
+        ("long", 1, "workload long, width 1"),
+        ("long", 2, "workload long, width 2"),
+    ]
+
+
+def test_anything_on_the_page_can_vary_also_in_lists(page: Write) -> None:
+    found = page(
+        "fluxres-experiment: 1\nname: x\nworkload: {ensemble: {jobs: 5}}\n"
+        "machine: {fluxres: 1, name: m, resources: [{type: node, count: 2}]}\n"
+        "vary: {machine.resources.0.count: [2, 3], cost: [none, {fixed_s: 1}], hierarchy.topology: [1, 2]}\n"
+    )
+    checks.check(found)
+    machines = [run.page.machine for run in found.runs]
+    assert [one["resources"][0]["count"] for one in machines if isinstance(one, dict)] == [2] * 4 + [3] * 4
+    assert len({run.key for run in found.runs}) == 8
+
+
+def test_keys_of_values_with_strange_characters_are_names_of_folders(page: Write) -> None:
+    found = page(BASE + "vary:\n  workload.name: ['../../x', 'a b/c', '" + "y" * 200 + "']\n")
+    assert [run.key for run in found.runs][:2] == ["001-name=..-..-x", "002-name=a-b-c"]
+    assert all("/" not in run.key and len(run.key) < 100 for run in found.runs)
+
+
+def test_values_are_told_in_a_few_characters() -> None:
+    assert told({"fitted": {"start_s": 1}}) == "fitted"
+    assert told("../clusters/quartz.yaml") == "quartz"
+    assert told("lublin.v1") == "lublin.v1"
+    assert label({}, {}) == ""
+    assert matches({"a": {"name": "short", "x": 1}}, {"a": "short"})
+    assert not matches({"a": 1}, {"a": 2})
+
+
+WRONG = [
+    ("nmae: y\n", "6:1", "unknown key 'nmae'", "did you mean 'name'?"),
+    ("repeats: 0\n", "6:10", "expected int >= 1", ""),
+    ("hierarchy: {topolgy: 2}\n", "6:13", "unknown key 'topolgy'", "topology"),
+    ("hierarchy: {topology: 2x}\n", "6:12", "expected fan-outs such as 2x4, got '2x'", ""),
+    ("hierarchy: {topology: 3x3}\n", "6:23", "9 innermost instances, and the machine has at most 8", "smaller fan-outs"),
+    ("hierarchy: {queue_policy: esay}\n", "6:12", "no queue policy 'esay'", "easy"),
+    ("hierarchy: {match_policy: lowest}\n", "6:12", "lowest", ""),
+    ("inventory: quick\n", "6:12", "expected graph, auto, named, counted, got 'quick'", ""),
+    ("cost: free\n", "6:7", "expected one of measured, none or a mapping, got 'free'", ""),
+    ("cost: {fixed_s: -1}\n", "6:17", "number >= 0", ""),
+    ("cost: {fixed_s: 1, measured: {}}\n", "6:7", "expected one of fixed_s, fitted and measured", ""),
+    ("unit: gpu\n", "4:", "", "it has"),
+    ("vary: {hierarchy.topology: []}\n", "6:28", "at least one entry", ""),
+    ("vary: {hierarchy.topology: [1, 2, 1]}\n", "6:28", "1 stands in the list twice", ""),
+    ("vary:\n  hierarchy.topology:\n    - 1\n    - x\n", "9:7", "expected fan-outs", ""),
+    ("vary:\n  hierarchy.topology:\n    - 1\n    - [x]\n", "9:7", "expected int or text, got a list of 1", ""),
+    ("vary:\n  hierarchy.depth: [1]\n", "7:21", "unknown key 'depth'", ""),
+    ("vary:\n  seed.x: [1]\n", "7:12", "", ""),
+    ("vary: {repeats: [1, 2]}\n", "6:8", "repeats is not a setting of a run", ""),
+    ("baseline: {seed: 1}\n", "6:12", "seed does not vary", "nothing varies"),
+    ("vary: {seed: [1, 2]}\nbaseline: {seed: 3}\n", "7:18", "seed is never 3", "it is 1, 2"),
+    ("labels: {seed: s}\n", "6:10", "seed does not vary", ""),
+    ("metrics: [mean_wiat_s]\n", "6:11", "no figure 'mean_wiat_s'", "mean_wait_s"),
+    ("expect: [{metric: speed, range: [0, 1]}]\n", "6:19", "no figure 'speed'", ""),
+    ("expect: [{metric: jobs, range: [2, 1]}]\n", "6:10", "lower one first", ""),
+    ("expect: [{metric: jobs, ratio: [1, 2]}]\n", "6:10", "'ratio' and 'against'", ""),
+    ("expect: [{metric: jobs, against: baseline, ratio: [1, 2]}]\n", "6:34", "no baseline", ""),
+    ("expect: [{metric: jobs, of: {seed: 1}, range: [1, 2]}]\n", "6:30", "seed does not vary", ""),
+]
+
+
+@pytest.mark.parametrize(("more", "place", "message", "hint"), WRONG, ids=lambda value: str(value)[:30].strip())
+def test_what_is_wrong_is_told_with_its_line(page: Write, more: str, place: str, message: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        checks.check(page(BASE + more))
+    error = caught.value
+    assert message in error.message
+    assert hint in error.hint
+    if message:
+        assert f"study.yaml:{place}" in error.where
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        ("{}", "expected one of file, ensemble, lublin and bursts"),
+        ("{ensemble: {jobs: 1}, file: x.swf}", "expected one of file, ensemble, lublin and bursts"),
+        ("{file: nothing.swf}", "no such file"),
+        ("{ensemble: {jobs: 3}, jobs: 2}", "it has a number of jobs of its own"),
+        ("{ensemble: {jobs: 3}, request: 'slot={size}/'}", "study.yaml:4"),
+        ("{ensemble: {jobs: 3, run: 5}}", "unknown key 'run'"),
+        ("{ensemble: {jobs: 3}, load: 0}", "expected number"),
+    ],
+)
+def test_a_workload_is_one_of_the_forms(page: Write, workload: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        checks.check(page(f"fluxres-experiment: 1\nname: x\nmachine: 8\nworkload: {workload}\n"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        ("nothing.yaml", "no such file"),
+        ("0", "at least one processor"),
+        ("{fluxres: 1, resources: [{typo: node}]}", "unknown key 'typo'"),
+        ("[1]", "expected int or text or a mapping"),
+        ("node=", "study.yaml:3"),
+    ],
+)
+def test_a_machine_is_read_before_the_first_run(page: Write, machine: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        checks.check(page(f"fluxres-experiment: 1\nname: x\nmachine: {machine}\nworkload: {{ensemble: {{jobs: 1}}}}\n"))
+
+
+def test_a_trace_that_is_damaged_is_told_with_its_line_and_where_it_is_named(page: Write, tmp_path: object) -> None:
+    from pathlib import Path
+
+    Path(str(tmp_path), "trace.swf").write_text("; Version: 2\n1 0 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")
+    with pytest.raises(InputError, match=r"study\.yaml:4:.*trace\.swf:2:7.*expected a number, got 'x'"):
+        checks.check(page("fluxres-experiment: 1\nname: x\nmachine: 8\nworkload: {file: trace.swf}\n"))
+
+
+def test_there_is_a_bound_of_runs(page: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RUNS_MAX", 5)
+    with pytest.raises(LimitExceeded, match="6 runs, and a study has at most 5"):
+        page(BASE + "vary: {seed: [1, 2, 3], workload.load: [1, 2]}\n")

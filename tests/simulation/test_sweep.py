@@ -1,0 +1,56 @@
+"""A campaign on a dask.distributed cluster of two workers gives what one process gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fluxres.errors import StoreError
+from fluxres.simulation import campaign, sweep
+from tests.simulation.conftest import SMALL, Write
+from tests.simulation.test_campaign import files
+
+distributed: Any = pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of dask and its loops are not ours
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, scheduler_port=0, silence_logs=50
+    ) as made:
+        yield made
+
+
+def test_a_cluster_gives_what_a_process_gives(page: Write, tmp_path: Path, cluster: Any) -> None:
+    here = campaign.run(page(SMALL), tmp_path / "a")
+    told: list[float] = []
+    there = campaign.run(
+        page(SMALL), tmp_path / "b", cluster=cluster.scheduler_address, tell=lambda done, _text: told.append(done)
+    )
+    assert there == here
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert told[-1] == 4
+    assert campaign.run(page(SMALL), tmp_path / "b", cluster=cluster.scheduler_address) == campaign.Campaign(0, 4, {})
+
+
+def test_a_run_that_fails_there_is_told_here(page: Write, tmp_path: Path, cluster: Any) -> None:
+    text = (
+        SMALL.replace("hierarchy.queue_policy: [fcfs, easy]", "hierarchy.topology: [1, 9]")
+        .replace("baseline", "labels")
+        .replace("hierarchy.queue_policy: fcfs", "hierarchy.topology: levels")
+    )
+    ended = campaign.run(page(text), tmp_path / "a", cluster=cluster.scheduler_address)
+    assert ended.made == 2
+    assert sorted(ended.failed) == ["003-levels=9,seed=0", "004-levels=9,seed=1"]
+    assert all("9 innermost instances" in error for error in ended.failed.values())
+
+
+def test_a_scheduler_that_is_not_there_is_told(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "CONNECT_S", 0.5)
+    with pytest.raises(StoreError, match="no dask scheduler answers"):
+        campaign.run(page(SMALL), tmp_path / "a", cluster="tcp://127.0.0.1:9")
