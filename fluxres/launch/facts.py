@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 
 if TYPE_CHECKING:
@@ -41,9 +42,13 @@ def facts(graph: ResourceGraph) -> Facts:
     """
     structure = graph.structure
 
-    def units(name: str) -> int:
+    def pools(name: str) -> Int32:
         found = structure.of_type(name)
+        return found[found < structure.tree_end]  # others are left in auxiliary trees
+
+    def units(name: str) -> int:
+        found = pools(name)
         own = found[(structure.flags[found] & WAY) == 0]
         return int(structure.size[own].sum())
 
-    return Facts(len(structure.of_type("node")), units("core"), units("gpu"))
+    return Facts(len(pools("node")), units("core"), units("gpu"))

@@ -1,0 +1,21 @@
+"""A queue policy of one's own: the shortest job first, but nobody waits longer than a day for shorter ones."""
+
+from fluxres import QueuePolicy
+
+
+class ShortestFirst(QueuePolicy):
+    """By limit; who has waited too long comes before all others, and has its place reserved."""
+
+    name = "shortest-first"
+
+    def __init__(self, patience_s=86400):
+        self.patience_s = patience_s
+
+    def is_late(self, job, now_s):
+        return now_s - job.submitted_at > self.patience_s
+
+    def schedule(self, queue):
+        queue.unreserve()
+        for job in sorted(queue, key=lambda job: (not self.is_late(job, queue.now_s), job.duration_s)):
+            if not queue.start(job) and self.is_late(job, queue.now_s):
+                queue.reserve(job)  # what starts after it must not delay it
