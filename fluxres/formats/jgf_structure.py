@@ -107,6 +107,7 @@ class _Builder:
         tags = nodes.given("tags")
         for row, ephemeral in nodes.given("ephemeral").items():
             tags[row] = {**tags.get(row, {}), **ephemeral}
+        sizes = self._sizes()
         order = self._containment_first()
         place = np.empty(nodes.n, np.int32)
         place[order] = np.arange(nodes.n, dtype=np.int32)
@@ -115,14 +116,14 @@ class _Builder:
             np.where(above >= 0, place[above], np.int32(-1)),
             kind[order],
             kinds=kinds,
-            size=self._sizes()[order],
+            size=sizes[order],
             id=names.ids[order],
             rank=_filled(nodes.column("rank"), -1, nodes.n)[order],
             state=self._states()[order],
             exclusive=_filled(nodes.column("exclusive"), 0, nodes.n)[order],
             names={int(place[row]): name for row, name in names.explicit.items()},
             tags={int(place[row]): values for row, values in tags.items()},
-            capacity={int(place[row]): full for row, full in nodes.given("capacity").items()},
+            capacity={int(place[row]): full for row, full in self._capacities(sizes).items()},
             origin=origin,
             where=lambda i: json_typed.where(self._source, [*self._prefix, "nodes", int(order[i])]),
         )
@@ -255,6 +256,14 @@ class _Builder:
                 self.fail(["nodes", row, "metadata", "size"], "expected int >= 1, got 0")
         return sizes
 
+    def _capacities(self, sizes: NDArray[np.int64]) -> dict[int, int]:
+        found: dict[int, int] = self.nodes.given("capacity")
+        for row, full in found.items():
+            if full < sizes[row]:
+                message = f"expected the full size, at least {sizes[row]}, got {full}"
+                self.fail(["nodes", row, "metadata", "capacity"], message)
+        return found
+
     def _states(self) -> NDArray[np.int64]:
         states = _filled(self.nodes.column("status"), 0, self.nodes.n) * _DOWN
         for row, state in self.nodes.given("state").items():
@@ -276,6 +285,9 @@ class _Builder:
                 word = "link" if data.relationship is UNSET else data.relationship
                 relation[i] = relations.setdefault(word, len(relations))
                 if data.attributes is not UNSET:
+                    if taken := {"subsystem", "type"} & data.attributes.keys():
+                        place = ["edges", row, "metadata", "attributes", min(taken)]
+                        self.fail(place, "every edge has this already", "call the attribute otherwise")
                     for key, value in data.attributes.items():
                         columns.setdefault(key, np.full(len(rows), None, object))[i] = value
             attributes = {key: _numbers(column) for key, column in columns.items()}

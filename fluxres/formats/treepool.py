@@ -112,8 +112,8 @@ class _Node:
                 self._add_domains(parent, key, value, place, level)
 
     def _add_domains(self, parent: int, key: str, value: Any, path: list[Key], level: int) -> None:
-        if "/" in key or not key.isprintable():
-            self._fail(path, f"{key!r} is no type of a pool")
+        if not key or len(key) > limits.NAME_LENGTH_MAX or "/" in key or not key.isprintable():
+            self._fail(path, f"{typed.short(key)} is no type of a pool")
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             hint = f"resources are {', '.join(RESOURCES)}, memory and storage"
             self._fail(path, f"expected a list of domains called {key!r}, got {typed.short(value)}", hint)

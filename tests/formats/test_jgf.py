@@ -163,6 +163,8 @@ N1, N2 = node(1, "n", "/c0/n1"), node(2, "n", "/c0/n2")
         ([ROOT, node(1, "n", "/c0/n1", uuid="u"), node(2, "n", "/c0/n2", uuid="u")], [edge(0, 1), edge(0, 2)], "uuid u is that"),
         ([ROOT, node(1, "n", {"containment": "/c0/n1", "p": "/f0/z"}), node(2, "f", {"p": "/f0"}, id=0)],
          [edge(0, 1), edge(2, 1, subsystem="p")], r"paths.p: /f0/z is not where the edges"),
+        ([node(0, "a", "/a0", size=4, capacity=3)], [], "capacity: expected the full size, at least 4, got 3"),
+        ([ROOT, N1], [edge(0, 1), edge(0, 1, subsystem="p", attributes={"type": 1})], "attributes.type: every edge has this"),
         ([ROOT, node(1, "n", "/c0/n1", within="0")], [edge(0, 1)], r"within: expected the id of a node outside"),
     ],
 )  # fmt: skip

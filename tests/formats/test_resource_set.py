@@ -229,6 +229,8 @@ def test_ranks_of_the_instance_above_are_in_the_same_order() -> None:
         (pool(("0-1", {"a": [{"cores": "0"}, {"cores": "0-1"}]})), r"topo.a\[1\].cores: core 0 stands in two domains"),
         (pool(("0-1", {"memory": "96"})), "memory: expected GiB, an int >= 1, got '96'"),
         (pool(("0-1", {"a": [{"cores": "0", "storage": []}]})), "storage is of a node"),
+        (pool(("0-1", {"a": [{"": [{"cores": "0"}]}]})), "'' is no type of a pool"),
+        (pool(("0-1", {"core": [{"cores": "1"}], "cores": "0"})), "two pools called 'core0' in one place"),
         (pool(("0-1", {"a": 3})), "expected a list of domains called 'a', got 3"),
         (pool(("0-1", {"cores": "x"})), "cores: expected an id"),
         (pool(("0-1", {"storage": [{"path": "/x"}]})), "storage has a path, a capacity"),
