@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "save": "Write the graph to a file or another store.",
     "simulate": "Run a workload on a machine by simulated time.",
     "experiment": "Make the runs a study describes, and compare them.",
+    "instance": "Run the jobs of a workload in one instance, by the clock on the wall.",
     "hierarchy": "Run jobs in nested instances as processes, and compare their throughput.",
     "convert": "Translate a file from one format to another.",
     "formats": "List the formats of files.",

@@ -7,10 +7,10 @@ which jobs run is not that in which interpreters start.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from fluxres.clock import stopwatch
-from fluxres.errors import InsufficientResources, PolicyError
+from fluxres.errors import InsufficientResources
 from fluxres.instance import Instance
 from fluxres.instance.lifecycle import OVERTIME_S
 from fluxres.launch import lifeline, work
@@ -19,15 +19,13 @@ from fluxres.launch.facts import facts
 from fluxres.launch.protocol import Begin, Row
 from fluxres.launch.runner import ProcessRunner
 from fluxres.launch.shares import child_begins
+from fluxres.launch.turning import STARTS, turn, wind_down
 from fluxres.model.matching import as_request
 
 if TYPE_CHECKING:
     from fluxres.instance import Job
     from fluxres.launch.loop import Loop
     from fluxres.model import ResourceGraph
-
-_STARTS: Final = 256
-"""Jobs that one pass starts at most, so that between passes there is time for what was said and for who shall end."""
 
 
 class Branch:
@@ -121,35 +119,18 @@ class Branch:
         for child in self.children:
             child.go()
         while self.instance.is_active and not self.is_stopped:
-            self._turn()
+            turn(self.instance, self.runner, self.loop, self._schedule)
 
     def _submit(self) -> None:
         begin = self.begin
         request, payload = as_request(begin.request), work.parse(begin.job)
         for number in range(begin.jobs):
             self.instance.submit(request, duration_s=begin.duration_s, payload=payload)
-            if number % _STARTS == 0:
+            if number % STARTS == 0:
                 self.loop.turn(0.0)
                 if self.is_stopped:
                     return
         self.runner.changed = True
-
-    def _turn(self) -> None:
-        instance = self.instance
-        if self.runner.changed and self.is_leaf:
-            self.runner.changed = False
-            if self._schedule(_STARTS) >= _STARTS:
-                self.runner.changed = True
-            if not instance.is_active:
-                return
-        due = instance.next_due()
-        if not (self.runner.changed or self.runner.running) and due is None and instance.pending:
-            raise PolicyError("jobs wait and nothing runs", where=f"queue policy {instance.policy.name}")
-        wait_s = None if due is None else max(0.0, due - instance.clock())
-        self.loop.turn(0.0 if self.runner.changed else wait_s)
-        if due is not None and instance.clock() >= due:
-            instance.advance()
-            self.runner.changed = True
 
     def _schedule(self, limit: int | None = None) -> int:
         began, away_s = stopwatch(), self.runner.away_s
@@ -174,18 +155,8 @@ class Branch:
 
     def close(self) -> None:
         """End whatever still runs, wait for it to have ended, and then the instance."""
-        for job in self.instance.jobs():
-            if not self.instance.is_closed and job.result is None:
-                self.instance.cancel(job, "the instance ends")
-        deadline = stopwatch() + self.begin.grace_s * (len(self.begin.fan_outs) + 1) + OVERTIME_S
-        is_hurried = False
-        while self.runner.running and stopwatch() < deadline:
-            if self.loop.stops > 1 and not is_hurried:
-                is_hurried = True
-                for running in self.runner.running:
-                    running.kill()
-            self.loop.turn(deadline - stopwatch())
-        self.instance.close()
+        patience_s = self.begin.grace_s * (len(self.begin.fan_outs) + 1) + OVERTIME_S
+        wind_down(self.instance, self.runner, self.loop, patience_s)
 
     def row(self) -> Row:
         """What is to be told of this instance."""

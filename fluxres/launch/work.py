@@ -48,6 +48,8 @@ class Sleep:
     """Hold the resources for a while; no process is needed for that."""
 
     length_s: float
+    status: int = 0
+    """Its wait status then."""
 
     def begin(self, job: Job, runner: ProcessRunner) -> Running:
         """A timer."""
@@ -57,7 +59,7 @@ class Sleep:
 class _Sleeping:
     def __init__(self, what: Sleep, job: Job, runner: ProcessRunner) -> None:
         self._job, self._runner = job, runner
-        self._timer = runner.loop.after(what.length_s, lambda: runner.ended(job, 0))
+        self._timer = runner.loop.after(what.length_s, lambda: runner.ended(job, what.status))
 
     def stop(self, why: str) -> None:
         self._timer.cancel()
@@ -108,7 +110,7 @@ def parse(text: str) -> Work:
     Errors: UsageError.
 
     >>> parse("instant"), parse("sleep:0.1"), parse("sh -c 'exit 3'")
-    (Instant(), Sleep(length_s=0.1), Command(argv=('sh', '-c', 'exit 3')))
+    (Instant(), Sleep(length_s=0.1, status=0), Command(argv=('sh', '-c', 'exit 3')))
     """
     if text == "instant":
         return Instant()

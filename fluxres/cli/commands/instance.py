@@ -1,0 +1,88 @@
+"""`fluxres instance`: one instance, for real."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres import limits
+from fluxres.cli.output import answer
+from fluxres.cli.program import Group
+from fluxres.cli.settings import Duration, Settings
+from fluxres.errors import RunFailed, UsageError
+
+if TYPE_CHECKING:
+    from fluxres.launch.session import Ran
+    from fluxres.render.style import Style
+
+
+@click.group("instance", cls=Group)
+def command() -> None:
+    """Run the jobs of a workload in one instance, by the clock on the wall."""
+
+
+@command.command("run")
+@click.argument("workload")
+@click.option("--machine", metavar="SOURCE", help="A machine from a file, URL, shape or number. Default: the graph in use.")
+@click.option("-Q", "--queue-policy", default="easy", show_default=True, help="Who starts when.")
+@click.option("-M", "--match-policy", default="first", show_default=True, help="Which pools to prefer.")
+@click.option(
+    "--inventory", type=click.Choice(("graph", "auto")), default="graph", show_default=True, help="Who knows what is free."
+)
+@click.option(
+    "--grace", type=Duration(), metavar="D", help=f"From SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of a workload that is made up.")
+@click.pass_obj
+def run(settings: Settings, /, workload: str, machine: str | None, grace: float | None, seed: int, **options: Any) -> None:
+    """Run the jobs of WORKLOAD: the commands of jobspecs, or nothing for as long as a trace says.
+
+    Ends with status 5 when a job failed or was refused.
+    """
+    from fluxres.cli.stores import reading
+    from fluxres.launch.session import Session
+    from fluxres.simulation import machine as machines
+    from fluxres.simulation import reading as workloads
+
+    grace_s = limits.GRACE_SECONDS_DEFAULT if grace is None else grace
+    if grace_s == float("inf"):
+        raise UsageError("expected a time that comes", where="--grace")
+    found = workloads.read(workload, seed=seed)
+    graph = reading(settings) if machine is None and found.processors is None else machines.read(machine, found.processors)
+    jobs: list[Ran] = []
+    Session(graph, found, grace_s=grace_s, ran=jobs.append, **options).run()
+    results = Counter(one.result for one in jobs)
+
+    def document() -> dict[str, Any]:
+        return {"machine": graph.name, "results": dict(sorted(results.items())), "jobs": [one._asdict() for one in jobs]}
+
+    answer(settings, document=document, lines=lambda style: _lines(jobs, settings, style))
+    bad = sum(number for result, number in results.items() if result != "completed")
+    if bad:
+        raise RunFailed(f"{bad} of {len(jobs)} jobs did not complete", where=workload)
+
+
+def _lines(jobs: list[Ran], settings: Settings, style: Style) -> list[str]:
+    from fluxres.render.table import Column, table
+
+    columns = [
+        Column("NAME"),
+        Column("ID", role=lambda _text: "job"),
+        Column("RESULT", role=lambda text: None if text == "completed" else "bad"),
+        Column("STATUS", right=True),
+        Column("WAIT", right=True),
+        Column("RUN", right=True),
+        Column("POOLS"),
+        Column("NOTE"),
+    ]
+    return table(columns, [_cells(one) for one in jobs], header=settings.header, style=style)
+
+
+def _cells(one: Ran) -> list[str]:
+    start = one.finished_s if one.started_s is None else one.started_s
+    ran = "" if one.started_s is None else f"{one.finished_s - one.started_s:.3f}"
+    more = f" and {len(one.pools) - 1} more" if len(one.pools) > 1 else ""
+    pools = f"{one.pools[0]}{more}" if one.pools else ""
+    return [one.name, one.id, one.result, str(one.status or ""), f"{start - one.submitted_s:.3f}", ran, pools, one.note]

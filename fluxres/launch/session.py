@@ -1,0 +1,178 @@
+"""One instance whose jobs are those of a workload, by the clock on the wall.
+
+A job whose request is a jobspec with a task runs the command of that; any other holds its resources for as long as the workload
+says it ran, so that a trace can be played as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import FluxresError
+from fluxres.instance import Instance
+from fluxres.instance.lifecycle import OVERTIME_S
+from fluxres.launch import lifeline
+from fluxres.launch.loop import Loop
+from fluxres.launch.runner import ProcessRunner
+from fluxres.launch.turning import turn, wind_down
+from fluxres.launch.work import Command, Running, Sleep, Work
+
+if TYPE_CHECKING:
+    from fluxres.instance import Job
+    from fluxres.model import ResourceGraph
+    from fluxres.simulation.workload import Submission, Workload
+
+
+class Ran(NamedTuple):
+    """A job that is over: ids in the workload and in the instance, what became of it, and when, in seconds since the start."""
+
+    name: str
+    id: str
+    result: str
+    status: int
+    submitted_s: float
+    started_s: float | None
+    finished_s: float
+    pools: list[str]
+    note: str
+
+
+@dataclass
+class Session:
+    """An instance, and the jobs that come to it.
+
+    Args:
+        machine: is only read; what is free of it is given out.
+        workload: submissions.
+        queue_policy, match_policy, inventory: of the instance.
+        grace_s: between SIGTERM and SIGKILL.
+        ran: called with each job that is over.
+    """
+
+    machine: ResourceGraph
+    workload: Workload
+    queue_policy: str = "fcfs"
+    match_policy: str = "first"
+    inventory: str = "graph"
+    grace_s: float = limits.GRACE_SECONDS_DEFAULT
+    ran: Callable[[Ran], None] = lambda _ran: None
+    _names: dict[str, str] = field(default_factory=dict, repr=False)
+    _pools: dict[int, list[str]] = field(default_factory=dict, repr=False)
+
+    def run(self) -> None:
+        """Run them all.
+
+        Errors: PolicyError; KeyboardInterrupt when a signal asks to end, after all has ended.
+        """
+        from fluxres.simulation.machine import Machine
+
+        lifeline.require_support()
+        lifeline.raise_open_files()
+        with Loop() as loop, loop.signals():
+            graph = self.machine.copy("/")
+            graph.clock = clocks.system
+            mark = f"{uuid4().hex}/instance"
+            self._runner = ProcessRunner(loop, mark, self.grace_s)
+            self._loop, self._units = loop, Machine(graph)
+            self._instance = Instance(
+                graph,
+                queue_policy=self.queue_policy,
+                match_policy=self.match_policy,
+                inventory=self.inventory,
+                runner=self._runner,
+                sink=self._is_over,
+                events=False,
+                passes="manual",
+            )
+            self._began_s = self._instance.clock()
+            self._coming: Iterator[Submission] | None = iter(self.workload)
+            self._await(next(self._coming, None))
+            try:
+                while (self._is_fed() or self._instance.is_active) and not loop.stops:
+                    turn(self._instance, self._runner, loop, self._instance.schedule, is_fed=self._is_fed())
+            finally:
+                wind_down(self._instance, self._runner, loop, self.grace_s + OVERTIME_S)
+                lifeline.kill_marked(mark)
+            if loop.stops:
+                raise KeyboardInterrupt
+
+    def _is_fed(self) -> bool:
+        return self._coming is not None
+
+    # -- coming ------------------------------------------------------------------------------------------------------
+
+    def _await(self, job: Submission | None) -> None:
+        if job is None:
+            self._coming = None
+            return
+        wait_s = seconds(job.submit) - (self._instance.clock() - self._began_s)
+        self._loop.after(max(0.0, wait_s), lambda: self._submit(job))
+
+    def _submit(self, given: Submission) -> None:
+        request = self._units.asking(given.ask) if isinstance(given.ask, int) else given.ask
+        try:
+            made = self._instance.submit(
+                request,
+                duration_s=None if given.limit >= FOREVER else seconds(given.limit),
+                urgency=given.urgency,
+                name=given.name,
+                user=given.user,
+                dependencies=[self._resolved(one) for one in given.dependencies],
+                payload=_Entry(str(given.id), _work(given), self._pools),
+            )
+        except FluxresError as error:
+            now_s = self._instance.clock() - self._began_s
+            self.ran(Ran(str(given.id), "", "refused", 0, now_s, None, now_s, [], str(error)))
+        else:
+            self._names[str(given.id)] = str(made.id)
+        self._runner.changed = True
+        self._await(None if self._coming is None else next(self._coming, None))
+
+    def _resolved(self, dependency: str) -> str:
+        scheme, colon, value = dependency.partition(":")
+        return f"{scheme}:{self._names.get(value, value)}" if colon and scheme != "begin-time" else dependency
+
+    # -- going -------------------------------------------------------------------------------------------------------
+
+    def _is_over(self, job: Job) -> None:
+        began_s = self._began_s
+        note = job.exceptions[0].note if job.exceptions else lifeline.told(job.status) if job.status else ""
+        self.ran(
+            Ran(
+                job.payload.name,
+                str(job.id),
+                job.result or "",
+                lifeline.exit_code(job.status),
+                job.submitted_at - began_s,
+                None if job.started_at is None else job.started_at - began_s,
+                (job.finished_at or began_s) - began_s,
+                self._pools.pop(job.number, []),
+                note,
+            )
+        )
+
+
+class _Entry(NamedTuple):
+    """A job of the workload, and where to note what it was given: when it is over, it has nothing any more."""
+
+    name: str
+    work: Work
+    pools: dict[int, list[str]]
+
+    def begin(self, job: Job, runner: ProcessRunner) -> Running | None:
+        self.pools[job.number] = [path for path, _ in job.pools]
+        return self.work.begin(job, runner)
+
+
+def _work(given: Submission) -> Work:
+    """What a job of a workload does: the command of its first task, or nothing for as long as it ran."""
+    tasks = () if isinstance(given.ask, int) else given.ask.tasks
+    if tasks and tasks[0].command:
+        return Command(tuple(tasks[0].command))
+    return Sleep(seconds(given.run), given.status)

@@ -1,0 +1,107 @@
+"""`fluxres instance run`: the jobs of a workload, by the clock on the wall."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Invoke, process
+from tests.launch.machines import eventually
+
+WAIT_S = 60
+MACHINE = ("--machine", "node=2/core=2")
+
+
+def job(name: str, command: list[str] | None = None, *, cores: int = 1, **keys: Any) -> dict[str, Any]:
+    request: Any = f"slot={cores}/core"
+    if command is not None:
+        core = {"type": "core", "count": 1}
+        slot = {"type": "slot", "count": cores, "label": "task", "with": [core]}
+        task = {"command": command, "slot": "task", "count": {"per_slot": 1}}
+        request = {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": {"duration": 0}}}
+    return {"id": name, "request": request, **keys}
+
+
+def write(place: Path, *jobs: dict[str, Any]) -> str:
+    (place / "jobs.yaml").write_text(yaml.safe_dump(list(jobs)), encoding="utf-8")
+    return "jobs.yaml"
+
+
+def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = running.communicate(timeout=WAIT_S)
+    return running.returncode, out, err
+
+
+def test_commands_dependencies_limits_and_refusals(place: Path) -> None:
+    source = write(
+        place,
+        job("prepare", ["sh", "-c", "echo from $FLUXRES_JOB"], duration=30),
+        job("solve", cores=2, run=0.05, dependencies=["afterok:prepare"]),
+        job("slow", [sys.executable, "-c", "import time; time.sleep(600)"], duration=1),
+        job("broken", ["sh", "-c", "exit 4"], duration=30),
+        job("missing", ["/no/such/program"], duration=30),
+        job("huge", cores=20, run=1),
+        job("after", run=0.05, dependencies=["afternotok:slow"]),
+        job("never", run=0.05, dependencies=["afterok:broken"]),
+    )
+    status, out, err = finish(process("instance", "run", source, *MACHINE, "--json"))
+    assert status == 5
+    told = json.loads(out)
+    jobs = {one["name"]: one for one in told["jobs"]}
+    assert {name: (one["result"], one["status"]) for name, one in jobs.items()} == {
+        "prepare": ("completed", 0),
+        "solve": ("completed", 0),
+        "slow": ("timeout", 128 + signal.SIGTERM),
+        "broken": ("failed", 4),
+        "missing": ("failed", 127),
+        "huge": ("refused", 0),
+        "after": ("completed", 0),
+        "never": ("failed", 0),
+    }
+    assert told["results"] == {"completed": 3, "failed": 3, "refused": 1, "timeout": 1}
+    assert jobs["solve"]["started_s"] >= jobs["prepare"]["finished_s"]
+    assert jobs["after"]["started_s"] >= jobs["slow"]["finished_s"] >= 1.0
+    assert len(jobs["solve"]["pools"]) == 2
+    assert jobs["never"]["started_s"] is None
+    assert f"from {jobs['prepare']['id']}" in err
+    assert "5 of 8 jobs did not complete" in json.loads(err.splitlines()[-1])["message"]
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_model_is_played(place: Path, inventory: str) -> None:
+    words = ("instance", "run", "ensemble:jobs=40,run=0.02s", "--machine", "node=8", "--inventory", inventory)
+    status, out, err = finish(process(*words))
+    assert (status, err) == (0, "")
+    assert sum("completed" in line for line in out.splitlines()) == 40
+
+
+def test_jobs_come_when_they_are_due(place: Path) -> None:
+    source = write(place, job("first", run=0.01), job("second", run=0.01, submit=0.5))
+    told = json.loads(finish(process("instance", "run", source, *MACHINE, "--json"))[1])
+    assert [one["name"] for one in told["jobs"]] == ["first", "second"]
+    assert told["jobs"][1]["submitted_s"] >= 0.5
+
+
+def test_ctrl_c_ends_what_runs(place: Path) -> None:
+    told = place / "pid"
+    command = [sys.executable, "-c", f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"]
+    running = process("instance", "run", write(place, job("long", command, duration=900)), *MACHINE)
+    assert eventually(lambda: told.exists() and told.read_text() != "")
+    running.send_signal(signal.SIGINT)
+    status, out, err = finish(running)
+    assert (status, out, err) == (130, "", "fluxres: interrupted\n")
+    assert eventually(lambda: not Path("/proc", told.read_text()).exists())
+
+
+def test_what_cannot_be_is_refused(fluxres: Invoke, place: Path) -> None:
+    assert "jobs.yaml" in fluxres("instance", "run", "jobs.yaml", *MACHINE, status=2).stderr
+    source = write(place, job("one", run=1))
+    assert "nonesuch" in fluxres("instance", "run", source, *MACHINE, "-Q", "nonesuch", status=2).stderr
+    assert "--grace" in fluxres("instance", "run", source, *MACHINE, "--grace", "inf", status=2).stderr
