@@ -72,14 +72,15 @@ class ResultsFolder:
             if path.exists():
                 self._require_same(orjson.loads(path.read_bytes()), identity)
             else:
-                _write(self.path / STUDY, yaml.safe_dump(_plain(study), sort_keys=False, allow_unicode=True, width=120).encode())
                 _write(path, orjson.dumps(identity, option=orjson.OPT_INDENT_2))
+            if not (self.path / STUDY).exists():
+                _write(self.path / STUDY, yaml.safe_dump(_plain(study), sort_keys=False, allow_unicode=True, width=120).encode())
             for left in self.runs.glob(f".*{_PART}"):
                 shutil.rmtree(left)
 
     def _require_own(self) -> None:
         """Nothing is put beside the files of others."""
-        known = (RUNS, _LOCK, STUDY)
+        known = (RUNS, _LOCK)
         if not self.path.is_dir() or (self.path / IDENTITY).exists():
             return
         if any(child.name not in known and not child.name.endswith(_PART) for child in self.path.iterdir()):
@@ -142,7 +143,7 @@ class ResultsFolder:
 
         Errors: InputError where there are none.
         """
-        if not (self.path / STUDY).exists():
+        if not (self.path / IDENTITY).exists():
             raise InputError("no results of an experiment", where=str(self.path), hint="fluxres experiment run makes some")
         return load(self.path / STUDY)
 

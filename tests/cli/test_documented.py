@@ -52,11 +52,12 @@ def test_the_words_of_the_stand_in_are_in_its_section() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_stands_in_the_section_of_its_command(name: str) -> None:
     found = command(name)
-    own = [param for param in found.params if isinstance(param, click.Option) and not isinstance(param, EverywhereOption)]
+    params = [*found.params, *(param for sub in getattr(found, "commands", {}).values() for param in sub.params)]
+    own = [param for param in params if isinstance(param, click.Option) and not isinstance(param, EverywhereOption)]
     missing = [word for param in own for word in param.opts if f"`{word}" not in SECTIONS[name]]
     assert missing == []
     told = set(re.findall(r"`(--[a-z-]+)", SECTIONS[name]))
-    known = {word for param in found.params for word in param.opts}
+    known = {word for param in params for word in param.opts}
     assert told <= known | {"--changed-only", "--json", "--changes"}
     if isinstance(found, click.Group):
         assert all(f"fluxres {name} {sub}" in SECTIONS[name] for sub in found.commands)

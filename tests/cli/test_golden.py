@@ -32,7 +32,7 @@ def transcript(commands: list[str], place: Path) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_transcript_comes_out_again(file: Path, place: Path) -> None:
-    for name in (MACHINE, MACHINE.with_name("job.yaml")):
+    for name in (MACHINE, MACHINE.with_name("job.yaml"), MACHINE.with_name("study.yaml")):
         shutil.copy(name, place)
     expected = file.read_text(encoding="utf-8")
     commands = [line.removeprefix("$ ") for line in expected.splitlines() if line.startswith("$ ")]

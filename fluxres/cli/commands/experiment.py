@@ -22,9 +22,12 @@ NOT_AS_EXPECTED = 1
 _PATH = click.Path(path_type=Path)
 
 
-@click.group("experiment", cls=Group)
-def command() -> None:
+@click.group("experiment", cls=Group, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Make the runs a study describes, and compare them."""
+    if ctx.invoked_subcommand is None:
+        raise click.UsageError("expected run, report or show", ctx)
 
 
 @command.command("run")
