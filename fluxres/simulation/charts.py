@@ -133,6 +133,7 @@ def comparison(rows: Sequence[Row], name: str) -> Chart:
     axes.set_yticks(places, [row.label for row in rows])
     axes.set_xlim(0, (reach or 1.0) * 1.12)
     axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,.6g}")
     known = FIGURES[name]
     axes.set_xlabel(known.title + (f" ({known.unit})" if known.unit else ""), fontsize=8, color=INK)
     _tidy(axes, grid="x")
@@ -152,6 +153,7 @@ def curves(lines: Sequence[Curve]) -> Chart:
     upper.set_ylim(0, 103)
     lower.set_ylabel("jobs waiting", fontsize=8, color=INK)
     lower.set_ylim(bottom=0)
+    lower.yaxis.set_major_formatter(lambda value, _place: f"{value:,.6g}")
     lower.set_xlabel(f"time ({unit})", fontsize=8, color=INK)
     for axes in (upper, lower):
         _tidy(axes, grid="y")

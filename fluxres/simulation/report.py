@@ -162,7 +162,7 @@ def _comparison(found: Comparison) -> str:
     for name in names:
         known = FIGURES[name]
         headings.append(known.title + (f" ({known.unit})" if known.unit else ""))
-        headings += ["× baseline"] * base
+        headings += ["×\N{NO-BREAK SPACE}baseline"] * base
     rows = []
     for row in found.rows:
         cells = _names(found, row)
@@ -171,7 +171,8 @@ def _comparison(found: Comparison) -> str:
             if base:
                 cells.append(_ratio(row.ratios.get(name)))
         rows.append(cells)
-    return _table(headings, rows, words) + "<p class=small>Mean of the repeats, and 95 % confidence (Student's t).</p>"
+    legend = "<p class=small>Mean of the repeats, and 95 % confidence (Student's t).</p>" if found.study.page.repeats > 1 else ""
+    return _table(headings, rows, words) + legend
 
 
 def _cell(name: str, given: Estimate | None) -> str:

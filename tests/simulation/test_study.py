@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.simulation import checks
+from fluxres.simulation import checks, study
+from fluxres.simulation.figures import FIGURES
 from fluxres.simulation.study import label, matches, told
+from fluxres.simulation.study_schema import (
+    BurstsModel,
+    CostEntry,
+    EnsembleModel,
+    Expectation,
+    FittedCost,
+    HierarchyEntry,
+    LublinModel,
+    MeasuredCost,
+    StudyDocument,
+    WorkloadEntry,
+)
 from tests.simulation.conftest import SMALL, Write
+from tests.traceability import ROOT
 
 BASE = "fluxres-experiment: 1\nname: x\nmachine: 8\nworkload:\n  ensemble: {jobs: 5}\n"
 
@@ -142,10 +159,8 @@ def test_a_machine_is_read_before_the_first_run(page: Write, machine: str, messa
         checks.check(page(f"fluxres-experiment: 1\nname: x\nmachine: {machine}\nworkload: {{ensemble: {{jobs: 1}}}}\n"))
 
 
-def test_a_trace_that_is_damaged_is_told_with_its_line_and_where_it_is_named(page: Write, tmp_path: object) -> None:
-    from pathlib import Path
-
-    Path(str(tmp_path), "trace.swf").write_text("; Version: 2\n1 0 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")
+def test_a_trace_that_is_damaged_is_told_with_its_line_and_where_it_is_named(page: Write, tmp_path: Path) -> None:
+    (tmp_path / "trace.swf").write_text("; Version: 2\n1 0 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")
     with pytest.raises(InputError, match=r"study\.yaml:4:.*trace\.swf:2:7.*expected a number, got 'x'"):
         checks.check(page("fluxres-experiment: 1\nname: x\nmachine: 8\nworkload: {file: trace.swf}\n"))
 
@@ -154,3 +169,17 @@ def test_there_is_a_bound_of_runs(page: Write, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(limits, "RUNS_MAX", 5)
     with pytest.raises(LimitExceeded, match="6 runs, and a study has at most 5"):
         page(BASE + "vary: {seed: [1, 2, 3], workload.load: [1, 2]}\n")
+
+
+def test_the_page_of_the_documentation_can_be_run_and_names_every_key(tmp_path: Path) -> None:
+    text = (ROOT / "specs" / "experiments.md").read_text(encoding="utf-8")
+    found = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    (tmp_path / "clusters").symlink_to(ROOT / "data" / "clusters")
+    (tmp_path / "x").mkdir()
+    path = tmp_path / "x" / "study.yaml"
+    path.write_text(found[1], encoding="utf-8")
+    checks.check(study.load(path))
+    kinds = (StudyDocument, WorkloadEntry, HierarchyEntry, CostEntry, FittedCost, MeasuredCost, Expectation)
+    keys = {name for kind in (*kinds, EnsembleModel, LublinModel, BurstsModel) for name in kind.__struct_encode_fields__}
+    assert sorted(key for key in {*keys, *FIGURES} if not re.search(rf"\b{key}\b", text)) == []
