@@ -181,7 +181,7 @@ def _check_struct(value: dict[str, Any], kind: Any, path: list[Key]) -> None:
     fields = {field.encode_name: field for field in kind.fields}
     for key in value:
         if key not in fields:
-            raise _Found([*path, key], f"unknown key {key!r}", nearest(key, list(fields)), key=True)
+            raise _Found([*path, key], f"unknown key {short(key)}", nearest(key, list(fields)), key=True)
     for name, field in fields.items():
         if name in value:
             _check(value[name], field.type, [*path, name])
