@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -82,12 +83,17 @@ def _here(runs: Iterable[Run], folder: ResultsFolder, tell: Tell) -> Iterator[Ou
     for number, each in enumerate(runs):
         tell(number, each.key)
         place = folder.begin(each)
+        progress = partial(_tell_part, tell, number, each.key)
         try:
-            outcome = execute(each, place, lambda part, number=number, key=each.key: tell(number + part, key))
+            outcome = execute(each, place, progress)
         except OSError as error:
             raise cannot(place, error) from None
         folder.finish(each, place, outcome)
         yield outcome
+
+
+def _tell_part(tell: Tell, number: int, key: str, part: float) -> None:
+    tell(number + part, key)
 
 
 class _Live(NamedTuple):

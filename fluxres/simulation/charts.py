@@ -96,7 +96,8 @@ def _drawn(figure: Any, name: str, title: str) -> Chart:
 
     svg, png = io.BytesIO(), io.BytesIO()
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"}):
-        FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Title": title})
+        FigureCanvasSVG(figure)
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Title": title})
         FigureCanvasAgg(figure)
         figure.savefig(png, format="png", dpi=_DPI, metadata={"Title": title})
     return Chart(name, title, svg.getvalue(), png.getvalue())
@@ -210,7 +211,7 @@ def _draw_rectangles(axes: Any, given: Rectangles, time: tuple[float, float, flo
     begin, until, scale = time
     left, right = (given.start - begin) / scale, (given.end - begin) / scale
     corners = ((left, given.first), (right, given.first), (right, given.after), (left, given.after))
-    shapes = np.stack([np.stack(corner, -1) for corner in corners], 1)
+    shapes: Any = np.stack([np.stack(corner, -1) for corner in corners], 1)
     paint = [_JOBS[job % len(_JOBS)] for job in given.job.tolist()]
     edges = paint if len(given) > _EDGES_MAX else "white"
     axes.add_collection(PolyCollection(shapes, facecolors=paint, edgecolors=edges, linewidths=0.3))

@@ -57,8 +57,8 @@ def rectangles(path: Path) -> Rectangles:
                     jobs.append(number)
         except (KeyError, ValueError, TypeError):
             raise InputError("not a table of jobs as fluxres writes it", where=f"{path}:{lines.line_num}") from None
-    columns = np.array(rows, np.float64).reshape(-1, 4).T
-    return Rectangles(*columns, np.array(jobs, np.int64))
+    start_s, end_s, low_unit, high_unit = np.array(rows, np.float64).reshape(-1, 4).T
+    return Rectangles(start_s, end_s, low_unit, high_unit, np.array(jobs, np.int64))
 
 
 def coverage(given: Rectangles, width: int, height: int, *, until_s: float, units: int, begin_s: float = 0.0) -> Floats:
@@ -89,7 +89,8 @@ def coverage(given: Rectangles, width: int, height: int, *, until_s: float, unit
             for step_x, weight_x in ((0, 1 - part_x), (1, part_x)):
                 for step_y, weight_y in ((0, 1 - part_y), (1, part_y)):
                     np.add.at(found, (at_y + step_y, at_x + step_x), sign_x * sign_y * weight_x * weight_y)
-    return np.clip(found.cumsum(0).cumsum(1)[:height, :width], 0.0, 1.0)
+    covered: Floats = np.clip(found.cumsum(0).cumsum(1)[:height, :width], 0.0, 1.0)
+    return covered
 
 
 def _split(x: Floats) -> tuple[NDArray[np.int64], Floats]:

@@ -25,7 +25,7 @@ from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.numbering import Translated, laid_out
 from fluxres.simulation.outcome import Result
 from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
-from fluxres.simulation.schedule import Finished
+from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.series import Series
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.sites import InstanceRow
@@ -111,7 +111,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
         table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure, machine.unit)
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
-        sinks = [table, SwfText(swf, header), series, by_instance]
+        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance]
         simulator = Simulator(
             machine,
             hierarchy=levels,

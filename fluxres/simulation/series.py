@@ -89,4 +89,5 @@ def _averages(moments: Numbers, changes: Numbers, edges: NDArray[np.float64]) ->
     moment = np.concatenate(([0.0], np.cumsum(changes * moments)))
     at = np.searchsorted(moments, edges - edges[0], side="right")
     area = (edges - edges[0]) * height[at] - moment[at]
-    return np.maximum(np.diff(area) / np.diff(edges), 0.0)
+    averages: NDArray[np.float64] = np.maximum(np.diff(area) / np.diff(edges), 0.0)
+    return averages

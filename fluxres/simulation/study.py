@@ -100,8 +100,8 @@ class Study:
         for name, value in settings.items():
             if name == text or name.startswith(text + ".") or text.startswith(name + "."):
                 if name == "workload":
-                    listed = ["workload", *([self.varied[name].index(value)] if isinstance(self.page.workload, list) else [])]
-                    return self.document.where([*listed, *path[1:]])
+                    listed: list[Key] = [self.varied[name].index(value)] if isinstance(self.page.workload, list) else []
+                    return self.document.where(["workload", *listed, *path[1:]])
                 return self.document.where(["vary", name, self.varied[name].index(value)])
         return self.document.where(path)
 

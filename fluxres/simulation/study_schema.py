@@ -72,7 +72,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     queue_policy: Policies = "easy"
     match_policy: Policies = "first"
     boot_s: Seconds = 0.0
-    ahead: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    ahead: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     jobs: Literal["even", "batch", "work"] = "even"
 
 

@@ -42,7 +42,7 @@ def test_levels_of_instances_give_what_is_expected(tmp_path: Path) -> None:
     path = ROOT / "data" / "experiments" / "levels.yaml"
     document = yaml_document.load(path)
     values: Any = document.values
-    del values["vary"]["hierarchy.boot_s"]
+    del values["vary"]["hierarchy.boot_s"], values["labels"]
     values["expect"] = [each for each in values["expect"] if each.get("of", {}).pop("hierarchy.boot_s", 0) == 0]
     found = study.of_document(document, path.parent)
     assert campaign.run(found, tmp_path / "a").made == 3
