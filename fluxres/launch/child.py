@@ -7,6 +7,7 @@ standard output is for its parent.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import Final
 
@@ -94,6 +95,8 @@ def serve(loop: Loop, to: int) -> None:
     finally:
         branch.close()
         parent.tell(branch.row())
+        if begin.is_temporary and os.getppid() != begin.parent:
+            shutil.rmtree(begin.folder, ignore_errors=True)
     parent.tell(Done())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -119,7 +120,13 @@ class Outcome:
 
 
 def begin(
-    hierarchy: Hierarchy, ensemble: Ensemble, patience: Patience | None = None, *, inventory: str = "graph", folder: str = ""
+    hierarchy: Hierarchy,
+    ensemble: Ensemble,
+    patience: Patience | None = None,
+    *,
+    inventory: str = "graph",
+    folder: str = "",
+    is_temporary: bool = False,
 ) -> Begin:
     """What the outermost instance of a hierarchy is to be."""
     patience = patience or Patience()
@@ -129,6 +136,8 @@ def begin(
         store="",
         graph=TREE,
         folder=folder,
+        is_temporary=is_temporary,
+        parent=os.getppid(),
         fan_outs=hierarchy.fan_outs,
         queue_policies=hierarchy.queue_policies,
         match_policies=hierarchy.match_policies,
@@ -180,8 +189,8 @@ def run(
     lifeline.require_support()
     check(machine, hierarchy, ensemble, patience, inventory=inventory)
     lifeline.raise_open_files()
-    with _folder(folder) as place, Loop() as loop, loop.signals():
-        first = begin(hierarchy, ensemble, patience, inventory=inventory, folder=str(place))
+    with _folder(folder, hierarchy) as place, Loop() as loop, loop.signals():
+        first = begin(hierarchy, ensemble, patience, inventory=inventory, folder=place, is_temporary=folder is None)
         graph = machine.copy("/")
         graph.clock = clocks.system
         outcome = Outcome(hierarchy.fan_outs, first.instances, ensemble.jobs)
@@ -233,11 +242,13 @@ def _time_is_over(branch: Branch, timeout_s: float) -> None:
 
 
 @contextmanager
-def _folder(given: str | Path | None) -> Iterator[Path]:
+def _folder(given: str | Path | None, hierarchy: Hierarchy) -> Iterator[str]:
     if given is not None:
         made = Path(given).absolute()
         made.mkdir(parents=True, exist_ok=True)
-        yield made
-        return
-    with tempfile.TemporaryDirectory(prefix="fluxres-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
+        yield str(made)
+    elif not hierarchy.fan_outs:
+        yield ""  # there are no children to write for
+    else:
+        with tempfile.TemporaryDirectory(prefix="fluxres-", ignore_cleanup_errors=True) as name:
+            yield name

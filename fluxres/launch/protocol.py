@@ -32,6 +32,8 @@ class Begin(Message):
         run: name of the run, the same for all its instances.
         store, graph: where the copy of its part lies.
         folder: of the run; for its own store.
+        is_temporary: whether that goes with the run; if its parent cannot do that any more, the child does.
+        parent: process that says so.
         fan_outs: of the levels from this one on.
         queue_policies, match_policies: of the levels from this one on.
         inventory: of all.
@@ -49,6 +51,8 @@ class Begin(Message):
     store: str
     graph: str
     folder: str
+    is_temporary: bool
+    parent: int
     fan_outs: tuple[int, ...]
     queue_policies: tuple[str, ...]
     match_policies: tuple[str, ...]

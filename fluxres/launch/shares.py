@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, 
                 tree_id=name,
                 store=f"{begin.folder}/{begin.tree_id}.db",
                 graph=name,
+                parent=os.getpid(),
                 fan_outs=begin.fan_outs[1:],
                 queue_policies=begin.queue_policies[1:] or begin.queue_policies,
                 match_policies=begin.match_policies[1:] or begin.match_policies,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 from dataclasses import dataclass
-from os import close, pidfd_open
 from typing import TYPE_CHECKING, Protocol
 
 from fluxres.errors import FluxresError, UsageError
@@ -84,7 +84,7 @@ class _Commanded:
     def __init__(self, what: Command, job: Job, runner: ProcessRunner) -> None:
         self._job, self._runner = job, runner
         self._process = lifeline.start(what.argv, mark=runner.mark, last_words=signal.SIGKILL, job=str(job.id))
-        self._handle = pidfd_open(self._process.pid)
+        self._handle = os.pidfd_open(self._process.pid)
         runner.loop.watch(self._handle, self._exited)
 
     def stop(self, why: str) -> None:
@@ -100,7 +100,7 @@ class _Commanded:
         lifeline.signal_group(self._process.pid, signal.SIGKILL)
         status = lifeline.wait_status(self._process.wait())
         self._runner.loop.unwatch(self._handle)
-        close(self._handle)
+        os.close(self._handle)
         self._runner.ended(self._job, status)
 
 

@@ -148,11 +148,12 @@ def test_ctrl_c_while_instances_begin(tmp_path: Path) -> None:
 
 
 def test_nobody_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
-    running, mark, _ = started(tmp_path)
+    running, mark, folder = started(tmp_path)
     everyone = marked(mark)
     running.kill()
     running.communicate()
     assert eventually(lambda: marked(mark) == {})
+    assert list(folder.iterdir()) == []
     assert eventually(lambda: not any(map(is_alive, everyone)))
 
 

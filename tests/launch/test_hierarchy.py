@@ -52,8 +52,10 @@ def everything_is_back(branch: Branch) -> None:
     assert marked(branch.begin.mark) == {}
 
 
-@pytest.mark.parametrize("fan_outs", [(), (2,), (2, 2)])
-@pytest.mark.parametrize("job", ["instant", "sleep:0.01", "true"])
+@pytest.mark.parametrize(
+    ("fan_outs", "job"),
+    [((), "instant"), ((), "sleep:0.01"), ((), "true"), ((2,), "true"), ((3,), "instant"), ((2, 2), "sleep:0.01")],
+)
 def test_every_job_is_run_once(fan_outs: tuple[int, ...], job: str) -> None:
     outcome = run(of_shape("node=4/core=2"), nested(*fan_outs), Ensemble(13, job))
     assert (outcome.completed, outcome.failed, outcome.lost, outcome.status, outcome.notes) == (13, 0, 0, 0, {})

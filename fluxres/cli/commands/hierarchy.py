@@ -177,21 +177,10 @@ def _patience(options: dict[str, Any]) -> Patience:
 
 
 def _hierarchies(options: dict[str, Any]) -> list[Hierarchy]:
-    from fluxres.simulation.hierarchy import Hierarchy, fan_outs
+    from fluxres.simulation.hierarchy import Hierarchy, by_level, fan_outs
 
     wanted = [fan_outs(text) for text in options["topologies"] or ("2",)]
     if not options["no_flat"] and () not in wanted:
         wanted.insert(0, ())
-    queue, match = _by_level(options["queue_policy"]), _by_level(options["match_policy"])
+    queue, match = by_level(options["queue_policy"]), by_level(options["match_policy"])
     return [Hierarchy(one, queue, match) for one in wanted]
-
-
-def _by_level(text: str) -> tuple[str, ...]:
-    """Policies of the levels: `hybrid:depth=8:fcfs` are two, as what has an = belongs to the one before."""
-    found: list[str] = []
-    for word in text.split(":"):
-        if "=" in word and found:
-            found[-1] += f":{word}"
-        else:
-            found.append(word)
-    return tuple(found)
