@@ -76,7 +76,7 @@ class Allocations(Holdings):
         size = self.structure.size.item(v)
         if amount > size:
             raise InfeasibleRequest(
-                f"{amount} units wanted of a pool of {size}", where=self.structure.where(v), hint=f"ask for at most {size}"
+                f"{refusals.units(amount)} wanted of a pool of {size}", where=self.structure.where(v), hint=f"ask for at most {size}"
             )
         barred = self.structure.unavailable_above(v)
         if barred >= 0:

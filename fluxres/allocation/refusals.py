@@ -27,6 +27,11 @@ def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
     )
 
 
+def units(amount: int) -> str:
+    """An amount in words."""
+    return f"{amount} unit{'s' * (amount != 1)}"
+
+
 def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
     """Too few units are free, or a pool above is held whole."""
     structure, held = records.structure, records.held
@@ -38,7 +43,7 @@ def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: 
         return _refusal(records, (v, amount, job, start, end), f"held through {structure.where(above)} by {who}", {above: who})
     holders = sorted({records.job_behind(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
     who, free = ", ".join(holders), records.planner.free(v, start, end)
-    message = f"{amount} units wanted, {free} of {structure.size.item(v)} free (held by {who})"
+    message = f"{units(amount)} wanted, {free} of {structure.size.item(v)} free (held by {who})"
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
 
 

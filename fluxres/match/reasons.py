@@ -99,8 +99,9 @@ class PartReport:
 
     def sentence(self) -> str:
         """The part in words."""
-        what = "instances of a slot" if self.type == "slot" else f"of type {self.type}"
-        kind = "nodes" if self.type == "slot" else "candidates"
+        is_slot = self.type == "slot"
+        what = f"instance{'s' * (self.asked != 1)} of a slot" if is_slot else f"of type {self.type}"
+        kind = ("node" if is_slot else "candidate") + "s" * (self.candidates != 1)
         head = f"{self.place}: {self.asked} {what} asked for, {self.room} to be had in {self.left} of {self.candidates} {kind}"
         ruled_out = "; ".join(f"{cause.number} {cause.sentence()}" for cause in self.causes)
         return f"{head}: {ruled_out}." if ruled_out else f"{head}."

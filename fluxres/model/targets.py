@@ -65,8 +65,8 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
         return [(v, None) for v in targets.vertices.tolist()]
     if isinstance(targets, Mapping):
         return [(vertex(graph, where), _amount(amount)) for where, amount in targets.items()]
-    if not isinstance(targets, Iterable):
-        raise UsageError(f"pools are named by a path, a selection, pairs or a mapping, not by {targets!r}")
+    if not isinstance(targets, Iterable) or isinstance(targets, bytes | bytearray | memoryview):
+        raise UsageError(f"pools are named by a path, a selection, pairs or a mapping, not by {targets!r:.80}")
     found: list[tuple[int, int | None]] = []
     for item in targets:
         if isinstance(item, tuple | list):

@@ -116,6 +116,14 @@ def test_states_count_at_once() -> None:
         g.match("node{x}")
 
 
+def test_bytes_are_neither_a_request_nor_vertex_numbers() -> None:
+    g = machine()
+    for wanted in (b"slot/core", bytearray(b"core")):
+        with pytest.raises(UsageError, match="pools are named by a path, .* not by "):
+            g.allocate(wanted, job="a")  # type: ignore[arg-type]
+    assert g.jobs() == []
+
+
 def test_a_policy_of_ones_own_and_a_wrong_one() -> None:
     g = machine()
     g.allocate("slot/core", job="a", policy="high")
