@@ -55,7 +55,7 @@ UNCOMPRESSED_BYTES_FREE: Final = 64 << 20
 """Bytes that any compressed document may become, however small it is."""
 
 UNCOMPRESSED_RATIO_MAX: Final = 200
-"""Times a larger compressed document may grow: text of the most regular machines shrinks to a hundredth, bombs to a thousandth."""
+"""Times a larger compressed document may grow: text of the most regular machines shrinks to a hundredth, bombs to less."""
 
 DOCUMENT_DEPTH_MAX: Final = 200
 """Nesting of YAML and JSON values: has-a levels take two each."""

@@ -76,7 +76,9 @@ class Allocations(Holdings):
         size = self.structure.size.item(v)
         if amount > size:
             raise InfeasibleRequest(
-                f"{refusals.units(amount)} wanted of a pool of {size}", where=self.structure.where(v), hint=f"ask for at most {size}"
+                f"{refusals.units(amount)} wanted of a pool of {size}",
+                where=self.structure.where(v),
+                hint=f"ask for at most {size}",
             )
         barred = self.structure.unavailable_above(v)
         if barred >= 0:
@@ -134,9 +136,7 @@ class Allocations(Holdings):
         """
         return self._plan(targets, job, job, start, end)
 
-    def plan_match(
-        self, vertices: Int32, amounts: NDArray[np.int64], job: str, start: int, end: int
-    ) -> Batch | list[Change]:
+    def plan_match(self, vertices: Int32, amounts: NDArray[np.int64], job: str, start: int, end: int) -> Batch | list[Change]:
         """As :meth:`plan_allocate`, for pools that were found free on the present state.
 
         Args:
@@ -180,9 +180,7 @@ class Allocations(Holdings):
         else:
             self.planner.hold_all(vertices, amounts, start, end)
 
-    def _release(
-        self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int
-    ) -> None:
+    def _release(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         if len(vertices) == 1:
             self.planner.release(int(vertices[0]), int(amounts[0]), start, end)
         else:

@@ -208,8 +208,8 @@ class ResourceGraph(Requests):
         """Take part of what a job holds back (RFC 16 shrink).
 
         Args:
-            wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. What was
-                charged on suppliers goes as far as the request names it: ``slot=2/[node;pdu=500]``.
+            wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. What
+                was charged on suppliers goes as far as the request names it: ``slot=2/[node;pdu=500]``.
             start, end: only this window; the whole time by default.
             policy: for a request, which of the job's pools go first: the last ones by default, so that the first node stays.
 

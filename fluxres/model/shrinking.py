@@ -30,9 +30,7 @@ Answer = tuple[list[tuple[int, int]], int]
 """Vertices with amounts, and the number of slots they make."""
 
 
-def answer(
-    graph: ResourceGraph, job: str, request: Request, start: int | None, end: int | None, policy: str | Policy
-) -> Answer:
+def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, end: int | None, policy: str | Policy) -> Answer:
     """What of the pools that a job holds answers a request.
 
     Args:

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-def matches(
-    graph: ResourceGraph, requests: Sequence[Request], start: int, end: int, policy: str | Policy
-) -> list[Match] | None:
+def matches(graph: ResourceGraph, requests: Sequence[Request], start: int, end: int, policy: str | Policy) -> list[Match] | None:
     """A match for each request, disjoint; None where there is none, or none that can be told apart."""
     if any(request.constraint != requests[0].constraint for request in requests):
         return None

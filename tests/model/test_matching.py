@@ -119,7 +119,7 @@ def test_states_count_at_once() -> None:
 def test_bytes_are_neither_a_request_nor_vertex_numbers() -> None:
     g = machine()
     for wanted in (b"slot/core", bytearray(b"core")):
-        with pytest.raises(UsageError, match="pools are named by a path, .* not by "):
+        with pytest.raises(UsageError, match=r"pools are named by a path, .* not by "):
             g.allocate(wanted, job="a")  # type: ignore[arg-type]
     assert g.jobs() == []
 

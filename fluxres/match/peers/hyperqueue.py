@@ -140,8 +140,7 @@ class Worker:
         self._idle = {name: [len(stack.free) for stack in supply.stacks] for name, supply in self._supplies.items()}
         names = [pool.name for pool in pools]
         self._weights = {
-            ((names[each.resource1], each.group1), (names[each.resource2], each.group2)): float(each.weight)
-            for each in couplings
+            ((names[each.resource1], each.group1), (names[each.resource2], each.group2)): float(each.weight) for each in couplings
         }
         self._seed = seed
         self._held: dict[str, dict[str, Given]] = {}
@@ -249,9 +248,7 @@ class Worker:
 
     def _need(self, name: str, units: int, fraction: int) -> Need:
         stacks = self._supplies[name].stacks
-        return Need(
-            units, fraction, tuple(len(stack.free) for stack in stacks), tuple(stack.most_open for stack in stacks)
-        )
+        return Need(units, fraction, tuple(len(stack.free) for stack in stacks), tuple(stack.most_open for stack in stacks))
 
     def _take(self, ask: Ask, groups: tuple[int, ...] | None) -> Given:
         supply = self._supplies[ask.name]
