@@ -49,7 +49,9 @@ def once(seed: int) -> str:
     Branch.boot = striking  # type: ignore[method-assign]  # only here, and taken back
     began = time.monotonic()
     try:
-        outcome = run(of_shape("node=4/core=2"), Hierarchy(fan_outs), Ensemble(jobs, job), Patience(grace_s=0.5, silence_s=4.0))
+        # A job that was stopped ends with its limit.
+        ensemble = Ensemble(jobs, job, duration_s=3.0)
+        outcome = run(of_shape("node=4/core=2"), Hierarchy(fan_outs), ensemble, Patience(grace_s=0.5, silence_s=4.0))
     finally:
         Branch.boot = boot  # type: ignore[method-assign]  # as above
     took_s = time.monotonic() - began

@@ -77,13 +77,13 @@ def command(settings: Settings, /, **options: Any) -> None:
         )
         return
     outcomes = _run(machine, wanted, ensemble, patience, options)
-    if options["csv"]:
-        Path(options["csv"]).write_text("".join(hierarchies.csv_lines(outcomes)), encoding="utf-8")
 
     def lines(style: Style) -> list[str]:
         return hierarchies.lines(outcomes, header=settings.header, style=style)
 
     answer(settings, document=lambda: hierarchies.document(outcomes, ensemble), lines=lines)
+    if options["csv"]:
+        Path(options["csv"]).write_text("".join(hierarchies.csv_lines(outcomes)), encoding="utf-8")
     _tell_failures(outcomes)
 
 
