@@ -2,20 +2,21 @@
 
 An id is 64 bits: milliseconds since the instance began, the generator that made it (usually a rank), and a
 sequence.  Jobs are named in records, logs and URLs by the text, so the same id must be found under any spelling.
-Unlike flux-core this notices an F58 that does not fit in 64 bits.  The forms of words and emoji need tables of
-1,626 words and 576 symbols that are not ours; they are refused by name.
+Unlike flux-core this notices an F58 that does not fit in 64 bits.  The form of words needs a table of 1,626 words, which the
+package mnemonicode has (extra ``words``); that of emoji needs one of 576 symbols that no package has, and is refused by name.
 """
 
 from __future__ import annotations
 
 import re
+from types import ModuleType
 from typing import Final, Literal, NamedTuple
 
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.place import shown
 
-Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain"]
+Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words"]
 
 ID_BITS: Final = 64
 _TIMESTAMP_BITS, _GENERATOR_BITS, _SEQUENCE_BITS = 40, 14, 10
@@ -24,6 +25,8 @@ _F58_DIGITS_MAX: Final = 12
 _DOTHEX = re.compile(r"(?:job\.)?([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})")
 _HEX = re.compile(r"0x0*([0-9a-fA-F]{1,16})")
 _DEC = re.compile(r"0*([0-9]{1,20})")
+#: two halves of 32 bits, the low one first, of three words each
+_WORDS = re.compile(r"(?:[a-z]+-){2}[a-z]+--(?:[a-z]+-){2}[a-z]+")
 
 
 class Parts(NamedTuple):
@@ -56,6 +59,8 @@ def decode(text: str, form: Form | None = None) -> int:
     elif found == "hex":
         digits = _HEX.fullmatch(word)
         number = int(digits[1], 16) if digits else None
+    elif found == "words":
+        number = _of_words(word)
     else:
         digits = _DEC.fullmatch(word)
         number = int(digits[1]) if digits else None
@@ -68,9 +73,9 @@ def encode(job_id: int, form: Form = "f58") -> str:
     """An id as text.
 
     Args:
-        form: `f58` begins with ƒ, `f58plain` with f for terminals without it; `kvs` is `job.` and dothex.
+        form: `f58` begins with ƒ, `f58plain` with f for terminals without it; `kvs` is `job.` and dothex; `words` needs a package.
 
-    Errors: UsageError for what is not an id of 64 bits.
+    Errors: UsageError for what is not an id of 64 bits, and for `words` without mnemonicode.
 
     >>> encode(6731191091817518), encode(57, "f58plain"), encode(57, "kvs"), encode(57, "hex")
     ('ƒuZZybuNNy', 'fz', 'job.0000.0000.0000.0039', '0x39')
@@ -81,6 +86,9 @@ def encode(job_id: int, form: Form = "f58") -> str:
         return str(job_id)
     if form == "hex":
         return hex(job_id)
+    if form == "words":
+        text: str = _mnemonicode().mnformat(job_id.to_bytes(ID_BITS // 8, "little"))
+        return text
     if form in ("dothex", "kvs"):
         dotted = ".".join(f"{job_id >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
         return f"job.{dotted}" if form == "kvs" else dotted
@@ -119,7 +127,7 @@ def _form(word: str) -> Form:
     if "." in word:
         return "dothex"
     if "-" in word:
-        raise _refused(word)
+        return "words"
     if word.startswith(("ƒ", "f")):
         return "f58"
     return "hex" if word.startswith("0x") else "dec"
@@ -138,9 +146,30 @@ def _f58(word: str) -> int | None:
     return number
 
 
+def _of_words(words: str) -> int | None:
+    if not _WORDS.fullmatch(words):
+        return None
+    parse = _mnemonicode().mnparse
+    try:
+        halves: list[bytes] = [parse(half) for half in words.split("--")]
+    except ValueError:  # a word that is none
+        return None
+    # Three words may also stand for three bytes, or for more than four.
+    return int.from_bytes(b"".join(halves), "little") if [len(half) for half in halves] == [4, 4] else None
+
+
+def _mnemonicode() -> ModuleType:
+    try:
+        import mnemonicode
+    except ImportError:
+        raise UsageError("job id: words need the package mnemonicode", hint="pip install 'fluxres[words]'") from None
+    module: ModuleType = mnemonicode
+    return module
+
+
 def _refused(text: str) -> InputError:
     return InputError(
         f"expected a job id of 64 bits, got {excerpt(text)}",
         where="job id",
-        hint="as ƒ and base 58, decimal, 0x and hex, or four groups of hex with dots; words and emoji are not read",
+        hint="as ƒ and base 58, decimal, 0x and hex, four groups of hex with dots, or six words; emoji are not read",
     )

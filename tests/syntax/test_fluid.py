@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, get_args
 
 import pytest
@@ -12,7 +13,7 @@ from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.syntax import fluid
 from fluxres.syntax.fluid import Form, Parts
 
-FORMS = get_args(Form)
+FORMS = [form for form in get_args(Form) if form != "words"]
 IDS = st.integers(0, 2**64 - 1)
 
 
@@ -72,7 +73,13 @@ def test_loose_spellings(text: str, job_id: int) -> None:
         "0x1" + "0" * 16,
         "9" * 5000,
         "0x" + "f" * 5000,
-        "academy-academy-academy--academy-academy-academy",
+        "academy-academy-academy",
+        "academy-academy-academy--academy-academy-academy--academy-academy-academy",
+        "academy-academy-academy--academy-academy-acadamy",
+        "amen-amen-amen--academy-academy-ego",
+        "amen-amen-amen--academy-academy-academy",
+        "-",
+        "--",
         "😃",
         "٣",
     ],
@@ -91,7 +98,7 @@ def test_a_form_can_be_asked_for(form: Any, text: str) -> None:
         fluid.decode(text, form)
 
 
-@given(IDS, st.sampled_from(FORMS))
+@given(IDS, st.sampled_from([*FORMS, "words"]))
 def test_what_is_written_is_read_back(job_id: int, form: Any) -> None:
     text = fluid.encode(job_id, form)
     assert fluid.decode(text) == fluid.decode(text, form) == job_id
@@ -102,6 +109,21 @@ def test_fields(job_id: int) -> None:
     parts = fluid.split(job_id)
     assert fluid.join(parts) == job_id
     assert parts.timestamp_ms * 2**24 + parts.generator * 2**10 + parts.sequence == job_id
+
+
+def test_words() -> None:
+    assert fluid.encode(6731191091817518, "words") == "reform-remote-galileo--heart-package-academy"
+    assert fluid.decode(" academy-acrobat-academy--academy-academy-academy ") == 1626
+
+
+def test_words_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mnemonicode", None)
+    with pytest.raises(UsageError, match="fluxres\\[words\\]"):
+        fluid.encode(1, "words")
+    with pytest.raises(UsageError, match="mnemonicode"):
+        fluid.decode("reform-remote-galileo--heart-package-academy")
+    with pytest.raises(InputError):
+        fluid.decode("no-words")
 
 
 @pytest.mark.parametrize("parts", [Parts(2**40, 0, 0), Parts(0, 2**14, 0), Parts(0, 0, 2**10), Parts(-1, 0, 0)])

@@ -139,9 +139,9 @@ def test_exported_requests_that_are_none(values: dict[str, object]) -> None:
 # -- couplings -------------------------------------------------------------------------------------------------------
 
 POOLS = [hyperqueue.parse(text) for text in ("cpus=3x2", "one=[a]", "gpus=2x1")]
-COUPLINGS = st.builds(
-    Coupling, st.just(0), st.integers(0, 2), st.just(2), st.integers(0, 1), st.integers(0, 65_535)
-) | st.tuples(st.integers(0, 1), st.integers(0, 65_535)).map(lambda pair: Coupling(0, pair[0], 0, 2, pair[1]))
+COUPLINGS = st.builds(Coupling, st.just(0), st.integers(0, 2), st.just(2), st.integers(0, 1), st.integers(0, 65_535)) | st.tuples(
+    st.integers(0, 1), st.integers(0, 65_535)
+).map(lambda pair: Coupling(0, pair[0], 0, 2, pair[1]))
 
 
 @given(st.lists(COUPLINGS, min_size=1, max_size=6, unique_by=lambda each: (each.group1, each.resource2, each.group2)))
