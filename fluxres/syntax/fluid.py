@@ -73,7 +73,7 @@ def encode(job_id: int, form: Form = "f58") -> str:
     """An id as text.
 
     Args:
-        form: `f58` begins with ƒ, `f58plain` with f for terminals without it; `kvs` is `job.` and dothex; `words` needs a package.
+        form: `f58` begins with ƒ, `f58plain` with f; `kvs` is `job.` and dothex; `words` needs mnemonicode
 
     Errors: UsageError for what is not an id of 64 bits, and for `words` without mnemonicode.
 
