@@ -19,6 +19,7 @@ from fluxres.syntax.hyperqueue import Pool
 from fluxres.syntax.hyperqueue_coupling import Coupling
 
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
+_BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^'\n]*'|"(?:[^"\\\n]|\\.)*")+""")
 _QUOTED = re.compile(r"""'([^'\n]*)'|"((?:[^"\\\n]|\\.)*)"|\\(.)|([^'"\\]+)""")
 #: options that say nothing of what a worker has, with a value and without
@@ -44,11 +45,17 @@ _FLAGS: Final = frozenset({"no-detect-resources", "no-hyper-threading", "debug"}
 
 
 _known = lru_cache(maxsize=4096)(hyperqueue.parse)
+_known_cpus = lru_cache(maxsize=4096)(hyperqueue.parse_cpus)
 
 
 def _pool(text: str) -> Pool:
     """The pool of a definition; workers are alike, so short ones are read once."""
     return _known(text) if len(text) <= _SHORT else hyperqueue.parse(text)
+
+
+def _cpus(text: str) -> Pool:
+    """The pool that ``--cpus`` defines, short ones read once as well."""
+    return _known_cpus(text) if len(text) <= _SHORT else hyperqueue.parse_cpus(text)
 
 
 @dataclass(slots=True)
@@ -86,7 +93,7 @@ def of_words(source: Source) -> Iterator[Started]:
         worker = Started(partial(source.where, number)) if is_options or open_worker is None else open_worker
         try:
             if is_options:
-                add_options(line[started.end() :] if started is not None else line, worker)
+                add_options(line, worker)
             else:
                 worker.pools.append(_pool(line))
         except InputError as error:
@@ -100,18 +107,21 @@ def of_words(source: Source) -> Iterator[Started]:
 
 
 def add_options(line: str, worker: Started) -> None:
-    """Add to a worker what options say; a word without an option is a definition.
+    """Add to a worker what options say, with or without the command before them; a word without an option is a definition.
+
+    Only here, beside ``--cpus=4``, is a bare number read in ``cpus=4`` too.
 
     Errors: InputError for an option that is not one of ``hq worker start``, and those of the definitions.
     """
-    words = list(words_of(line))
+    words = _known_words(line) if len(line) <= _SHORT else _options(line)
     at = 0
     coupling = ""
     while at < len(words):
         word = words[at]
         at += 1
         if not word.startswith("--"):
-            worker.pools.append(_pool(word))
+            bare = _BARE_CPUS.fullmatch(word)
+            worker.pools.append(_pool(word) if bare is None else _cpus(bare[1]))
             continue
         option, equals, value = word[2:].partition("=")
         if option in _FLAGS:
@@ -123,7 +133,7 @@ def add_options(line: str, worker: Started) -> None:
             at += 1
         match option:
             case "cpus":
-                worker.pools.insert(0, hyperqueue.parse_cpus(value))
+                worker.pools.insert(0, _cpus(value))
             case "resource" | "resources":
                 worker.pools.append(_pool(value))
             case "coupling":
@@ -137,6 +147,14 @@ def add_options(line: str, worker: Started) -> None:
                 raise InputError(f"unknown option --{option[:40]}", where="options", hint=hint)
     if coupling:
         worker.couplings = hyperqueue_coupling.parse(coupling, worker.pools)
+
+
+def _options(line: str) -> tuple[str, ...]:
+    started = _START.match(line)
+    return tuple(words_of(line if started is None else line[started.end() :]))
+
+
+_known_words = lru_cache(maxsize=4096)(_options)
 
 
 def words_of(line: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -143,8 +144,7 @@ def structure(
     ['/cluster/node0/core3', '/cluster/node0/mem']
     """
     site = _Site(types_of((stock.word for host in hosts for stock in host.stocks), file), file)
-    nodes = tuple(site.node(number, host) for number, host in enumerate(hosts))
-    root = Recipe("cluster", properties=properties or {}, children=nodes)
+    root = Recipe("cluster", properties=properties or {}, children=site.nodes(hosts))
     return expand(root, origin=uuids.new_origin() if origin is None else origin, where=site.where)
 
 
@@ -165,14 +165,29 @@ class _Site:
         place = self.places.get(id(recipe))
         return (place() if place is not None else "") or self.file
 
-    def node(self, number: int, host: Host) -> Recipe:
-        """The entry of a host."""
+    def nodes(self, hosts: Sequence[Host]) -> tuple[Recipe, ...]:
+        """The entries of the hosts, one for each run of those that differ in the name only."""
+        made: list[Recipe] = []
+        named = ((number, *self._named(number, host), self._contents(host)) for number, host in enumerate(hosts))
+        for _, run in groupby(named, key=lambda each: (id(each[3]), [(key, type(of), of) for key, of in each[2].items()])):
+            same = list(run)
+            first, _, properties, inside = same[0]
+            names = [name for _, name, _, _ in same]
+            made.append(Recipe("node", len(same), names=names, ids=first, properties=properties, children=inside))
+            self.places[id(made[-1])] = hosts[first].where
+        return tuple(made)
+
+    def _named(self, number: int, host: Host) -> tuple[str, dict[str, PropertyValue]]:
+        """The name of a host, and its properties."""
         name = f"node{number}" if host.name is None else host.name
         properties = dict(host.properties)
         if name in self.names or not _is_name(name):
             properties[LABEL] = name
             name = _free(lambda at: f"node~{at}", number, self.names)
         self.names.add(name)
+        return name, properties
+
+    def _contents(self, host: Host) -> tuple[Recipe, ...]:
         inside = self.known.get(id(host.stocks))
         if inside is None:
             key = tuple(map(_content, host.stocks))
@@ -180,9 +195,7 @@ class _Site:
             if inside is None:
                 inside = self.known[key] = self._inside(host)
             self.known[id(host.stocks)] = inside
-        node = Recipe("node", names=[name], ids=number, properties=properties, children=inside)
-        self.places[id(node)] = host.where
-        return node
+        return inside
 
     def _inside(self, host: Host) -> tuple[Recipe, ...]:
         taken: set[str] = set()

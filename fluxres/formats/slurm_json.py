@@ -34,6 +34,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     document = source.document
     answer = typed.convert(document, Answer)
     site = Site(source.file)
+    site.name = answer.meta.slurm.cluster or site.name
     members: dict[str, dict[str, None]] = {}
     if answer.nodes is not None:
         for i, node in enumerate(answer.nodes):

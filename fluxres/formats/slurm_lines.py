@@ -168,7 +168,12 @@ def _pairs(text: str, where: str) -> dict[str, str]:
     while at < end:
         match = _PAIR.match(text, at)
         if match is None:
-            raise InputError(f"expected Key=Value, got {short(text[at:].strip())}", where=where)
+            hint = (
+                "a value in quotes ends in the same line, and '#' begins a comment there too (write \\#)"
+                if '"' in text[at:]
+                else ""
+            )
+            raise InputError(f"expected Key=Value, got {short(text[at:].strip())}", where=where, hint=hint)
         if match[2]:
             raise InputError(f"'{match[1]}{match[2]}=' changes what scontrol has, and is no configuration", where=where)
         key = match[1].lower()

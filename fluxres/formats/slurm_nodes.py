@@ -29,7 +29,8 @@ NODE_KEYS: Final = frozenset(
 #: keys that go with a node as they are
 _KEPT: Final = ("weight", "corespeccount", "cpuspeclist", "memspeclimit", "arch", "instancetype")
 _STATES: Final = {
-    **dict.fromkeys(("down", "error", "fail", "power_down", "powered_down", "powering_down", "powerdown"), "down"),
+    # What saves power (POWERED_DOWN, `idle~`) is up: Slurm gives it jobs, and wakes it for them.
+    **dict.fromkeys(("down", "error", "fail"), "down"),
     **dict.fromkeys(("drain", "drained", "draining"), "drain"),
     **dict.fromkeys(("failing",), "failing"),
     **dict.fromkeys(("future", "not_responding", "invalid", "invalid_reg"), "unknown"),
@@ -69,7 +70,7 @@ class Node:
 def state_of(words: Iterable[str]) -> str:
     """The state of a pool from the states Slurm gives a node: what forbids work wins; running or idle is up.
 
-    >>> state_of(["MIXED", "DRAIN"]), state_of(["IDLE*"]), state_of(["CLOUD"])
+    >>> state_of(["MIXED", "DRAIN"]), state_of(["IDLE*"]), state_of(["IDLE", "CLOUD", "POWERED_DOWN"])
     ('drain', 'unknown', 'up')
     """
     found = set()

@@ -104,11 +104,24 @@ class Record(Struct):
     cluster: str = ""
 
 
+class Release(Struct):
+    """Which Slurm answered."""
+
+    cluster: str | None = None
+
+
+class About(Struct):
+    """What an answer says of itself."""
+
+    slurm: Release = msgspec.field(default_factory=Release)
+
+
 class Answer(Struct):
     """The answer of either command."""
 
     nodes: list[Node] | None = None
     sinfo: list[Record] | None = None
+    meta: About = msgspec.field(default_factory=About)
 
 
 def json_schema() -> dict[str, Any]:

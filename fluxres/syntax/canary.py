@@ -22,6 +22,7 @@ _NUMBER = re.compile(r"[0-9]+")
 #: widths and precisions that Python would fill with blanks, however many
 _WIDE = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(?:[0-9]{4,}|[0-9]*\.[0-9]{4,})")
 _PREFIX: Final = "resource_pool:"
+_TIMES: Final = "--oversubscribe"
 _FORMS: Final = "such as gpus=4, nodes=2, slots_per_gpu=3 or resource_pool:gpus:4"
 
 
@@ -55,7 +56,7 @@ def parse_counts(text: str) -> dict[str, int]:
 
     Args:
         text: words ``TYPE=N`` as behind ``-r``, or ``resource_pool:TYPE:N`` as behind ``-c``, apart by blanks or commas;
-            the options themselves may stand before them.
+            the options themselves may stand before them.  ``--oversubscribe TYPE=N`` multiplies the slots of each instance.
 
     Errors: InputError with the word, for one that is neither, and for a type that stands twice; LimitExceeded.
 
@@ -65,9 +66,13 @@ def parse_counts(text: str) -> dict[str, int]:
     if len(text) > limits.REQUEST_TEXT_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where="resource pool")
     found: dict[str, int] = {}
+    times: dict[str, int] = {}
+    option = ""
     for word in re.split(r"[\s,]+", text.strip()):
-        if word in ("-c", "-r", ""):
+        if word in ("-c", "-r", _TIMES, ""):
+            option = word or option
             continue
+        word, option = word.removeprefix(f"{_TIMES}="), _TIMES if word.startswith(f"{_TIMES}=") else option
         is_path = word.startswith(_PREFIX)
         name, sign, digits = word.removeprefix(_PREFIX).partition(":" if is_path else "=")
         if not sign or not _TYPE.fullmatch(name) or not _NUMBER.fullmatch(digits):
@@ -75,9 +80,23 @@ def parse_counts(text: str) -> dict[str, int]:
         if len(digits) > 20 or int(digits) > limits.COUNT_MAX:
             raise LimitExceeded(f"expected a number up to {limits.COUNT_MAX}, got {excerpt(digits)}", where="resource pool")
         key = f"slots_per_{plural(name[10:])}" if name.startswith("slots_per_") and name[10:] else plural(name)
-        if key in found:
+        taken = times if option == _TIMES else found
+        if key in taken:
             raise InputError(f"{key} is given twice", where="resource pool", hint="remove one")
-        found[key] = int(digits)
+        taken[key] = int(digits)
+    return _oversubscribed(found, times)
+
+
+def _oversubscribed(found: dict[str, int], times: dict[str, int]) -> dict[str, int]:
+    for key, factor in times.items():
+        if key == "nodes" or key.startswith("slots_per_") or key not in found or not factor:
+            known = ", ".join(sorted(name for name in found if name != "nodes" and not name.startswith("slots_per_")))
+            message = f"expected a type of the pool and at least 1, got {key}={factor}"
+            raise InputError(message, where=f"resource pool: {_TIMES}", hint=f"types are {known}")
+        slots = f"slots_per_{key}"
+        found[slots] = found.get(slots, 1) * factor
+        if found[slots] > limits.COUNT_MAX:
+            raise LimitExceeded(f"expected at most {limits.COUNT_MAX} slots, got {found[slots]}", where="resource pool")
     return found
 
 

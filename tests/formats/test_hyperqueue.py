@@ -128,9 +128,19 @@ def test_words_of_the_command_line() -> None:
         "/node0/a 1",
         "/node0/b 1",
     ]
-    assert list(words_of(r'''a"b c"d 'e\f' g\ h "i\"j" #k''')) == ["ab cd", r"e\f", "g h", 'i"j']
+    assert list(words_of(r"""a"b c"d 'e\f' g\ h "i\"j" #k""")) == ["ab cd", r"e\f", "g h", 'i"j']
     with pytest.raises(InputError, match="hyperqueue: pool:3"):
         read_words("a=")
+
+
+def test_workers_that_are_alike_are_one_entry_and_keep_their_names_ranks_and_places() -> None:
+    lines = ["--cpus 2", "--cpus 2", "--cpus 2 --hostname z9", "--cpus 2 --group g", "--cpus 2 --group g", "--cpus 1"]
+    s = read("\n".join(lines))
+    nodes = s.of_type("node")
+    assert [s.name(int(v)) for v in nodes] == ["node0", "node1", "z9", "node3", "node4", "node5"]
+    assert s.rank[nodes].tolist() == s.id[nodes].tolist() == list(range(6))
+    assert [dict(s.kind_of(int(v)).properties) for v in nodes] == [{}, {}, {}, {"worker_group": "g"}, {"worker_group": "g"}, {}]
+    assert [len(s.children(int(v))) for v in nodes] == [2, 2, 2, 2, 2, 1]
 
 
 WORKER: dict[str, Any] = {

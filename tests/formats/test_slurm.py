@@ -211,6 +211,25 @@ def test_the_answers_of_commands() -> None:
     assert groups.state_name(groups.vertex("/tioga/n3")) == "down"
 
 
+def test_the_cluster_is_called_as_the_answer_says() -> None:
+    meta = {"slurm": {"cluster": "ridge"}, "plugin": {}}
+    answer: dict[str, Any] = {"sinfo": [{"nodes": {"nodes": "a"}}], "meta": meta}
+    assert registry.read(json.dumps(answer).encode(), format="slurm-json").structure.path(1) == "/ridge/a"
+    answer = {"nodes": [{"name": "a", "cluster_name": "own"}], "meta": meta}
+    assert registry.read(json.dumps(answer).encode(), format="slurm-json").structure.path(1) == "/own/a"
+
+
+def test_nodes_that_save_power_take_work() -> None:
+    assert state_of(["IDLE~"]) == state_of(["IDLE", "POWERED_DOWN"]) == state_of(["IDLE", "CLOUD", "POWERING_DOWN"]) == "up"
+    assert state_of(["DOWN", "POWERED_DOWN"]) == "down"
+
+
+def test_a_comment_within_quotes_is_told() -> None:
+    with pytest.raises(InputError, match="'#' begins a comment") as found:
+        conf("NodeName=a", 'DownNodes=a Reason="bad DIMM, ticket #7"')
+    assert found.value.where == "slurm.conf:2"
+
+
 def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
     written = json.loads((ROOT / "specs" / "slurm.schema.json").read_text())
     assert written == slurm_schema.json_schema()

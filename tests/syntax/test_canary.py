@@ -17,6 +17,8 @@ from fluxres.syntax.canary import Device, device_environment, environment, infer
         ("-c resource_pool:gpus:4 -c resource_pool:fpgas:0", {"gpus": 4, "fpgas": 0}),
         ("gpu=2, nodes=3", {"gpus": 2, "nodes": 3}),
         ("-r slots_per_gpu=3\n-r gpu=1", {"slots_per_gpus": 3, "gpus": 1}),
+        ("-r gpus=2 --oversubscribe gpu=3 -r cpus=4", {"gpus": 2, "cpus": 4, "slots_per_gpus": 3}),
+        ("gpus=2 slots_per_gpu=2 --oversubscribe=gpus=3", {"gpus": 2, "slots_per_gpus": 6}),
         ("", {}),
     ],
 )
@@ -29,6 +31,13 @@ def test_words_that_are_none(text: str) -> None:
     with pytest.raises(InputError) as found:
         parse_counts(text)
     assert found.value.where == "resource pool"
+
+
+@pytest.mark.parametrize("text", ["--oversubscribe gpus=2", "nodes=2 --oversubscribe nodes=2", "gpus=1 --oversubscribe gpus=0"])
+def test_slots_of_what_the_pool_has_not_are_not_multiplied(text: str) -> None:
+    with pytest.raises(InputError) as found:
+        parse_counts(text)
+    assert found.value.where == "resource pool: --oversubscribe"
 
 
 @pytest.mark.parametrize("text", ["gpus=" + "9" * 30, "x" * 70_000])
