@@ -42,6 +42,13 @@ _OPTIONS: Final = (
 )
 
 
+_LANGUAGE: Final = click.Option(
+    ["--request-format", "language"],
+    type=click.Choice(["hyperqueue", "canary", "ctest"]),
+    help="The request is in the language of this system, one word.",
+)
+
+
 def _policy_option(default: str) -> click.Option:
     others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
     text = f"Which pools to prefer: {default} (default), {others}, …"
@@ -56,16 +63,25 @@ class Asked:
         short: the values of -N, -n, -c, -g and -x, None or False where not given.
         policy: the name given.
         default: the policy where none was given.
+        language: of another system, in which the word is.
 
     Errors: UsageError for pools together with a request, two requests, and a policy for pools; InputError for a wrong request.
     """
 
     def __init__(
-        self, words: Sequence[str], short: Sequence[str | bool | None] = (), policy: str | None = None, default: str = "first"
+        self,
+        words: Sequence[str],
+        short: Sequence[str | bool | None] = (),
+        policy: str | None = None,
+        default: str = "first",
+        language: str | None = None,
     ) -> None:
         letters = [_letter(letter, value) for letter, value in zip(LETTERS, short, strict=bool(short)) if value]
-        texts = [word for word in words if not names_pool(word)] + [" ".join(letters)] * bool(letters)
-        self.pools = [word for word in words if names_pool(word)]
+        if language is not None and (letters or len(words) != 1):
+            message = f"--request-format goes with one word, got {len(words)} and {len(letters)} short options"
+            raise UsageError(message, hint=f"quote what {language} would be told, behind -- where it begins with -")
+        self.pools = [word for word in words if names_pool(word)] if language is None else []
+        texts = [word for word in words if word not in self.pools] + [" ".join(letters)] * bool(letters)
         if len(texts) > 1:
             raise UsageError(
                 f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}",
@@ -76,7 +92,7 @@ class Asked:
                 f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
                 hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of them",
             )
-        self.request = _read(texts[0]) if texts else None
+        self.request = (_read(texts[0]) if language is None else _of_peer(texts[0], language)) if texts else None
         if policy is not None and self.request is None:
             raise UsageError("--policy goes with a request", hint="pools that are named need none")
         self.policy = default if policy is None else policy
@@ -121,7 +137,23 @@ def _read(word: str) -> Request:
     return as_request(word)
 
 
-def each(words: Sequence[str], short: Sequence[str | bool | None], policy: str | None, jobs: Sequence[str]) -> list[Asked]:
+def _of_peer(word: str, language: str) -> Request:
+    from fluxres.cli.output import note
+    from fluxres.formats.requests import Request
+
+    found = Request.parse(word, format=language)
+    for left in found.attributes["user"]["asked"]["left_out"]:
+        note(f"left out: {left}")
+    return found
+
+
+def each(
+    words: Sequence[str],
+    short: Sequence[str | bool | None],
+    policy: str | None,
+    jobs: Sequence[str],
+    language: str | None = None,
+) -> list[Asked]:
     """What several jobs ask for, one word each, in their order.
 
     Errors: UsageError where jobs and words do not go together; as Asked, with the word.
@@ -133,6 +165,8 @@ def each(words: Sequence[str], short: Sequence[str | bool | None], policy: str |
         number = f"{len(words)} request{'s' * (len(words) != 1)} and {len(jobs)} jobs"
         raise UsageError(f"{number} were given", hint="name one job for each request, in their order, or one job for all pools")
     one_is_sought = not all(map(names_pool, words))
+    if language is not None:
+        return [Asked([word], policy=policy, language=language) for word in words]
     return [Asked([word], policy=None if names_pool(word) and one_is_sought else policy) for word in words]
 
 
@@ -148,7 +182,7 @@ class RequestCommand(Command):
     def __init__(self, *args: Any, policy: str = "first", **settings: Any) -> None:
         super().__init__(*args, **settings)
         arguments = sum(isinstance(param, click.Argument) for param in self.params)
-        self.params[arguments:arguments] = [*_OPTIONS, _policy_option(policy)]
+        self.params[arguments:arguments] = [*_OPTIONS, _LANGUAGE, _policy_option(policy)]
         self.policy = policy
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -161,9 +195,12 @@ class RequestCommand(Command):
         """Run it with what its words and options ask for."""
         given = ctx.params
         short = [given.pop(str(option.name)) for option in _OPTIONS]
-        words, policy, jobs = given.pop("words"), given.pop("policy"), given.get("jobs", ())
+        words, policy, language = given.pop("words"), given.pop("policy"), given.pop("language")
+        jobs = given.get("jobs", ())
         several = len(jobs) > 1
-        given["asked"] = each(words, short, policy, jobs) if several else Asked(words, short, policy, self.policy)
+        given["asked"] = (
+            each(words, short, policy, jobs, language) if several else Asked(words, short, policy, self.policy, language)
+        )
         return super().invoke(ctx)
 
 

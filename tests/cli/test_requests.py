@@ -53,6 +53,26 @@ def test_a_word_is_a_pool_or_a_request(word: str, is_pool: bool) -> None:
     assert names_pool(word) is is_pool
 
 
+def test_a_request_in_the_language_of_another_system(tiny: Invoke) -> None:
+    cores = taken(tiny, "slot=1/core=3")
+    assert taken(tiny, "--request-format", "hyperqueue", "cpus=3") == cores
+    assert taken(tiny, "--request-format", "hyperqueue", "-", stdin="cpus=3\n") == cores
+    alike = tiny("when", "--json", "--request-format", "hyperqueue", "--", "--cpus 3")
+    assert [(pool["path"], pool["amount"]) for pool in json.loads(alike.stdout)["pools"]] == cores
+    assert taken(tiny, "--request-format", "canary", "cpus=3") == cores
+    assert taken(tiny, "--request-format", "ctest", "3,cpus:1") == cores
+    told = tiny("when", "--request-format", "hyperqueue", "cpus=2 scatter")
+    assert told.stderr == "fluxres: left out: cpus: policy scatter\n"
+    both = tiny("allocate", "--request-format", "hyperqueue", "cpus=2", "cpus=1", "--job", "a", "--job", "b", "--json")
+    assert [len(each["pools"]) for each in json.loads(both.stdout)["allocations"]] == [2, 1]
+
+
+@pytest.mark.parametrize("words", [["cpus=1", "gpus=1"], [], ["cpus=1", "-N1"]])
+def test_another_language_goes_with_one_word(tiny: Invoke, words: list[str]) -> None:
+    told = tiny("when", "--request-format", "hyperqueue", *words, status=2)
+    assert "--request-format goes with one word" in told.stderr
+
+
 def test_a_request_is_the_same_in_any_form(tiny: Invoke, place: Path) -> None:
     (place / "job.yaml").write_text(JOBSPEC, encoding="utf-8")
     tasks = taken(tiny, "slot=4/[core=3]")
