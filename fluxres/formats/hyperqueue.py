@@ -27,8 +27,9 @@ from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hyperqueue, hyperqueue_coupling
-from fluxres.syntax.hyperqueue import CPUS, Grid, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.syntax.hyperqueue import CPUS
 from fluxres.syntax.hyperqueue_coupling import WEIGHT_DEFAULT, Coupling
+from fluxres.syntax.hyperqueue_pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
 
 #: the auxiliary graph of weights between groups, its relation, and the attribute that has the weight

@@ -15,8 +15,8 @@ from fluxres.errors import InputError
 from fluxres.formats.source import Source
 from fluxres.syntax import hyperqueue, hyperqueue_coupling
 from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.hyperqueue import Pool
 from fluxres.syntax.hyperqueue_coupling import Coupling
+from fluxres.syntax.hyperqueue_pools import Pool
 
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
 _BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")

@@ -22,8 +22,9 @@ from fluxres.formats.inventory_write import Inventory, Lost, Share, Vertices
 from fluxres.formats.loaded import Hold, Output
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hyperqueue, hyperqueue_coupling
-from fluxres.syntax.hyperqueue import CPUS, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.syntax.hyperqueue import CPUS
 from fluxres.syntax.hyperqueue_coupling import Coupling
+from fluxres.syntax.hyperqueue_pools import Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT, U32_MAX
 
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units"})

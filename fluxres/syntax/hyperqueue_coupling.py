@@ -14,7 +14,7 @@ from typing import Final
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.hyperqueue import Groups, Pool
+from fluxres.syntax.hyperqueue_pools import Groups, Pool
 from fluxres.syntax.hyperqueue_tokens import U32_MAX, Cursor
 
 WEIGHT_DEFAULT: Final = 256

@@ -16,7 +16,7 @@ from fluxres.formats import hyperqueue as hyperqueue_workers
 from fluxres.formats.source import Source
 from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, hyperqueue_tokens, jqm
 from fluxres.syntax import hyperqueue_environment as hyperqueue_variables
-from fluxres.syntax.hyperqueue import Groups, Pool, Sum
+from fluxres.syntax.hyperqueue_pools import Groups, Kind, Pool, Sum
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT, format_amount
 
 Case = dict[str, Any]
@@ -46,7 +46,7 @@ def source(values: Any) -> Source:
 # -- HyperQueue ------------------------------------------------------------------------------------------------------
 
 
-def normal(kind: hyperqueue.Kind) -> dict[str, Any]:
+def normal(kind: Kind) -> dict[str, Any]:
     """A pool as the cases have it."""
     if isinstance(kind, Sum):
         return {"kind": "sum", "size": format_amount(kind.amount)}
@@ -116,9 +116,7 @@ def parse_coupling(case: Case, operation: Operation) -> str | None:
 
 def parse_cpulist(case: Case, operation: Operation) -> str | None:
     expect = operation["expect"]
-    return refusal(
-        expect, lambda: hyperqueue_coupling.parse_cpulist(operation["text"]), lambda got: same(expect["values"], got)
-    )
+    return refusal(expect, lambda: hyperqueue_coupling.parse_cpulist(operation["text"]), lambda got: same(expect["values"], got))
 
 
 def detect(case: Case, operation: Operation) -> str | None:

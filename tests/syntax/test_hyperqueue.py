@@ -9,12 +9,6 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.syntax.hyperqueue import (
-    Groups,
-    Kind,
-    Listed,
-    Pool,
-    Range,
-    Sum,
     check,
     format,
     grouped,
@@ -23,6 +17,7 @@ from fluxres.syntax.hyperqueue import (
     summary,
     to_plain,
 )
+from fluxres.syntax.hyperqueue_pools import Groups, Kind, Listed, Pool, Range, Sum
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9/]{0,8}", fullmatch=True)
 LABELS = st.one_of(

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from fluxres import limits
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.match.peers.hyperqueue_groups import Choice, Need, Pair, choose
-from fluxres.syntax.hyperqueue import CPUS, Groups, Pool, Sum
+from fluxres.syntax.hyperqueue import CPUS
 from fluxres.syntax.hyperqueue_coupling import Coupling
+from fluxres.syntax.hyperqueue_pools import Groups, Pool, Sum
 from fluxres.syntax.hyperqueue_request import ALL, Ask, Variant
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
 
