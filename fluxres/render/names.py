@@ -32,7 +32,7 @@ def runs(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def folded(structure: Structure, vertices: Int32) -> str:
-    """Names of pools, in the order of their kinds and ids, folded as a hostlist.
+    """Names of pools, folded as a hostlist: in the order of their kinds and ids, or as they stand where some have names of their own.
 
     Args:
         vertices: at least one; pools with the same name count once.
@@ -45,6 +45,9 @@ def folded(structure: Structure, vertices: Int32) -> str:
         plain = vertices[~named]
         if named.any():
             texts.append(_spelled([explicit[v] for v in vertices[named][:_SPELLED_MAX].tolist()], int(named.sum())))
+        # `n09` is named one by one and `n10` is not: in the order of the pools they are one run.
+        if len(plain) and len(vertices) <= _SPELLED_MAX:
+            return _spelled([structure.name(v) for v in vertices.tolist()], len(vertices))
     kinds = structure.kind[plain]
     numbers = dict.fromkeys(kinds.tolist() if len(kinds) < 64 else np.unique(kinds).tolist())
     texts += [_of_kind(structure, plain[kinds == number], number) for number in numbers]

@@ -142,3 +142,11 @@ def test_order_and_nesting_of_children_matter() -> None:
 
 def test_fold_all_of_nothing_is_nothing() -> None:
     assert fold_all(machine_of(Recipe("node")), []) == ""
+
+
+def test_names_that_grow_by_a_digit_are_one_run() -> None:
+    names = [f"n{number:02}" for number in range(8, 13)]
+    nodes = tuple(Recipe("node", names=[name], ids=int(name[1:]), basename="n", word_for_word=name < "n10") for name in names)
+    structure = build(Recipe("cluster", children=nodes), origin=uuids.new_origin())
+    structure.names = {v: name for v, name in structure.names.items() if name < "n10"}
+    assert folded(structure, structure.of_type("node")) == "n[08-12]"
