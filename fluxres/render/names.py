@@ -32,7 +32,7 @@ def runs(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def folded(structure: Structure, vertices: Int32) -> str:
-    """Names of pools, folded as a hostlist: in the order of their kinds and ids, or as they stand where some have names of their own.
+    """Names of pools, folded as a hostlist; in the order of their kinds and ids, or of the pools where some are named one by one.
 
     Args:
         vertices: at least one; pools with the same name count once.
