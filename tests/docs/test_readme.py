@@ -33,3 +33,9 @@ def test_what_it_points_to_is_there() -> None:
     targets = re.findall(r"\]\(([^)]+)\)", README) + re.findall(r"`((?:specs|data)/[^`]+)`", README)
     assert targets
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_policy_it_shows_is_the_example() -> None:
+    (shown,) = re.findall(r"^```python\n(from fluxres import QueuePolicy.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    example = (ROOT / "data" / "examples" / "policy" / "shortest_first.py").read_text(encoding="utf-8")
+    assert shown[shown.index("class ") :].strip() in example
