@@ -20,7 +20,7 @@ import orjson
 from fluxres import __version__
 from fluxres.errors import FluxresError
 from fluxres.simulation import parts
-from fluxres.simulation.figures import figures
+from fluxres.simulation.figures import figures, share
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.numbering import Translated, laid_out
 from fluxres.simulation.outcome import Result
@@ -203,7 +203,7 @@ def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
             "jobs": sum(row.jobs for row in rows),
             "decisions": sum(row.decisions for row in rows),
             "busy_s": sum(busy),
-            "busiest_share": max(busy) / makespan if makespan and len(busy) else None,
+            "busiest_share": share(max(busy, default=0.0), makespan),
             "begin_s": min((row.begin_s for row in rows), default=None),
             "end_s": max((row.end_s for row in rows), default=None),
             "metrics": asdict(result.metrics) if level == levels.levels - 1 else None,

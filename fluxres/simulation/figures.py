@@ -60,8 +60,13 @@ def figures(result: Result) -> dict[str, float | None]:
     found["instances"] = len(result.instances)
     found["decisions"] = sum(row.decisions for row in result.instances)
     busy = max((row.busy_s for row in result.instances), default=0.0)
-    found["busiest_share"] = busy / result.metrics.makespan_s if result.metrics.makespan_s else None
+    found["busiest_share"] = share(busy, result.metrics.makespan_s)
     return {name: found[name] for name in FIGURES}
+
+
+def share(busy_s: float, makespan_s: float | None) -> float | None:
+    """The part of the makespan spent on decisions; the last ones may be made when the last job has ended."""
+    return min(busy_s / makespan_s, 1.0) if makespan_s else None
 
 
 def written(name: str, value: float | None) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from fluxres.errors import InfeasibleRequest, UsageError
+from fluxres import limits
+from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.formats import registry
 from fluxres.formats.source import Source
 from fluxres.simulation import machine as machines
@@ -85,6 +86,12 @@ def workload(run: Run, size: int) -> Workload:
     leaves = math.prod(fan_outs(str(hierarchy.topology)))
     if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
         # To be dealt, what a model makes in one go has to be there as a whole.
+        if (found.count or 0) > limits.JOBS_LISTED_MAX:
+            raise LimitExceeded(
+                f"{found.count} jobs to be dealt, which are kept as a list, and at most {limits.JOBS_LISTED_MAX} can be",
+                where="workload",
+                hint="deal an ensemble evenly, which takes no memory",
+            )
         jobs = list(jobs)[: entry.jobs]
     if leaves > 1 and hierarchy.jobs != "even":
         jobs = Dealt(jobs, by_work=hierarchy.jobs == "work")

@@ -27,7 +27,9 @@ def test_an_example_can_be_made(path: Path) -> None:
     assert found.page.baseline
 
 
-@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.stem != "levels"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in EXAMPLES if "lublin" in path.read_text(encoding="utf-8")], ids=lambda path: path.stem
+)
 def test_a_small_part_of_it_runs(path: Path, tmp_path: Path) -> None:
     document = yaml_document.load(path)
     values: Any = document.values

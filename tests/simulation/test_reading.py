@@ -60,6 +60,22 @@ def test_swf_leaves_out_what_is_no_job_and_counts_it() -> None:
     assert found.left_out == {"no run time": 1, "no submission time": 1, "no number of processors": 1}
 
 
+def test_swf_counts_a_job_that_ran_in_parts_once() -> None:
+    def part(job: int, submit: int, status: int) -> str:
+        return line(job, submit).replace(" -1 1 7 ", f" -1 {status} 7 ")
+
+    found = swf_of(part(1, 0, 1), part(1, 0, 2), part(1, -1, 3), part(2, 4, 2))
+    assert [(job.id, job.submit) for job in found] == [(1, 0), (2, 4 * S)]
+    assert found.left_out == {"part of a job that stands there as a whole": 1, "no submission time": 1}
+
+
+@pytest.mark.parametrize("comment", ["; Computer: caf\xe9".encode("latin-1"), b"\xef\xbb\xbf; Computer: x"])
+def test_swf_with_comments_in_any_encoding_and_any_line_ends(comment: bytes) -> None:
+    text = b"\r\n".join([comment, b"; MaxProcs: 8", line().encode(), b"; in between", line(2, run=0).encode(), b""])
+    found = swf.read(Source(text, "x.swf"))
+    assert ([job.id for job in found], found.processors) == ([1, 2], 8)
+
+
 def test_swf_sorts_what_is_not_in_order() -> None:
     found = swf_of(line(1, 10), line(2, 5), line(3, 10))
     assert [job.id for job in found] == [2, 1, 3]
