@@ -29,6 +29,9 @@ SLOPE, SHORT_MOST = -0.0054, 0.78
 """How likely the shorter one is: falls with the size."""
 LOG_RUN_MAX: Final = 12.0
 ARRIVAL: Final = (10.2303, 0.4871)
+"""Shape and scale of the gamma of the logarithm of the gap between submissions."""
+LOG_GAP_MAX: Final = 13.0
+"""A longer gap (five days) is drawn again: the gamma of a logarithm has a tail that no log has shown."""
 DAY: Final = (8.1737, 3.9631)
 RUSH: Final = 1.0225
 DAY_BEGINS_H: Final = 11
@@ -105,7 +108,10 @@ def _arrivals(drawn: random.Random) -> Iterator[float]:
     shape, scale = ARRIVAL[0] * RUSH, ARRIVAL[1]
     now = 0.0
     while True:
-        left = math.exp(drawn.gammavariate(shape, scale)) / BUCKET_S
+        log = drawn.gammavariate(shape, scale)
+        if log > LOG_GAP_MAX:
+            continue
+        left = math.exp(log) / BUCKET_S
         while True:
             bucket = int(now / BUCKET_S)
             weight = weights[bucket % BUCKETS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 import pytest
 
@@ -53,6 +54,10 @@ def test_lublin_is_like_the_logs() -> None:
     large = [job.run for job in jobs if isinstance(job.ask, int) and job.ask >= 64]
     assert statistics.mean(large) > statistics.mean(small)
     assert max(job.run for job in jobs) <= 162_755_000_000
+    gaps_s = [(later.submit - job.submit) / 1e6 for job, later in pairwise(jobs)]
+    # 912 s is the mean of the gamma cut at 13; the largest gap, in the rush hours, is exp(13) s, and no quiet hours double it.
+    assert statistics.mean(gaps_s) == pytest.approx(912, rel=0.15)
+    assert max(gaps_s) < 2 * 442_413
 
 
 def test_limits_may_be_longer_than_runs() -> None:
