@@ -87,7 +87,7 @@ def test_a_line_without_end_is_refused() -> None:
         ("pass", "ended with status 0"),
         ("import sys; sys.exit(3)", "ended with status 3"),
         ("import os; os.abort()", "killed by signal 6 (SIGABRT)"),
-        ("import os, time; os.close(1); time.sleep(600)", "not heard of for 4 s"),
+        pytest.param("import os, time; os.close(1); time.sleep(600)", "not heard of for 4 s", marks=pytest.mark.slow),
         ("import time; time.sleep(600)", "not heard of for 4 s"),
     ],
 )

@@ -54,7 +54,15 @@ def everything_is_back(branch: Branch) -> None:
 
 @pytest.mark.parametrize(
     ("fan_outs", "job"),
-    [((), "instant"), ((), "sleep:0.01"), ((), "true"), ((2,), "true"), ((3,), "instant"), ((2, 2), "sleep:0.01")],
+    [
+        ((), "instant"),
+        ((), "sleep:0.01"),
+        ((), "true"),
+        ((2, 2), "true"),
+        pytest.param((2,), "true", marks=pytest.mark.slow),
+        pytest.param((3,), "instant", marks=pytest.mark.slow),
+        pytest.param((2, 2), "sleep:0.01", marks=pytest.mark.slow),
+    ],
 )
 def test_every_job_is_run_once(fan_outs: tuple[int, ...], job: str) -> None:
     outcome = run(of_shape("node=4/core=2"), nested(*fan_outs), Ensemble(13, job))
@@ -89,7 +97,7 @@ def test_jobs_know_who_they_are_and_their_output_is_kept_apart(tmp_path: Path, c
 
 
 def test_jobs_that_fail_are_counted_and_their_status_goes_up() -> None:
-    outcome = run(of_shape("node=4/core=2"), nested(2, 2), Ensemble(8, "sh -c 'exit 7'"))
+    outcome = run(of_shape("node=4/core=2"), nested(2), Ensemble(8, "sh -c 'exit 7'"))
     assert (outcome.completed, outcome.failed, outcome.lost, outcome.status) == (0, 8, 0, 7)
     assert outcome.rows[0].status == 7
     assert all("ended with status 7" in note for note in outcome.notes.values())
@@ -125,8 +133,15 @@ def test_what_leaves_its_group_ends_with_the_run(tmp_path: Path) -> None:
 # -- rule N1 -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("job", ["sleep:0.2", "sleep 0.2"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "job"),
+    [
+        (signal.SIGKILL, "sleep 0.2"),
+        pytest.param(signal.SIGKILL, "sleep:0.2", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "sleep 0.2", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "sleep:0.2", marks=pytest.mark.slow),
+    ],
+)
 def test_rule_n1_a_leaf_that_dies_gives_everything_back_and_the_others_finish(number: int, job: str) -> None:
     outcome, branch = run_watched(Ensemble(60, job), 4, act=lambda branch: os.kill(branch.children[1].pid, number))
     everything_is_back(branch)
@@ -157,7 +172,7 @@ def test_rule_n1_an_instance_between_that_dies_takes_all_below_it_along() -> Non
     assert "SIGKILL" in rows["tree.1"].note
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("delay_s", [0.3, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.6))])
 def test_rule_n1_a_leaf_that_dies_while_it_begins(delay_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Branch] = []
     real = Branch.boot
@@ -179,10 +194,10 @@ def test_a_leaf_that_hangs_is_given_up() -> None:
         Ensemble(8, "sleep:0.2"),
         2,
         act=lambda branch: os.kill(branch.children[0].pid, signal.SIGSTOP),
-        patience=Patience(grace_s=0.5, silence_s=8.0),
+        patience=Patience(grace_s=0.5, silence_s=5.0),
     )
     everything_is_back(branch)
-    assert "not heard of for 8 s" in outcome.notes["tree.1"]
+    assert "not heard of for 5 s" in outcome.notes["tree.1"]
     assert outcome.rows[2].completed == 4
 
 
