@@ -17,6 +17,7 @@ from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import compression, exports, flux, peers, slurm_entries
 from fluxres.formats.detection import keys, xml_root
 from fluxres.formats.format import ALL, Format
+from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Hold, Loaded, Output
 from fluxres.formats.source import Source
 from fluxres.formats.typed import nearest
@@ -138,7 +139,8 @@ def read(
     """
     opened = source if isinstance(source, Source) else Source.open(source, file=file)
     found = _format_of(opened, format)
-    loaded: Loaded = _function(_reader(found, opened))(opened, origin=origin, **_known(found, options))
+    with collector_paused():
+        loaded: Loaded = _function(_reader(found, opened))(opened, origin=origin, **_known(found, options))
     return loaded
 
 

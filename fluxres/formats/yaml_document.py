@@ -4,7 +4,7 @@ PyYAML's own constructors are not used.  They resolve YAML 1.1 (``no`` is false,
 last of two equal keys, follow aliases without counting, and recurse once a level.  Its event parser, in C
 where it was built, is sound; the composer over it here is one loop with an explicit stack.
 
-Places are wanted only when something is wrong, so none are stored: a message reads the text a second time.
+Places are wanted only when something is wrong, so none are stored: a message looks through the text once more.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ import yaml
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_places, source_text
+from fluxres.formats import json_places, source_text, yaml_places
+from fluxres.formats.yaml_places import Place
 
 Key = str | int
-#: line and column of a key (or of the value again, in a list), then of the value; from 1
-Place = tuple[int, int, int, int]
 Places = dict[int, dict[Key, Place]]
 
 _FLATTER: Final = f"a machine has at most {limits.DEPTH_MAX} levels"
@@ -96,6 +95,7 @@ class Document:
     text: str = field(repr=False)
     path: Path | None = None
     is_json: bool = False
+    _asked: bool = field(default=False, init=False, repr=False, compare=False)
 
     @cached_property
     def _places(self) -> tuple[object, Places]:
@@ -109,13 +109,22 @@ class Document:
             path: keys and list indexes from the top.
             key: the place of the last key instead of its value.
 
-        Cost: one more reading of the text, at the first call.
+        Cost: a look through the text as far as the value; from the second call on, one more reading of it all.
 
         >>> load(b"a: 1\\nb: [x, y]\\n").position(["b", 1])
         (2, 8)
         """
         if self.is_json:
             return json_places.position(self.text, list(path), key=key)
+        if not self._asked:
+            self._asked = True
+            parser = LOADER(self.text)
+            try:
+                once = yaml_places.locate(parser, path := list(path))
+            finally:
+                parser.dispose()
+            if once is not None:
+                return once[:2] if key else once[2:]
         value, places = self._places
         found: Place = places[0][""]
         for step in path:

@@ -111,6 +111,39 @@ def test_places_of_values_and_keys() -> None:
     assert document.where(["resources", 0, "missing"]) == "<text>:2:5: resources[0].missing"
 
 
+LINKED = """
+a: &a {x: 1, y: [1, {z: 2}]}
+? b
+: &b [*a, {<<: *a, x: 3, "<<": 4}]
+c: {<<: [*a, {w: 1}], x: 2, <: 1}
+d:
+- *b
+- - *a
+  - k: |
+      text
+e: ~
+"""
+
+
+def places(text: str) -> list[tuple[tuple[str | int, ...], tuple[int, int], tuple[int, int]]]:
+    """Every path in a document, and beside each such that lead nowhere, with the places of value and key."""
+    known = load(text.encode())
+    known.position(())  # all that follow are looked up among the places of everything
+    inside = paths(known.values)
+    beside = [(*path, step) for path in inside for step in ("q", 7, "<<")]
+    return [(path, known.position(path), known.position(path, key=True)) for path in inside + beside]
+
+
+def same_places(text: str) -> None:
+    for path, value, key in places(text):
+        assert load(text.encode()).position(path) == value, path
+        assert load(text.encode()).position(path, key=True) == key, path
+
+
+def test_the_first_place_is_that_of_the_value_through_aliases_and_merges() -> None:
+    same_places(LINKED)
+
+
 PLAIN = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False), st.text(max_size=6)),
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=4), inner, max_size=4)),
@@ -307,6 +340,17 @@ def test_any_bytes_are_a_document_or_a_message(data: bytes) -> None:
         assert error.where.startswith("<text>")  # noqa: PT017  # most examples do not raise
         return
     orjson.dumps(document.values) if document.is_json else document.position(())
+
+
+@settings(deadline=None, max_examples=200)
+@given(SOUP)
+def test_the_first_place_is_found_without_reading_all(text: str) -> None:
+    try:
+        document = load(text.encode())
+    except InputError:
+        return
+    if not document.is_json:
+        same_places(text)
 
 
 @settings(deadline=None, max_examples=300)
