@@ -16,6 +16,9 @@ from fluxres.instance.policy import policy
 from fluxres.match.policy import policy as match_policy
 from fluxres.model import ResourceGraph
 
+_MANY = 10
+"""Pools of each child from which on one more or less is no reason to divide something finer."""
+
 
 @dataclass(frozen=True)
 class Hierarchy:
@@ -100,7 +103,8 @@ def by_level(text: str) -> tuple[str, ...]:
 def shares(graph: ResourceGraph, number: int, where: str) -> tuple[str, list[int]]:
     """How an instance divides what it has among children: a type, and how many of it each child gets.
 
-    The coarsest type of which each child gets as many is taken, else the coarsest of which each gets at least one.
+    The coarsest type is taken of which each child gets as many, or so many that one more hardly counts, else the coarsest of
+    which each gets at least one. 3,018 nodes among four are nodes, though their cores would come out even.
     Errors: InfeasibleRequest where there is not enough of anything.
     """
     structure = graph.structure
@@ -111,7 +115,7 @@ def shares(graph: ResourceGraph, number: int, where: str) -> tuple[str, list[int
         if len(own) and own[0] > 0 and own[-1] < structure.tree_end:
             counted.append((structure.depth.item(int(own[0])), name, int(structure.size[own].sum())))
     counted.sort(key=lambda found: found[0])
-    for fits in (lambda units: units % number == 0, lambda units: True):
+    for fits in (lambda units: units % number == 0 or units >= _MANY * number, lambda units: True):
         for _, name, units in counted:
             if units >= number and fits(units):
                 return name, [units // number + (child < units % number) for child in range(number)]

@@ -248,7 +248,7 @@ class Simulator:
                 raise InputError(
                     f"{dependency}: no job {value} was submitted before it",
                     where=f"job {job.id}",
-                    hint="in a hierarchy jobs that depend on each other must go to the same instance",
+                    hint="in a hierarchy give a Workload that says has_dependencies: it keeps such jobs together",
                 )
             yield f"{scheme}:{number}"
 

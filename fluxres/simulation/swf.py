@@ -3,11 +3,13 @@
 Which numbers are taken is what decides whether results agree with those of others, so it is fixed here: processors are those
 asked for, else those given; the limit is the time asked for, else the run time; a run time of 0 is one second, as a job that
 ran at all took some time.  A job without one of these is left out and counted by reason, and so is one that was never
-submitted.
+submitted.  Traces of machines that swapped jobs out have a line for the whole job and then one for each part it ran in
+(status 2 to 4); the parts would be the same work again.
 """
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections import Counter
@@ -21,6 +23,8 @@ from fluxres.syntax.excerpt import excerpt
 
 FIELDS: Final = 18
 _JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11
+_PARTS: Final = ("2", "3", "4")
+"""Status of a line that is a part of a job."""
 _HEADER: Final = re.compile(r";\s*([A-Za-z][\w ]*?)\s*:\s*(.*)")
 _MAX_S: Final = 10**12
 
@@ -36,7 +40,9 @@ def read(source: Source) -> Workload:
     notes: Counter[str] = Counter()
     found: list[Submission] = []
     ordered, last = True, 0
-    for number, line in enumerate(source.text.splitlines(), 1):
+    whole: set[int | str] = set()
+    # What is read is ASCII; comments of old traces are in whatever the site wrote in.
+    for number, line in enumerate(source.data.removeprefix(codecs.BOM_UTF8).decode(errors="replace").splitlines(), 1):
         words = line.split()
         if not words:
             continue
@@ -47,6 +53,12 @@ def read(source: Source) -> Workload:
             continue
         made = _submission(words, line, number, source, left_out, notes)
         if made is not None:
+            if words[_STATUS] in _PARTS:
+                if made.id in whole:
+                    left_out["part of a job that stands there as a whole"] += 1
+                    continue
+            else:
+                whole.add(made.id)
             ordered, last = ordered and made.submit >= last, made.submit
             found.append(made)
     if not ordered:

@@ -62,13 +62,23 @@ class Workload:
     has_requests: bool = False
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
+    _hands: list[list[int]] = field(default_factory=list, repr=False)
 
     def __iter__(self) -> Iterator[Submission]:
         return iter(self.submissions)
 
     def share(self, index: int, number: int) -> Iterator[Submission]:
-        """Every `number`-th job from `index` on: what one of so many instances gets."""
-        return share(self.submissions, index, number)
+        """What one of so many instances gets: every `number`-th job from `index` on; those that wait for each other together."""
+        if not self.has_dependencies or number == 1:
+            return share(self.submissions, index, number)
+        if len(self._hands) != number:
+            from fluxres.simulation.kin import hands
+
+            self.submissions = list(self.submissions)
+            self._hands = hands(self.submissions, number)
+        jobs = self.submissions
+        assert isinstance(jobs, list)  # made so above
+        return (jobs[at] for at in self._hands[index])
 
     @property
     def count(self) -> int | None:

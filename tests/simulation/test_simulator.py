@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fluxres import InputError, QueuePolicy, UsageError, limits
 from fluxres.clock import FOREVER
@@ -18,6 +20,7 @@ from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
 from fluxres.simulation.models import Ensemble
+from fluxres.simulation.numbering import Translated
 from fluxres.simulation.schedule import Finished, Schedule
 from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload import Submission, Workload
@@ -90,6 +93,29 @@ def test_dependencies_of_a_workload() -> None:
     assert result.schedule.starts() == {"a": 0, "b": 10 * S, "c": 15 * S, "d": -1, "e": 40 * S}
     assert result.metrics.results == {"failed": 2, "completed": 3}
     assert violations(result.schedule, 4, workload) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(1, 9), st.lists(st.integers(0, 40), max_size=2), st.booleans()), max_size=25
+    ),
+    st.sampled_from([(2,), (3,), (2, 2)]),
+)
+def test_jobs_that_wait_for_each_other_go_to_one_instance(
+    drawn: list[tuple[int, int, list[int], bool]], fan_outs: tuple[int, ...]
+) -> None:
+    drawn.sort(key=lambda row: row[0])
+    jobs = []
+    for at, (submit, run, others, alone) in enumerate(drawn):
+        wanted = [f"afterany:{other % at}" for other in others if at]
+        jobs.append(job(at, submit, run, 1, dependencies=(*wanted, *(("singleton",) if alone else ())), user="u", name="n"))
+    workload = Workload("x", jobs, has_dependencies=True)
+    machine, schedule = of_shape("node=4"), Schedule()
+    sink = Translated(schedule, machine.structure, "node")
+    result = simulate(workload, machine, hierarchy=Hierarchy(fan_outs), sinks=[sink], keep=False)
+    assert violations(schedule, 4, jobs) == []
+    assert (result.metrics.jobs, result.left) == (len(jobs), 0)
 
 
 def test_a_dependency_on_nothing_is_named() -> None:
@@ -233,12 +259,20 @@ def test_a_hierarchy_that_asks_for_more_than_there_is() -> None:
     with pytest.raises(InfeasibleRequest, match="9 children"):
         simulate(Ensemble(5), of_shape("node=4/core=2"), hierarchy=Hierarchy((9,)))
     assert shares(of_shape("rack=2/node=3"), 4, "x") == ("node", [2, 2, 1, 1])
+    assert shares(of_shape("node=6/core=4"), 4, "x") == ("core", [6, 6, 6, 6])
+    assert shares(of_shape("node=42/core=4"), 4, "x") == ("node", [11, 11, 10, 10])
     for wrong in ("0x4", "2x", "x", "", "two", "1000000000"):
         with pytest.raises(UsageError):
             fan_outs(wrong)
-    for given in ({"boot_s": -1.0}, {"ahead": -1}, {"fan_outs": (0,)}, {"queue_policies": ("x",)}, {"match_policies": ("x",)}):
+    for wrong_settings in (
+        {"boot_s": -1.0},
+        {"ahead": -1},
+        {"fan_outs": (0,)},
+        {"queue_policies": ("x",)},
+        {"match_policies": ("x",)},
+    ):
         with pytest.raises(UsageError):
-            Hierarchy(**given)  # type: ignore[arg-type]  # that is the test
+            Hierarchy(**wrong_settings)  # type: ignore[arg-type]  # that is the test
 
 
 class Stops(QueuePolicy):

@@ -72,7 +72,7 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
             hierarchy=hierarchy,
             cost=cost_of(given["cost"]),
             inventory=given["inventory"] or "auto",
-            sinks=_sinks(settings, jobs, machine),
+            sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None),
             keep=False,
             **({} if hierarchy else _policies(given)),
         )
@@ -110,11 +110,13 @@ def _hierarchy(given: dict[str, Any]) -> Any:
     )
 
 
-def _sinks(settings: Settings, jobs: Workload, machine: Any) -> list[Sink]:
+def _sinks(settings: Settings, jobs: Workload, machine: Any, *, is_nested: bool) -> list[Sink]:
+    from fluxres.simulation.numbering import Translated
     from fluxres.simulation.results import BatsimCsv, SwfText
 
     if settings.output == "csv":
-        return [BatsimCsv(sys.stdout, jobs.name)]
+        written = BatsimCsv(sys.stdout, jobs.name)
+        return [Translated(written, machine.graph.structure, machine.unit) if is_nested else written]
     if settings.output == "swf":
         return [SwfText(sys.stdout, {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count)})]
     return []
