@@ -230,6 +230,8 @@ class Simulator:
             made = self._enter(site, request, job.limit, job, job)
         except InfeasibleRequest as error:
             self.refusals.add(job.id, error.message)
+            if site.instance.dependencies.remembers:
+                site.names[str(job.id)] = None
         else:
             site.jobs += 1
             if site.instance.dependencies.remembers:
@@ -243,13 +245,15 @@ class Simulator:
             if not colon or scheme == "begin-time":
                 yield dependency
                 continue
-            number = site.names.get(value)
-            if number is None:
+            if value not in site.names:
                 raise InputError(
                     f"{dependency}: no job {value} was submitted before it",
                     where=f"job {job.id}",
                     hint="in a hierarchy give a Workload that says has_dependencies: it keeps such jobs together",
                 )
+            number = site.names[value]
+            if number is None:
+                raise InfeasibleRequest("waits for a job that was refused", where=f"job {job.id}")
             yield f"{scheme}:{number}"
 
     def _timer(self, site: Site) -> None:
@@ -321,7 +325,8 @@ class Simulator:
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
         due = instance._own_tick()
-        if due < site.timer:
+        # A reservation that is due while the instance is busy waits for its next decision: a timer could only wait with it.
+        if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = due
             self.events.push(max(due, self.clock.now), TIMER, site)
         if site.job is not None and site.is_done and not site.is_ending:

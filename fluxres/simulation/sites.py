@@ -79,7 +79,7 @@ class Site:
         self.parent: Site | None = None
         self.job: Job | None = None
         self.children_left = 0
-        self.names: dict[str, JobId] = {}
+        self.names: dict[str, JobId | None] = {}
         self.jobs = 0
         self.is_coming = self.is_ending = False
         self.timer = FOREVER

@@ -55,6 +55,18 @@ def test_jobs_larger_than_the_machine_are_counted_and_the_others_run() -> None:
     assert (result.metrics.jobs, len(result.refusals), result.refusals.ids) == (1, 2, [1, 3])
 
 
+def test_who_waits_for_a_refused_job_is_refused_too_and_the_others_run() -> None:
+    work = [
+        job(1, 0, 5, 9),
+        job(2, 0, 5, 2, dependencies=("afterany:1",)),
+        job(3, 1, 5, 1, dependencies=("after:2",)),
+        job(4, 2, 5, 4),
+    ]
+    result = simulate(Workload("x", work, has_dependencies=True), of_number(4))
+    assert (result.metrics.jobs, result.left, result.refusals.ids) == (1, 0, [1, 2, 3])
+    assert result.refusals.reasons["waits for a job that was refused"] == 2
+
+
 def test_a_limit_ends_a_job() -> None:
     result = simulate([job(1, 0, 50, 1, 20), job(2, 0, 5, 1, 20, status=1)], of_number(1), queue_policy="fcfs")
     assert result.metrics.results == {"timeout": 1, "failed": 1}
@@ -93,6 +105,16 @@ def test_dependencies_of_a_workload() -> None:
     assert result.schedule.starts() == {"a": 0, "b": 10 * S, "c": 15 * S, "d": -1, "e": 40 * S}
     assert result.metrics.results == {"failed": 2, "completed": 3}
     assert violations(result.schedule, 4, workload) == []
+
+
+@pytest.mark.parametrize("inventory", ["auto", "graph"])
+@pytest.mark.parametrize("policy", ["easy", "hybrid:depth=2", "conservative", "fairshare"])
+def test_reservations_that_are_due_wait_for_an_instance_that_is_busy(policy: str, inventory: str) -> None:
+    work = [job(at, at // 4, 1 + at % 3, 1 + at % 4, 4) for at in range(24)]
+    result = simulate(work, of_shape("node=4"), queue_policy=policy, inventory=inventory, cost=cost_of("fixed:0.3"))
+    assert (result.metrics.jobs, result.left, result.errors) == (24, 0, [])
+    assert result.schedule is not None
+    assert violations(result.schedule, 4, work) == []
 
 
 @settings(max_examples=60, deadline=None)
