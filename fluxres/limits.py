@@ -93,6 +93,12 @@ RANKS_MAX: Final = 262_144
 SLURM_NODES_MAX: Final = 262_144
 """Nodes of one Slurm site: four times what Slurm itself manages, and each is an object while the site is read."""
 
+SLURM_HOSTS_MAX: Final = 2_097_152
+"""Hosts that all lines of a Slurm site name together: each node some eight times, in partitions and switches; a second's work."""
+
+GRES_LINES_MAX: Final = 512
+"""Lines of gres.conf about one node: a few for each device; all of them are looked through for each node."""
+
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
 

@@ -157,5 +157,3 @@ def _instances(inventory: Inventory, share: Share, kinds: _Kinds, lost: Lost) ->
             entry["properties"] = kinds.described[number]
         made.append(entry)
     return made
-
-

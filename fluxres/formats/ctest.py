@@ -73,7 +73,7 @@ def parse(document: Document, *, strict: bool = True) -> Machine:
     if strict or not isinstance(local, Mapping) or "version" in top:
         _version(document, top)
     if local is None:
-        hint = "what the machine has: [{\"gpus\": [{\"id\": \"0\"}]}]"
+        hint = 'what the machine has: [{"gpus": [{"id": "0"}]}]'
         raise InputError("Invalid socket object: the key 'local' is missing", where=document.where(()), hint=hint)
     if isinstance(local, Mapping) and not strict:
         return _socket(document, local, ("local",))

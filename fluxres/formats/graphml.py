@@ -39,7 +39,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     '/cluster/node'
     """
     with json_typed.collector_paused():
-        root = safe_xml.load(source.data, file=source.file)
+        root = safe_xml.load(source.data, file=source.file, folded=("data", "key"))
         return _Reading(source, root).loaded(origin)
 
 
@@ -52,7 +52,10 @@ class _Reading:
         self._graph = graphs[0]
         if self._graph.attributes.get("edgedefault") == "undirected":
             raise InputError("is undirected, and edges of a machine lead somewhere", where=source.where(self._graph.line))
-        self._names = {key.attributes.get("id", ""): key.attributes.get("attr.name", "") for key in root.all("key")}
+        #: ids of the keys by their name: nodes and edges have keys of their own, and tools one for each sort of number
+        self._keys: dict[str, list[str]] = {}
+        for key in root.all("key"):
+            self._keys.setdefault(key.attributes.get("attr.name", ""), []).append(key.attributes.get("id", ""))
         self._nodes = self._graph.all("node")
         self._edges = self._graph.all("edge")
         if not self._nodes:
@@ -67,29 +70,33 @@ class _Reading:
     def _refuse(self, element: Element, message: str, hint: str = "") -> NoReturn:
         raise InputError(message, where=self._source.where(element.line), hint=hint)
 
-    def _data(self, element: Element) -> dict[str, str]:
-        """Values by name of their key."""
-        return {self._names.get(data.attributes.get("key", ""), ""): data.text for data in element.all("data")}
+    def _value(self, element: Element, name: str) -> str | None:
+        """The value of an element by the name of its key; None where there is none, or no text."""
+        return next((text for key in self._keys.get(name, ()) if (text := element.values.get(key))), None)
 
     def loaded(self, origin: int | None) -> Loaded:
         """The machine; GraphML does not say who holds what."""
-        about = self._data(self._graph)
         row: dict[str, int] = {}
         for number, element in enumerate(self._nodes):
             key = element.attributes.get("id")
             if key is None or row.setdefault(key, number) != number:
                 self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else short(key)))
-        own = self._json(self._graph, about, "subsystems", bool) if "subsystems" in about else None
-        rows = self._rows([self._data(element) for element in self._nodes], row, own)
+        subsystems = self._value(self._graph, "subsystems")
+        own = None if subsystems is None else self._json(self._graph, subsystems, "subsystems", bool)
+        rows = self._rows(row, own)
         structure, _ = rows.structure(self.fail, origin, self._source.file)
-        return Loaded(structure, [], about.get("name") or structure.name(0))
+        return Loaded(structure, [], self._value(self._graph, "name") or structure.name(0))
 
-    def _rows(self, data: list[dict[str, str]], row: dict[str, int], own: Mapping[str, bool] | None) -> GraphRows:
+    def _rows(self, row: dict[str, int], own: Mapping[str, bool] | None) -> GraphRows:
         parents, graphs = self._connections(row)
 
         def column(name: str, read: Callable[[Element, str, str], T]) -> list[T | None]:
-            pairs = zip(self._nodes, data, strict=True)
-            return [read(element, name, values[name]) if values.get(name) else None for element, values in pairs]
+            keys = self._keys.get(name, ())
+            if len(keys) != 1:
+                pairs = ((element, self._value(element, name)) for element in self._nodes)
+            else:
+                pairs = ((element, element.values.get(keys[0])) for element in self._nodes)
+            return [read(element, name, text) if text else None for element, text in pairs]
 
         types = column("type", self._word)
         if None in types:
@@ -124,19 +131,18 @@ class _Reading:
             if ends[0] is None or ends[1] is None:
                 side = "source" if ends[0] is None else "target"
                 self._refuse(element, f"no node has the id {short(element.attributes.get(side))}")
-            values = self._data(element)
-            subsystem = values.get("subsystem") or CONTAINMENT
+            subsystem = self._value(element, "subsystem") or CONTAINMENT
             if subsystem == CONTAINMENT:
                 for column, value in zip(parents, (ends[0], ends[1], number), strict=True):
                     column.append(value)
                 continue
             self._word(element, "subsystem", subsystem)
-            relation = self._word(element, "type", values.get("type") or "link")
+            relation = self._word(element, "type", self._value(element, "type") or "link")
             attributes: dict[str, Any] = {}
-            if values.get("attributes"):
-                attributes = self._json(element, values, "attributes", str | int | float | bool)
-            if values.get("capacity"):
-                attributes = {"capacity": self._double(element, values["capacity"]), **attributes}
+            if text := self._value(element, "attributes"):
+                attributes = self._json(element, text, "attributes", str | int | float | bool)
+            if text := self._value(element, "capacity"):
+                attributes = {"capacity": self._double(element, text), **attributes}
             graphs.setdefault(subsystem, []).append(Edge(ends[0], ends[1], relation, attributes))
         return parents, graphs
 
@@ -180,15 +186,15 @@ class _Reading:
         return found
 
     def _properties(self, element: Element, name: str, text: str) -> dict[str, Any]:
-        return self._json(element, {name: text}, name, str | int | float | bool | None)
+        return self._json(element, text, name, str | int | float | bool | None)
 
     def _tags(self, element: Element, name: str, text: str) -> dict[str, Any]:
-        return self._json(element, {name: text}, name, str | None)
+        return self._json(element, text, name, str | None)
 
-    def _json(self, element: Element, values: Mapping[str, str], name: str, kind: Any) -> dict[str, Any]:
+    def _json(self, element: Element, text: str, name: str, kind: Any) -> dict[str, Any]:
         """A mapping that stands in a text as JSON."""
         try:
-            found = json.loads(values[name], object_pairs_hook=_unique)
+            found = json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             self._refuse(element, f"{name}: expected a mapping in JSON: {short(str(error))}")
         if not isinstance(found, dict):

@@ -33,9 +33,7 @@ def parse(data: bytes, *, file: str = "<text>") -> Object:
     return machine_of(safe_xml.load(data, file=file), file)
 
 
-def read(
-    source: Source, *, origin: int | None = None, keep: str | Iterable[str] = (), cluster: str | None = None
-) -> Loaded:
+def read(source: Source, *, origin: int | None = None, keep: str | Iterable[str] = (), cluster: str | None = None) -> Loaded:
     """The node of a file.
 
     Args:

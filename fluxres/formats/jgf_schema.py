@@ -96,9 +96,9 @@ class EdgeMetadata(Struct, gc=False, forbid_unknown_fields=True):
 
     subsystem: Annotated[Word | UnsetType, Meta(description="Default: containment.")] = UNSET
     relationship: Annotated[Word | UnsetType, Meta(description="Default: link.")] = UNSET
-    attributes: Annotated[
-        dict[Word, int | float | bool | Value | None] | UnsetType, Meta(description="Written by fluxres.")
-    ] = UNSET
+    attributes: Annotated[dict[Word, int | float | bool | Value | None] | UnsetType, Meta(description="Written by fluxres.")] = (
+        UNSET
+    )
 
 
 class Edge(Struct, gc=False, forbid_unknown_fields=True):

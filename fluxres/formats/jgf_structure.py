@@ -286,7 +286,7 @@ class _Builder:
                 relation[i] = relations.setdefault(word, len(relations))
                 if data.attributes is not UNSET:
                     if taken := {"subsystem", "type"} & data.attributes.keys():
-                        place = ["edges", row, "metadata", "attributes", min(taken)]
+                        place: list[str | int] = ["edges", row, "metadata", "attributes", min(taken)]
                         self.fail(place, "every edge has this already", "call the attribute otherwise")
                     for key, value in data.attributes.items():
                         columns.setdefault(key, np.full(len(rows), None, object))[i] = value

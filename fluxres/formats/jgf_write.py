@@ -22,9 +22,7 @@ _RUNS_MAX = 256
 """Runs of uuids that stand before the nodes; more would hide from the first look at a file what it is."""
 
 
-def write(
-    structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, shorthand: bool = False
-) -> Output:
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, shorthand: bool = False) -> Output:
     """A machine as a JGF file.
 
     Args:

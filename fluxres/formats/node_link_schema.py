@@ -33,7 +33,7 @@ class Node(Struct, gc=False, forbid_unknown_fields=True):
     number: Annotated[int, Meta(ge=0, le=limits.ID_MAX)] | UnsetType | None = UNSET
     size: Units | UnsetType | None = UNSET
     unit: Word | UnsetType | None = UNSET
-    rank: Annotated[int, Meta(ge=0, le=2 ** 31 - 1)] | UnsetType | None = UNSET
+    rank: Annotated[int, Meta(ge=0, le=2**31 - 1)] | UnsetType | None = UNSET
     state: State | UnsetType | None = UNSET
     exclusive: bool | UnsetType | None = UNSET
     uuid: Word | UnsetType | None = UNSET

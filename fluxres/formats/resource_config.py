@@ -47,6 +47,7 @@ _ENTRY = re.compile(r"^[ \t]*\[\[[ \t]*resource[ \t]*\.[ \t]*config[ \t]*\]\]", 
 _DEEP = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{limits.DEPTH_MAX}}}""")
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
+
 def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a configuration.
 
@@ -199,7 +200,7 @@ class _Reader:
             rows.add(0, kinds.intern(Kind(type_, type_)), ids)
         block = rows.block()
         if len(block) == 1:
-            self._fail(["resource", "config", tables[0]], f"{host} has no cores and no gpus", "cores = \"0-3\"")
+            self._fail(["resource", "config", tables[0]], f"{host} has no cores and no gpus", 'cores = "0-3"')
         return block
 
     def _properties(self, tables: Sequence[Nodes], key: tuple[int, ...]) -> Pairs:

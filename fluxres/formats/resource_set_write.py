@@ -22,9 +22,7 @@ SCHEDULINGS: Final = ("none", "jgf", "jgf_shorthand", "treepool")
 """What R may carry in `scheduling`."""
 
 
-def write(
-    structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, scheduling: str = "none"
-) -> Output:
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, scheduling: str = "none") -> Output:
     """A machine as a resource set.
 
     Args:

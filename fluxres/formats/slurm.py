@@ -91,7 +91,7 @@ class _Reading:
         if line.pairs[line.head].upper() == "DEFAULT":
             defaults.update({key: value for key, value in line.pairs.items() if key != line.head})
             return None
-        return Line(line.where, {line.head: line.pairs[line.head], **defaults, **line.pairs})
+        return Line(line.where, {line.head: line.pairs[line.head], **defaults, **line.pairs}, line.room)
 
     def _nodes(self, line: Line) -> None:
         line.require_known(NODE_KEYS)

@@ -143,9 +143,12 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices]) -> list[Recipe]:
     """
     made: list[Recipe] = []
     numbers: dict[str, int] = {}
-    open_lines = list(known)
+    open_lines: dict[str, list[Devices]] = {}
+    for devices in known:
+        open_lines.setdefault(devices.name, []).append(devices)
     for gres in found:
-        lines = [line for line in open_lines if line.name == gres.name and gres.type in ("", line.type)]
+        named = open_lines.get(gres.name, [])
+        lines = [devices for devices in named if gres.type in ("", devices.type)]
         single = gres.name in DEVICES or any(line.files for line in lines)
         for part, line in _parts(gres, lines):
             properties = _properties(part, line)
@@ -156,7 +159,8 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices]) -> list[Recipe]:
             first = numbers.get(gres.name, 0)
             numbers[gres.name] = first + part.count
             made.append(Recipe(gres.name, part.count, properties=properties, ids=first))
-        open_lines = [line for line in open_lines if line not in lines] if gres.type else open_lines
+        if gres.type:
+            open_lines[gres.name] = [devices for devices in named if devices.type != gres.type]
     return made
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -40,10 +40,12 @@ class Line:
     Args:
         where: ``file:line`` of its beginning.
         pairs: values by key in lower case, in the order written.
+        room: hosts that this and the other lines of the site may name yet, one number.
     """
 
     where: str
     pairs: dict[str, str]
+    room: list[int] = field(default_factory=lambda: [limits.SLURM_HOSTS_MAX])
 
     @property
     def head(self) -> str:
@@ -96,9 +98,10 @@ class Line:
         try:
             found: list[str] = []
             for item in hostlist.split(self.pairs.get(key, "")):
-                found += _hosts(item, _HOSTS_MAX - len(found))
+                found += _hosts(item, min(_HOSTS_MAX, self.room[0]) - len(found))
         except InputError as error:
             raise type(error)(error.message, where=f"{self.where}: {key}", hint=error.hint) from None
+        self.room[0] -= len(found)
         return found
 
     def require_known(self, known: frozenset[str]) -> None:
@@ -117,7 +120,7 @@ def _hosts(item: str, room: int) -> list[str]:
     first, bracket, rest = item.partition("]")
     if not bracket or "[" not in rest:
         if hostlist.count(item) > room:
-            raise LimitExceeded(f"more than {_HOSTS_MAX} hosts")
+            raise LimitExceeded(f"more than {_HOSTS_MAX} hosts, or {limits.SLURM_HOSTS_MAX} in all lines together")
         return hostlist.parse(item)
     heads = hostlist.parse(first + "]")
     tails = _hosts(rest, room // max(len(heads), 1))
@@ -129,19 +132,19 @@ def lines(source: Source) -> Iterator[Line]:
 
     Errors: InputError with file and line; LimitExceeded for files that include each other.
     """
-    return _lines(source, 0)
+    return _lines(source, 0, [limits.SLURM_HOSTS_MAX])
 
 
-def _lines(source: Source, depth: int) -> Iterator[Line]:
+def _lines(source: Source, depth: int, room: list[int]) -> Iterator[Line]:
     for number, text in _joined(source.text):
         where = source.where(number)
         include = _INCLUDE.match(text)
         if include is not None:
-            yield from _included(include[1], source, where, depth)
+            yield from _included(include[1], source, where, depth, room)
             continue
         pairs = _pairs(text, where)
         if pairs:
-            yield Line(where, pairs)
+            yield Line(where, pairs, room)
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -184,14 +187,14 @@ def _pairs(text: str, where: str) -> dict[str, str]:
     return pairs
 
 
-def _included(name: str, source: Source, where: str, depth: int) -> Iterator[Line]:
+def _included(name: str, source: Source, where: str, depth: int, room: list[int]) -> Iterator[Line]:
     if depth >= limits.INCLUDE_DEPTH_MAX:
         raise LimitExceeded(f"files include each other more than {limits.INCLUDE_DEPTH_MAX} deep", where=where)
     beside = source.path is not None and "/" not in name and name not in (".", "..")
     if not beside or source.path is None:
         hint = "put its lines here, or the file beside this one"
         raise InputError(f"includes {short(name)}, which is not beside a file that is read", where=where, hint=hint)
-    yield from _lines(Source.named(str(source.path.parent / name)), depth + 1)
+    yield from _lines(Source.named(str(source.path.parent / name)), depth + 1, room)
 
 
 def beside(source: Source, name: str) -> Source | None:

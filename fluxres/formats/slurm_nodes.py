@@ -140,14 +140,24 @@ def _key(node: Node, near: tuple[int, ...]) -> tuple[Hardware, tuple[int, ...], 
 def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[int, ...]]:
     """By number of a node: which lines of gres.conf are about it."""
     everywhere = [i for i, line in enumerate(devices) if line.hosts is None]
-    somewhere = [(i, line.hosts) for i, line in enumerate(devices) if line.hosts is not None]
-    if not devices:
-        return {}
-    return {
-        number: tuple(sorted([*everywhere, *(i for i, hosts in somewhere if node.name in hosts)]))
-        for number, node in enumerate(nodes)
-        if node.hardware.gres
-    }
+    by_host: dict[str, list[int]] = {}
+    for i, line in enumerate(devices):
+        for host in line.hosts or ():
+            by_host.setdefault(host, []).append(i)
+    found: dict[int, tuple[int, ...]] = {}
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for number, node in enumerate(nodes):
+        if node.hardware.gres and devices:
+            own = tuple(by_host.get(node.name, ()))
+            if len(everywhere) + len(own) > limits.GRES_LINES_MAX:
+                message = f"{len(everywhere) + len(own)} lines of gres.conf are about node {node.name!r:.80}"
+                hint = f"at most {limits.GRES_LINES_MAX} are read; one line may name several files"
+                raise LimitExceeded(message, where=node.where, hint=hint)
+            # Nodes that the same lines are about share them, which makes comparing them cheap.
+            if own not in known:
+                known[own] = tuple(sorted([*everywhere, *own]))
+            found[number] = known[own]
+    return found
 
 
 def contents(hardware: Hardware, devices: Sequence[Devices], where: str) -> list[Recipe]:

@@ -116,9 +116,7 @@ class Binding:
         """Where memory of this process, or of this thread, comes from."""
         return self._memory(C.get_membind, or_flags(flags))
 
-    def set_proc_membind(
-        self, pid: int, target: BindTarget, policy: MemBindPolicy, flags: Flags[MemBindFlags] = 0
-    ) -> None:
+    def set_proc_membind(self, pid: int, target: BindTarget, policy: MemBindPolicy, flags: Flags[MemBindFlags] = 0) -> None:
         """Bind the memory of a process."""
         number = or_flags(flags)
         self._bind(C.set_proc_membind, pid, _target(target, _by_nodes(number)), policy, number)

@@ -193,9 +193,7 @@ class Topology(Levels, Binding):
     def __enter__(self) -> Topology:
         return self.load()
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None) -> None:
         self.destroy()
 
     def __del__(self) -> None:
@@ -255,9 +253,7 @@ class Topology(Levels, Binding):
         """Which caches of instructions are kept; before it is loaded."""
         return self._configured(C.topology_set_icache_types_filter, type_filter)
 
-    def set_components(
-        self, name: str, flags: Flags[TopologyComponentsFlag] = TopologyComponentsFlag.BLACKLIST
-    ) -> Topology:
+    def set_components(self, name: str, flags: Flags[TopologyComponentsFlag] = TopologyComponentsFlag.BLACKLIST) -> Topology:
         """Which parts of libhwloc are not to be used; before it is loaded."""
         with self.lock:
             check(C.topology_set_components(self._present(), or_flags(flags), name.encode("utf-8")))

@@ -367,4 +367,3 @@ def require_window(start: int, end: int) -> None:
     """UsageError unless start < end and start is a tick that comes."""
     if not BEGINNING < start < end or start >= FOREVER:
         raise UsageError(f"window {shown(start, end)}: expected start < end, and a start that comes")
-

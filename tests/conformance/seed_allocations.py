@@ -348,4 +348,3 @@ ALLOCATIONS: dict[tuple[str, str], Callable[[Case], Iterable[str]]] = {
 }
 EVERY = {**KINDS, **ALLOCATIONS}
 """System and kind of a case -> where we differ, in sentences."""
-

@@ -94,7 +94,7 @@ def test_nodes_that_are_alike(data: bytes, parsed: list[str]) -> None:
         (b'subtype="GPUMemory"', b'subtype="HBM"'),
         (b'"1562813784"', b'"15628137"'),
         (b"AuthenticAMD", b"Genuine&amp;Co"),
-        (b"<info name", b"<!-- \"a\" --><info name"),
+        (b"<info name", b'<!-- "a" --><info name'),
         (b'value="Cray Inc"', b"value='Cray Inc'"),
     ],
 )

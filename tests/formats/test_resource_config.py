@@ -33,9 +33,7 @@ def table(hosts: str, **more: object) -> str:
 
 
 def test_tables_of_one_host_add_up_and_hosts_have_ranks_in_their_order() -> None:
-    made = read(
-        table("b[1-3]", cores="0-1", properties=["x"]) + table("b[2-3],a", cores="1-2", gpus="5", properties=["gen=4"])
-    )
+    made = read(table("b[1-3]", cores="0-1", properties=["x"]) + table("b[2-3],a", cores="1-2", gpus="5", properties=["gen=4"]))
     ranks = {made.name(v): made.rank.item(v) for v in made.of_type("node").tolist()}
     assert ranks == {"b1": 0, "b2": 1, "b3": 2, "a": 3}
     assert [made.path(v) for v in made.children(4).tolist()] == [

@@ -109,10 +109,7 @@ def _want(source: random.Random, types: list[str]) -> Vertex:
 
 def with_wants(source: random.Random, vertices: tuple[Vertex, ...], types: list[str], depth: int = 0) -> tuple[Vertex, ...]:
     """The same resources, with something distributed here and there."""
-    made = [
-        replace(v, children=with_wants(source, v.children, types, depth + 1)) if v.children else v
-        for v in vertices
-    ]
+    made = [replace(v, children=with_wants(source, v.children, types, depth + 1)) if v.children else v for v in vertices]
     if source.random() < (0.25 if depth == 0 else 0.45):
         made.insert(source.randint(0, len(made)), _want(source, types))
     return tuple(made)

@@ -270,9 +270,7 @@ class Case(Site):
                 return None
         return taken
 
-    def given(
-        self, vertex: Vertex, v: int, units: int, slot: tuple[str, int] | None, taken: list[Entry]
-    ) -> Entry | None:
+    def given(self, vertex: Vertex, v: int, units: int, slot: tuple[str, int] | None, taken: list[Entry]) -> Entry | None:
         """What one pool gives of so many units: as much as breaks no rule."""
         if not vertex.is_exclusive and self.size(v) == 1:
             new = Entry("look", v, 0, slot, ())

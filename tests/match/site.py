@@ -169,6 +169,7 @@ class Site:
         except Exception:  # noqa: BLE001 - any refusal to convert means that the units differ
             return None
 
+
 @dataclass
 class Target:
     """A node as a constraint sees it."""
