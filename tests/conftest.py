@@ -14,3 +14,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--cases", metavar="DIR", default=None, help="folder with recorded facts of other systems, for tests/conformance"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """How many processes `--numprocesses=auto` means: one a core for a whole run, else none beside this one.
+
+    Runs of a few files end before other processes have begun, and what measures or prints must be here.
+    """
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not bench" in config.option.markexpr
+    return None if whole else 0
