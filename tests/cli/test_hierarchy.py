@@ -160,9 +160,11 @@ def test_nobody_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_does_not_wait_for_deaf_jobs(tmp_path: Path) -> None:
     deaf = f"{sys.executable} -c 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'"
     running, mark, _ = started(tmp_path, "--job", deaf, "--grace", "300")
-    running.send_signal(signal.SIGINT)
-    assert eventually(lambda: True, 0.1)
-    running.send_signal(signal.SIGINT)
+    for _ in range(10):
+        # Two that arrive before the first was handled are one, which a busy machine makes of them whenever it likes.
+        running.send_signal(signal.SIGINT)
+        if eventually(lambda: running.poll() is not None, 5):
+            break
     status, _, _ = finish(running)
     assert status == 130
     assert marked(mark) == {}
