@@ -90,11 +90,15 @@ BITMAP_INDEX_MAX: Final = (1 << 24) - 1
 RANKS_MAX: Final = 262_144
 """Ranks of one resource set: the largest machine of today has 158,976 nodes, and a few bytes of text could name any number."""
 
-SLURM_NODES_MAX: Final = 262_144
-"""Nodes of one Slurm site: four times what Slurm itself manages, and each is an object while the site is read."""
+SLURM_NODES_MAX: Final = 131_072
+"""Nodes of one Slurm site: twice what Slurm itself manages, and each is an object while the site is read."""
 
-SLURM_HOSTS_MAX: Final = 2_097_152
-"""Hosts that all lines of a Slurm site name together: each node some eight times, in partitions and switches; a second's work."""
+SLURM_NAMES_MAX: Final = 524_288
+"""Names that all lines of a Slurm site stand for together: hosts, also of ALL and of sets, features, settings of partitions.
+Defaults and ranges multiply them; ten thousand nodes in fifty partitions are as many, and half a second's work."""
+
+SLURM_ENTRIES_MAX: Final = 262_144
+"""Sorts of Slurm nodes times what tells them apart, properties and generic resources: sites have a few dozen sorts."""
 
 GRES_LINES_MAX: Final = 512
 """Lines of gres.conf about one node: a few for each device; all of them are looked through for each node."""

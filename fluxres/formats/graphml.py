@@ -54,12 +54,39 @@ class _Reading:
             raise InputError("is undirected, and edges of a machine lead somewhere", where=source.where(self._graph.line))
         #: ids of the keys by their name: nodes and edges have keys of their own, and tools one for each sort of number
         self._keys: dict[str, list[str]] = {}
+        #: by node, edge or graph and the name of a key: what those without a value have
+        self._defaults: dict[tuple[str, str], str] = {}
         for key in root.all("key"):
-            self._keys.setdefault(key.attributes.get("attr.name", ""), []).append(key.attributes.get("id", ""))
+            self._declare(key)
         self._nodes = self._graph.all("node")
         self._edges = self._graph.all("edge")
         if not self._nodes:
             raise InputError("describes no pool", where=source.where(self._graph.line), hint="a machine has a root")
+        self._require_plain()
+
+    def _declare(self, key: Element) -> None:
+        name = key.attributes.get("attr.name", "")
+        self._keys.setdefault(name, []).append(key.attributes.get("id", ""))
+        for default in key.all("default"):
+            whose = key.attributes.get("for", "all")
+            for each in ("node", "edge", "graph") if whose == "all" else (whose,):
+                self._defaults.setdefault((each, name), default.text)
+
+    def _require_plain(self) -> None:
+        """Refuse what GraphML has beside nodes and edges that lead from one to another.
+
+        Errors: InputError with the line.
+        """
+        hint = "edges say what is in what"
+        for element in self._graph.all("hyperedge"):
+            self._refuse(element, "is an edge of several nodes", hint)
+        for element in self._nodes:
+            for child in element.children:
+                if child.name == "graph":
+                    self._refuse(child, "is a graph within a node", hint)
+        for element in self._edges:
+            if element.attributes.get("directed") == "false":
+                self._refuse(element, "is undirected, and edges of a machine lead somewhere")
 
     def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
         """Refuse the document at the line of a node or an edge."""
@@ -72,7 +99,8 @@ class _Reading:
 
     def _value(self, element: Element, name: str) -> str | None:
         """The value of an element by the name of its key; None where there is none, or no text."""
-        return next((text for key in self._keys.get(name, ()) if (text := element.values.get(key))), None)
+        given = [element.values[key] for key in self._keys.get(name, ()) if key in element.values]
+        return next(filter(None, given), None) if given else self._defaults.get((element.name, name))
 
     def loaded(self, origin: int | None) -> Loaded:
         """The machine; GraphML does not say who holds what."""
@@ -91,11 +119,11 @@ class _Reading:
         parents, graphs = self._connections(row)
 
         def column(name: str, read: Callable[[Element, str, str], T]) -> list[T | None]:
-            keys = self._keys.get(name, ())
+            keys, default = self._keys.get(name, ()), self._defaults.get(("node", name))
             if len(keys) != 1:
                 pairs = ((element, self._value(element, name)) for element in self._nodes)
             else:
-                pairs = ((element, element.values.get(keys[0])) for element in self._nodes)
+                pairs = ((element, element.values.get(keys[0], default)) for element in self._nodes)
             return [read(element, name, text) if text else None for element, text in pairs]
 
         types = column("type", self._word)

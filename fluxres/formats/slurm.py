@@ -5,7 +5,6 @@ Read are nodes, partitions, generic resources and switches; the other few hundre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from fluxres import limits
@@ -13,7 +12,7 @@ from fluxres.errors import LimitExceeded
 from fluxres.formats import slurm_gres
 from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.slurm_lines import Line, beside, lines
+from fluxres.formats.slurm_lines import Line, Room, beside, lines
 from fluxres.formats.slurm_nodes import NODE_KEYS, Node, hardware_of, state_of
 from fluxres.formats.slurm_site import Partition, Site, Switch
 from fluxres.formats.source import Source
@@ -49,16 +48,19 @@ class _Reading:
         self._defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
         self._partitions: list[Line] = []
         self._sets: dict[str, Line] = {}
+        self._members_of_sets: dict[str, list[str]] = {}
+        #: names of nodes by feature, a list for each line that gives it
+        self._featured: dict[str, list[list[str]]] = {}
         self._down: list[Line] = []
-        self._hosts = 0
+        self._room = Room()
 
     def site(self) -> Site:
         """All that the files say."""
-        for line in lines(self._source):
+        for line in lines(self._source, self._room):
             self._take(line)
         for name in ("gres.conf", "topology.conf"):
             more = beside(self._source, name)
-            for line in lines(more) if more is not None else ():
+            for line in lines(more, self._room) if more is not None else ():
                 self._take(line)
         self._settle_partitions()
         self._settle_down()
@@ -99,12 +101,14 @@ class _Reading:
         if whole is None:
             return
         hosts = whole.hosts("nodename")
-        self._hosts += len(hosts)
-        if self._hosts > limits.SLURM_NODES_MAX:
-            raise LimitExceeded(f"{self._hosts} nodes, at most {limits.SLURM_NODES_MAX} are read", where=line.where)
+        number = len(self._site.nodes) + len(hosts)
+        if number > limits.SLURM_NODES_MAX:
+            raise LimitExceeded(f"{number} nodes, at most {limits.SLURM_NODES_MAX} are read", where=line.where)
         if not hosts:
             raise line.refuse("nodename", "names no node")
         hardware = hardware_of(whole)
+        for feature in hardware.features:
+            self._featured.setdefault(feature, []).append(hosts)
         # What the controller is to find out when it starts is no state.
         words = whole.pairs.get("state", "unknown").split("+")
         state = state_of(word for word in words if word.lower() != "unknown")
@@ -135,32 +139,46 @@ class _Reading:
             settings: dict[str, PropertyValue] = {
                 key: value for key, value in line.pairs.items() if key not in ("partitionname", "nodes", "state")
             }
-            for name in line.hosts("partitionname"):
-                self._site.partitions.append(Partition(name, list(self._members(line, set())), state, settings, line.where))
+            names, members = line.hosts("partitionname"), self._members(line, ())
+            line.take("partitionname", len(names) * (len(members) + len(settings)))
+            self._site.partitions += [Partition(name, members, state, settings, line.where) for name in names]
 
-    def _members(self, line: Line, open_sets: set[str]) -> Iterable[str]:
+    def _members(self, line: Line, open_sets: tuple[str, ...]) -> list[str]:
         """The nodes that a partition or a set of nodes names: hosts, ALL, other sets."""
+        found: list[str] = []
         if line.head == "nodeset" and "feature" in line.pairs:
-            feature = line.pairs["feature"]
-            yield from (node.name for node in self._site.nodes if feature in node.hardware.features)
+            for hosts in self._featured.get(line.pairs["feature"], ()):
+                found += hosts
         for name in line.hosts("nodes"):
             if name.upper() == "ALL":
-                yield from (node.name for node in self._site.nodes)
+                more = [node.name for node in self._site.nodes]
             elif name in self._sets:
-                if name in open_sets:
-                    raise line.refuse("nodes", f"the set {name!r} contains itself")
-                yield from self._members(self._sets[name], open_sets | {name})
+                more = self._set(name, line, open_sets)
             else:
-                yield name
+                found.append(name)
+                continue
+            line.take("nodes", len(more))
+            found += more
+        return found
+
+    def _set(self, name: str, line: Line, open_sets: tuple[str, ...]) -> list[str]:
+        """The nodes of a set that a line names, looked up once however often it is named."""
+        if name in open_sets:
+            raise line.refuse("nodes", f"the set {name!r} contains itself")
+        if len(open_sets) >= limits.DEPTH_MAX:
+            raise LimitExceeded(f"sets in sets more than {limits.DEPTH_MAX} deep", where=f"{line.where}: nodes")
+        if name not in self._members_of_sets:
+            self._members_of_sets[name] = self._members(self._sets[name], (*open_sets, name))
+        return self._members_of_sets[name]
 
     def _settle_down(self) -> None:
         if not self._down:
             return
         number = {node.name: node for node in self._site.nodes}
         for line in self._down:
+            state, reason = state_of([line.pairs.get("state", "DOWN")]), line.pairs.get("reason")
             for host in line.hosts("downnodes"):
                 node = number.get(host)
                 if node is None:
                     raise line.refuse("downnodes", f"there is no node {host!r}")
-                node.state = state_of([line.pairs.get("state", "DOWN")])
-                node.reason = line.pairs.get("reason", node.reason)
+                node.state, node.reason = state, node.reason if reason is None else reason

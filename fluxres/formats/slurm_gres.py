@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from fluxres import limits
@@ -27,7 +28,7 @@ _COUNT = re.compile(r"(\d{1,19})([kmgtp]?)", re.IGNORECASE)
 KEYS: Final = frozenset(
     {"name", "type", "file", "cores", "cpus", "count", "links", "flags", "nodename", "autodetect", "multiplefiles"}
 )
-_ITEMS_MAX: Final = 1024
+_ITEMS_MAX: Final = 256
 _OPEN_MAX: Final = 65_536
 """Single devices of one sort in one node: more are a number, and not devices."""
 
@@ -75,6 +76,15 @@ def parse(text: str, line: Line, key: str = "gres") -> tuple[Gres, ...]:
     >>> parse("gpu:a100:4(S:0-1),craynetwork:2", Line("slurm.conf:1", {}))[0]
     Gres(name='gpu', type='a100', count=4, no_consume=False)
     """
+    try:
+        return _parsed(text)
+    except InputError as error:
+        raise type(error)(error.message, where=f"{line.where}: {key}", hint=error.hint) from None
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> tuple[Gres, ...]:
+    """The same without a place; thousands of lines have the same value from their defaults."""
     found: list[Gres] = []
     for item in _NEAR.sub("", text).split(","):
         item = item.strip()
@@ -88,11 +98,11 @@ def parse(text: str, line: Line, key: str = "gres") -> tuple[Gres, ...]:
             count = int(scaled[1]) * _SCALE[scaled[2].lower()]
             rest.pop()
         if not name or len(rest) > 1 or len(item) > limits.NAME_LENGTH_MAX:
-            raise line.refuse(key, f"expected name:type:count, got {short(item)}")
+            raise InputError(f"expected name:type:count, got {short(item)}")
         if count > limits.SIZE_MAX:
-            raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {short(item)}", where=f"{line.where}: {key}")
+            raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {short(item)}")
         if len(found) >= _ITEMS_MAX:
-            raise LimitExceeded(f"more than {_ITEMS_MAX} generic resources in a node", where=f"{line.where}: {key}")
+            raise LimitExceeded(f"more than {_ITEMS_MAX} generic resources in a node")
         if count:
             found.append(Gres(name, rest[0] if rest else "", count, no_consume))
     return tuple(found)
@@ -129,17 +139,23 @@ def _files(line: Line) -> Iterable[str]:
     try:
         if hostlist.count(text) > _OPEN_MAX:
             raise LimitExceeded(f"more than {_OPEN_MAX} devices")
-        return hostlist.parse(text)
+        files = hostlist.parse(text)
     except InputError as error:
         raise type(error)(error.message, where=f"{line.where}: file", hint=error.hint) from None
+    line.take("file", len(files))
+    return files
 
 
-def recipes(found: Sequence[Gres], known: Sequence[Devices]) -> list[Recipe]:
+def recipes(found: Sequence[Gres], known: Sequence[Devices], where: str, most: int) -> list[Recipe]:
     """The pools of a node's generic resources.
 
     Args:
         found: what the node has.
         known: lines of gres.conf about this node, in order.
+        where: place of the node.
+        most: entries.
+
+    Errors: LimitExceeded for more entries.
     """
     made: list[Recipe] = []
     numbers: dict[str, int] = {}
@@ -152,6 +168,9 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices]) -> list[Recipe]:
         single = gres.name in DEVICES or any(line.files for line in lines)
         for part, line in _parts(gres, lines):
             properties = _properties(part, line)
+            if len(made) >= most:
+                message = f"more than {limits.SLURM_ENTRIES_MAX} generic resources that differ, in nodes that differ"
+                raise LimitExceeded(message, where=where, hint="one File= for several devices counts for each")
             if not single or part.count > _OPEN_MAX:
                 made.append(Recipe(gres.name, size=part.count, properties=properties, ids=numbers.setdefault(gres.name, 0)))
                 numbers[gres.name] += 1
@@ -168,12 +187,14 @@ def _parts(gres: Gres, lines: Sequence[Devices]) -> Iterable[tuple[Gres, Devices
     """The resource cut where gres.conf tells devices apart; one device at a time where each has a file."""
     left = gres.count
     for line in lines:
+        if not left:
+            return
         named = replace(gres, type=gres.type or line.type)
         if line.files and line.count == len(line.files):
             for file in line.files[:left]:
                 yield replace(named, count=1), replace(line, files=(file,))
             left -= min(left, len(line.files))
-        elif left:
+        else:
             part = min(left, line.count)
             yield replace(named, count=part), replace(line, files=())
             left -= part

@@ -28,9 +28,17 @@ _HEADS: Final = frozenset(
     {"nodename", "partitionname", "nodeset", "downnodes", "switchname", "blockname", "clustername", "name", "autodetect"}
 )
 _BRACKETS_MAX: Final = 8
-#: hosts that one value names: a few times the nodes there can be, as a partition may name some twice
-_HOSTS_MAX: Final = 4 * limits.SLURM_NODES_MAX
+#: keys of one line: Slurm itself knows some sixty for partitions
+_KEYS_MAX: Final = 256
+_TOO_MANY: Final = "more than {} hosts, features and settings in all lines together"
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Room:
+    """Names that the lines of a site may stand for yet; one for all of its files."""
+
+    names: int = field(default_factory=lambda: limits.SLURM_NAMES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +48,12 @@ class Line:
     Args:
         where: ``file:line`` of its beginning.
         pairs: values by key in lower case, in the order written.
-        room: hosts that this and the other lines of the site may name yet, one number.
+        room: what all lines of the site share.
     """
 
     where: str
     pairs: dict[str, str]
-    room: list[int] = field(default_factory=lambda: [limits.SLURM_HOSTS_MAX])
+    room: Room = field(default_factory=Room)
 
     @property
     def head(self) -> str:
@@ -98,11 +106,20 @@ class Line:
         try:
             found: list[str] = []
             for item in hostlist.split(self.pairs.get(key, "")):
-                found += _hosts(item, min(_HOSTS_MAX, self.room[0]) - len(found))
+                found += _hosts(item, self.room.names - len(found))
         except InputError as error:
             raise type(error)(error.message, where=f"{self.where}: {key}", hint=error.hint) from None
-        self.room[0] -= len(found)
+        self.take(key, len(found))
         return found
+
+    def take(self, key: str, names: int) -> None:
+        """Count so many names that this line stands for.
+
+        Errors: LimitExceeded where the lines of the site have more of them than any site.
+        """
+        self.room.names -= names
+        if self.room.names < 0:
+            raise LimitExceeded(_TOO_MANY.format(limits.SLURM_NAMES_MAX), where=f"{self.where}: {key}")
 
     def require_known(self, known: frozenset[str]) -> None:
         """Refuse keys that Slurm does not know, which are most often spelled wrong.
@@ -120,22 +137,25 @@ def _hosts(item: str, room: int) -> list[str]:
     first, bracket, rest = item.partition("]")
     if not bracket or "[" not in rest:
         if hostlist.count(item) > room:
-            raise LimitExceeded(f"more than {_HOSTS_MAX} hosts, or {limits.SLURM_HOSTS_MAX} in all lines together")
+            raise LimitExceeded(_TOO_MANY.format(limits.SLURM_NAMES_MAX))
         return hostlist.parse(item)
     heads = hostlist.parse(first + "]")
     tails = _hosts(rest, room // max(len(heads), 1))
     return [head + tail for head in heads for tail in tails]
 
 
-def lines(source: Source) -> Iterator[Line]:
+def lines(source: Source, room: Room) -> Iterator[Line]:
     """The lines of a configuration and of what it includes.
+
+    Args:
+        room: what the lines of all files of the site share.
 
     Errors: InputError with file and line; LimitExceeded for files that include each other.
     """
-    return _lines(source, 0, [limits.SLURM_HOSTS_MAX])
+    return _lines(source, 0, room)
 
 
-def _lines(source: Source, depth: int, room: list[int]) -> Iterator[Line]:
+def _lines(source: Source, depth: int, room: Room) -> Iterator[Line]:
     for number, text in _joined(source.text):
         where = source.where(number)
         include = _INCLUDE.match(text)
@@ -182,12 +202,14 @@ def _pairs(text: str, where: str) -> dict[str, str]:
         key = match[1].lower()
         if key in pairs:
             raise InputError(f"the key {match[1]!r} stands in this line twice", where=where, hint="remove one")
+        if len(pairs) >= _KEYS_MAX:
+            raise LimitExceeded(f"more than {_KEYS_MAX} keys in one line", where=where)
         pairs[key] = match[3] if match[3] is not None else match[4]
         at = match.end()
     return pairs
 
 
-def _included(name: str, source: Source, where: str, depth: int, room: list[int]) -> Iterator[Line]:
+def _included(name: str, source: Source, where: str, depth: int, room: Room) -> Iterator[Line]:
     if depth >= limits.INCLUDE_DEPTH_MAX:
         raise LimitExceeded(f"files include each other more than {limits.INCLUDE_DEPTH_MAX} deep", where=where)
     beside = source.path is not None and "/" not in name and name not in (".", "..")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -96,7 +97,8 @@ def hardware_of(line: Line) -> Hardware:
         raise line.refuse("sockets", f"{sockets} sockets on {boards} boards", "boards have the same number of sockets")
     if per_board and sockets != per_board * boards:
         raise line.refuse("sockets", f"{sockets}, where {boards} boards have {per_board} each", "give one of them")
-    features = line.pairs.get("features", line.pairs.get("feature", ""))
+    features = _features(line.pairs.get("features", line.pairs.get("feature", "")))
+    line.take("features", len(features))
     return Hardware(
         boards,
         sockets or (boards if "corespersocket" in line.pairs or "threadspercore" in line.pairs else 0),
@@ -106,13 +108,23 @@ def hardware_of(line: Line) -> Hardware:
         line.count("realmemory", 0),
         line.count("tmpdisk", 0),
         slurm_gres.parse(line.pairs.get("gres", ""), line),
-        tuple(word.strip() for word in features.split(",") if word.strip() and word != "(null)"),
+        features,
         tuple((key, line.pairs[key]) for key in _KEPT if line.pairs.get(key)),
     )
 
 
+@lru_cache(maxsize=64)
+def _features(text: str) -> tuple[str, ...]:
+    """The features that a value lists; thousands of lines have the same one from their defaults."""
+    return tuple(word.strip() for word in text.split(",") if word.strip() and word != "(null)")
+
+
 def recipes(nodes: Sequence[Node], devices: Sequence[Devices]) -> list[Recipe]:
-    """The entries of a machine's nodes: one for each run of nodes that differ in the name only."""
+    """The entries of a machine's nodes: one for each run of nodes that differ in the name only.
+
+    Errors: LimitExceeded for more sorts of nodes than `limits.SLURM_ENTRIES_MAX` allows.
+    """
+    room = limits.SLURM_ENTRIES_MAX
     near = _near(nodes, devices)
     made: list[Recipe] = []
     inside: dict[tuple[Hardware, tuple[int, ...]], tuple[Recipe, ...]] = {}
@@ -122,9 +134,16 @@ def recipes(nodes: Sequence[Node], devices: Sequence[Devices]) -> list[Recipe]:
         hardware, lines = key[0], key[1]
         children = inside.get((hardware, lines))
         if children is None:
-            children = inside[hardware, lines] = tuple(contents(hardware, [devices[i] for i in lines], same[0].where))
+            room -= len(hardware.gres) * len(lines)
+            children = tuple(contents(hardware, [devices[i] for i in lines], same[0].where, max(room, 0)))
+            inside[hardware, lines] = children
+            room -= len(children)
         properties = {**dict.fromkeys(hardware.features), **dict(hardware.kept)}
         properties |= dict.fromkeys(f"partition-{name}" for name in same[0].partitions)
+        room -= len(properties)
+        if room < 0:
+            message = f"more than {limits.SLURM_ENTRIES_MAX} properties and generic resources of nodes that differ"
+            raise LimitExceeded(message, where=same[0].where, hint="nodes that are alike stand in a row")
         tags = {"reason": same[0].reason} if same[0].reason else {}
         names = [node.name for node in same]
         made.append(
@@ -160,10 +179,13 @@ def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[
     return found
 
 
-def contents(hardware: Hardware, devices: Sequence[Devices], where: str) -> list[Recipe]:
+def contents(hardware: Hardware, devices: Sequence[Devices], where: str, most: int) -> list[Recipe]:
     """What is in a node.
 
-    Errors: LimitExceeded for more cores than any machine has.
+    Args:
+        most: entries of generic resources.
+
+    Errors: LimitExceeded for more cores than any machine has, or more generic resources that differ than `most`.
     """
     made: list[Recipe] = []
     per_socket, sockets = hardware.cores, hardware.sockets
@@ -186,4 +208,4 @@ def contents(hardware: Hardware, devices: Sequence[Devices], where: str) -> list
         made.append(Recipe("memory", size=hardware.memory_mib, unit="MiB"))
     if hardware.disk_mib:
         made.append(Recipe("disk", size=hardware.disk_mib, unit="MiB"))
-    return made + slurm_gres.recipes(hardware.gres, devices)
+    return made + slurm_gres.recipes(hardware.gres, devices, where, most)

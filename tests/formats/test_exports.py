@@ -220,12 +220,61 @@ def test_what_is_wrong_with_graphml_is_told_with_its_line(name: str, value: str,
     assert caught.value.where == f"g.xml:{line}"
 
 
+def test_a_name_may_have_several_keys() -> None:
+    # networkx has one for each sort of number and for nodes and edges apart, as size and capacity are here.
+    graph = nx.DiGraph(name="lab")
+    graph.add_node("c", type="cluster", size=1)
+    graph.add_node("n", type="node", size="7", number=3)
+    graph.add_node("m", type="node", size=9)
+    graph.add_edges_from([("c", "n"), ("c", "m")], type="has-a", subsystem="containment")
+    graph.add_edge("n", "m", type="feeds", subsystem="power", capacity=2)
+    graph.add_edge("m", "n", type="backs", subsystem="power", capacity=2.5)
+    buffer = io.BytesIO()
+    nx.write_graphml(graph, buffer)
+    assert buffer.getvalue().count(b'attr.name="size"') == buffer.getvalue().count(b'attr.name="capacity"') == 2
+    assert buffer.getvalue().count(b'attr.name="type"') == 2
+    loaded = registry.read(buffer.getvalue())
+    assert (loaded.name, loaded.structure.size.tolist()) == ("lab", [1, 7, 9])
+    assert loaded.structure.path(1) == "/cluster/node3"
+    power = loaded.structure.subsystems["power"]
+    assert [(data["type"], data["capacity"]) for _, _, data in power.rows()] == [("feeds", 2.0), ("backs", 2.5)]
+
+
+def test_what_tools_keep_in_a_value_is_passed_over() -> None:
+    text = """<graphml><key id="d0" for="node" yfiles.type="nodegraphics"/><key id="t" for="all" attr.name="type"/>
+    <key id="n" for="node" attr.name="name"/><graph edgedefault="directed"><desc>drawn</desc>
+    <node id="a"><data key="d0"><y:Node xmlns:y="y"><y:Label>x<data key="t">rack</data></y:Label></y:Node></data>
+    <data key="t">cl<!-- c -->us<![CDATA[ter]]></data><port name="p"/></node>
+    <node id="b"><data key="t">node</data><data key="n">x<b>not this</b>y</data><data key="n"/><data key="n">n1</data></node>
+    <edge source="a" target="b"><data key="other">1</data></edge></graph></graphml>"""
+    found = registry.read(text.encode()).structure
+    assert [found.path(v) for v in range(found.n)] == ["/cluster", "/cluster/n1"]
+
+
+def test_keys_have_defaults() -> None:
+    text = """<graphml><key id="t" for="node" attr.name="type"><default>core</default></key>
+    <key id="s" attr.name="size"><default>4</default></key>
+    <key id="e" for="edge" attr.name="subsystem"><default>net</default></key>
+    <key id="r" for="edge" attr.name="unit"><default>no unit of a pool</default></key>
+    <graph edgedefault="directed"><node id="a"><data key="t">cluster</data><data key="s"></data></node><node id="b"/>
+    <edge source="a" target="b"><data key="e"></data></edge><edge source="b" target="a"/></graph></graphml>"""
+    found = registry.read(text.encode()).structure
+    assert [(found.path(v), found.size.item(v), found.kind_of(v).unit) for v in range(found.n)] == [
+        ("/cluster", 1, None),
+        ("/cluster/core", 4, None),
+    ]
+    assert [(u, v) for u, v, _ in found.subsystems["net"].rows()] == [(1, 0)]
+
+
 def test_graphs_that_are_none_of_a_machine() -> None:
     for text, message in [
         (b"<graphml></graphml>", "with one <graph>, got 0"),
         (b"<graphml><graph edgedefault='directed'/></graphml>", "describes no pool"),
         (b"<graphml><graph edgedefault='undirected'/></graphml>", "is undirected"),
         (b"<svg/>", "expected <graphml>"),
+        (b"<graphml><graph><node id='a'/>\n<hyperedge/></graph></graphml>", "<text>:2: is an edge of several nodes"),
+        (b"<graphml><graph><node id='a'>\n<graph/></node></graph></graphml>", "<text>:2: is a graph within a node"),
+        (b"<graphml><graph><node id='a'/>\n<edge directed='false'/></graph></graphml>", "<text>:2: is undirected"),
         (b"<!DOCTYPE a [<!ENTITY b 'c'>]><graphml/>", "entities are not read"),
     ]:
         with pytest.raises(InputError, match=message):

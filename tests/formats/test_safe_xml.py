@@ -58,6 +58,27 @@ def test_entities_that_everybody_knows() -> None:
     assert (found.attributes["b"], found.text) == ("&<>\"'AB", "&")
 
 
+def test_elements_can_be_folded_into_what_they_stand_in() -> None:
+    text = b"""<a k='0'><v k='x'>1</v><b><v k='x'>long enough to be no small word<i>no</i> and on</v><v>none</v>t</b>
+    <v k='x'>2</v><v k='y'><v k='z'>deep</v></v></a>"""
+    found = safe_xml.load(text, folded=("v", "k"))
+    assert (found.values, [child.name for child in found.children]) == ({"x": "2", "y": ""}, ["b"])
+    (below,) = found.children
+    assert (below.values, below.text, below.children) == ({"x": "long enough to be no small word and on", "": "none"}, "t", [])
+    assert safe_xml.load(text).values == {}
+    # The root stays what it is, whatever it is called.
+    assert safe_xml.load(b"<v k='x'><v k='y'>1</v></v>", folded=("v", "k")).values == {"y": "1"}
+
+
+def test_what_is_folded_is_bounded_too() -> None:
+    depth = limits.DOCUMENT_DEPTH_MAX
+    assert safe_xml.load(b"<a>" + b"<v>" * (depth - 1) + b"</v>" * (depth - 1) + b"</a>", folded=("v", "k")).values == {"": ""}
+    with pytest.raises(LimitExceeded, match=r"<text>:1:\d+: more than \d+ levels"):
+        safe_xml.load(b"<a>" + b"<v>" * depth, folded=("v", "k"))
+    with pytest.raises(InputError, match="declares the entity"):
+        safe_xml.load(b"<!DOCTYPE a [<!ENTITY b 'c'>]><a><v>&b;</v></a>", folded=("v", "k"))
+
+
 def test_depth_and_length_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert safe_xml.load(b"<a>" * limits.DOCUMENT_DEPTH_MAX + b"</a>" * limits.DOCUMENT_DEPTH_MAX).name == "a"
     with pytest.raises(LimitExceeded, match="levels"):

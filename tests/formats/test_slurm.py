@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import registry, slurm_gres, slurm_schema
 from fluxres.formats.loaded import Loaded
@@ -289,39 +288,17 @@ def test_what_is_wrong_is_told_with_its_place(lines: list[str], message: str, wh
     assert caught.value.where == where
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "NodeName=n[0-999999999] CPUs=1",
-        "NodeName=a[0-9999]b[0-9999]c[0-9999] CPUs=1",
-        "NodeName=n1 CPUs=99999999999999999999999999",
-        "NodeName=n1 Sockets=9999999 CoresPerSocket=9999999",
-        "NodeName=n[1-1000] CPUs=60000000",
-        "NodeName=n1 Gres=gpu:9999999999999999999",
-        "NodeName=n1 Gres=x:9999999999G",
-        "NodeName=n1 Gres=" + "x:1," * 2000,
-        "NodeName=n1 Gres=gpu:1\nName=gpu File=/dev/x[0-99999]",
-    ],
-)
-def test_what_no_machine_has_is_refused(line: str) -> None:
-    with pytest.raises(LimitExceeded) as caught:
-        conf(line)
-    assert caught.value.where.startswith("slurm.conf")
-
-
-def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert conf("NodeName=n[1-100]").structure.n == 201
-    monkeypatch.setattr(limits, "SLURM_NODES_MAX", 99)
-    with pytest.raises(LimitExceeded, match="100 nodes, at most 99"):
-        conf("NodeName=n[1-50]", "NodeName=m[1-50]")
-    with pytest.raises(LimitExceeded, match="100 nodes, at most 99"):
-        registry.read(json.dumps({"sinfo": [{"nodes": {"nodes": "n[1-100]"}}]}).encode())
-
-
-def test_members_of_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SELECTED_MAX", 100)
-    with pytest.raises(LimitExceeded, match="members of partitions"):
-        conf("NodeName=n[1-60] CPUs=1", "PartitionName=a,b Nodes=ALL")
+def test_a_typed_resource_takes_the_lines_of_its_type() -> None:
+    devices = [f"Name=gpu Type={name} File=/dev/{name}{i}" for name in ("a", "b") for i in range(2)] + ["Name=nic File=/dev/n0"]
+    found = conf("NodeName=n CPUs=1 Gres=gpu:b:2,gpu:a:1,nic:1,gpu:2", *devices).structure
+    gpus = [properties(found, f"/cluster/n/gpu{i}") for i in range(5)]
+    assert [(gpu.get("model"), gpu.get("file")) for gpu in gpus] == [
+        ("b", "/dev/b0"), ("b", "/dev/b1"), ("a", "/dev/a0"), (None, None), (None, None),
+    ]  # fmt: skip
+    assert properties(found, "/cluster/n/nic0") == {"file": "/dev/n0"}
+    # Without a type, what a line says of its own counts, and lines stay for others.
+    found = conf("NodeName=n CPUs=1 Gres=gpu:3", *devices).structure
+    assert [properties(found, f"/cluster/n/gpu{i}")["file"] for i in range(3)] == ["/dev/a0", "/dev/a1", "/dev/b0"]
 
 
 def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
