@@ -59,7 +59,7 @@ def test_only_what_is_missing_is_made(page: Write, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "a" / "runs").iterdir()) == [run.key for run in found.runs]
 
 
-def test_the_study_in_the_folder_is_the_same_from_anywhere(page: Write, tmp_path: Path) -> None:
+def test_the_study_in_the_folder_is_the_same_from_anywhere(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "machine.yaml").write_text("{fluxres: 1, name: m, resources: [{type: core, count: 4}]}")
     (tmp_path / "trace.swf").write_text("1 0 0 5 1 1 1 1 9 1 1 1 1 1 1 1 1 1\n")
     found = page(
@@ -69,7 +69,7 @@ def test_the_study_in_the_folder_is_the_same_from_anywhere(page: Write, tmp_path
     campaign.run(found, tmp_path / "a")
     kept = ResultsFolder(tmp_path / "a").study()
     assert [run.key for run in kept.runs] == [run.key for run in found.runs]
-    os.chdir("/")
+    monkeypatch.chdir("/")
     assert campaign.run(kept, tmp_path / "b").made == 2
 
 
