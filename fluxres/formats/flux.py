@@ -9,7 +9,15 @@ from fluxres.formats.detection import keys, xml_root
 from fluxres.formats.format import ALL, Fact, Format
 
 _GRUG_KEY = re.compile(rb"""(?:attr\.name|key)\s*=\s*["'](?:gen_method|multi_scale|id_scope|root)["']""")
-_RESOURCE_TABLE = re.compile(rb"^[ \t]*\[\[?[ \t]*resource(?:[ \t]*\.[ \t]*config)?[ \t]*\]", re.MULTILINE)
+_RESOURCE_TABLE = re.compile(
+    rb"""
+    ^[ \t]*+(?:
+        \[\[?[ \t]*resource(?:[ \t]*\.[ \t]*config)?[ \t]*\]        # a table of its own
+        | resource[ \t]*\.[ \t]*(?:config[ \t]*=[ \t]*\[|path[ \t]*=[ \t]*["'])     # a key with dots before all tables
+        | resource[ \t]*=[ \t]*\{                                    # a table on one line
+    )""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 def _is_jgf(head: bytes) -> bool:

@@ -120,6 +120,10 @@ def add_options(line: str, worker: Started) -> None:
         word = words[at]
         at += 1
         if not word.startswith("--"):
+            # Blanks may stand round any token: `gpus=[0, 1]` is several words to a shell.
+            while at < len(words) and sum(map(word.count, "[(")) > sum(map(word.count, "])")):
+                word += f" {words[at]}"
+                at += 1
             bare = _BARE_CPUS.fullmatch(word)
             worker.pools.append(_pool(word) if bare is None else _cpus(bare[1]))
             continue

@@ -85,8 +85,7 @@ def _told(structure: Structure) -> Structure:
 def _lost(structure: Structure) -> list[str]:
     """What of the facts that JGF carries it still does not say."""
     plain = [all(value is None or (value and isinstance(value, str)) for _, value in k.properties) for k in structure.kinds]
-    what = "types of values, all of which become text;"
-    lost = left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], what)
+    lost = left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], left_out.TYPES)
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:
             lost.append(f"graphs: {name}, which is what JGF calls the has-a tree, with {len(graph)} edges")

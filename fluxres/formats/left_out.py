@@ -21,6 +21,7 @@ from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
 
 Mask = NDArray[np.bool_]
+TYPES: Final = "types of values, all of which become text;"
 
 
 def lines(

@@ -145,18 +145,19 @@ def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[st
         have = kinds == number
         properties = structure.kinds[number].properties
         texts = {text for key, value in properties if (text := property_text(key, value)) is not None}
-        told.properties[targets.vertices[have]] = pairs_of(texts) == properties
+        pairs = pairs_of(texts)
+        told.properties[targets.vertices[have]] = pairs == properties
+        told.retyped[targets.vertices[have]] = pairs == tuple((k, v if v is None else str(v)) for k, v in properties)
         for text in texts:
             found.setdefault(text, []).append(targets.ranks[have])
     return {name: idset.format(np.concatenate(ranks).tolist()) for name, ranks in sorted(found.items())}
 
 
 def property_text(key: str, value: object) -> str | None:
-    """A property as R names it, with a value behind an equals sign; None for what it cannot name.
+    """A property as R names it, with a value behind an equals sign, which is text then; None for what it cannot name.
 
     >>> property_text("ssd", None), property_text("gen", "4"), property_text("a|b", None), property_text("gen", 4)
-    ('ssd', 'gen=4', None, None)
+    ('ssd', 'gen=4', None, 'gen=4')
     """
     text = key if value is None else f"{key}={value}"
-    is_text = value is None or (isinstance(value, str) and value != "")
-    return text if is_text and len(text) <= limits.NAME_LENGTH_MAX and not BARRED & set(text) else None
+    return text if value != "" and len(text) <= limits.NAME_LENGTH_MAX and not BARRED & set(text) else None

@@ -63,6 +63,8 @@ class Told(NamedTuple):
     ids: Mask
     sizes: Mask
     properties: Mask
+    retyped: Mask
+    """Pools of whose properties all is told but whether a value is a number."""
     mixed: Mask
     """Pools that contain others in an order which is not told."""
 
@@ -119,7 +121,9 @@ def lost(
     lines += left_out.concern(structure, "ids", ids)
     lines += left_out.concern(structure, "sizes", told.pools & ~told.sizes & (structure.size != 1))
     lines += left_out.concern(structure, "units", ~told.sizes & of_kind([k.unit is not None for k in kinds]))
-    lines += left_out.concern(structure, "properties", ~told.properties & of_kind([bool(k.properties) for k in kinds]))
+    unsaid = ~told.properties & of_kind([bool(k.properties) for k in kinds])
+    lines += left_out.concern(structure, "properties", unsaid & told.retyped, left_out.TYPES)
+    lines += left_out.concern(structure, "properties", unsaid & ~told.retyped)
     tagged = np.zeros(structure.n, np.bool_)
     for v, tags in structure.tags.items():
         tagged[v] = bool(tags.keys() - (TAGS if v == 0 else (HOST,) if is_target[v] else ()))

@@ -128,6 +128,10 @@ def test_words_of_the_command_line() -> None:
         "/node0/a 1",
         "/node0/b 1",
     ]
+    blanks = read_words("cpus=2 gpus=[0, 1] s=range( 1 - 2 ) mem=sum( 4 )", origin=ORIGIN).structure
+    assert [blanks.name(v) for v in range(4, blanks.n)] == ["gpu0", "gpu1", "s1", "s2", "mem"]
+    with pytest.raises(InputError, match="expected"):
+        read_words("gpus=[0, 1")
     assert list(words_of(r"""a"b c"d 'e\f' g\ h "i\"j" #k""")) == ["ab cd", r"e\f", "g h", 'i"j']
     with pytest.raises(InputError, match="hyperqueue: pool:3"):
         read_words("a=")

@@ -44,6 +44,20 @@ def test_tables_of_one_host_add_up_and_hosts_have_ranks_in_their_order() -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'resource.config = [{hosts = "b[1-2]", cores = "0-1"}]',
+        '# nodes\n  resource . config=[\n  {hosts = "b[1-2]", cores = "0-1"},\n]\nresource.norestrict = true',
+        'resource = {config = [{hosts = "b[1-2]", cores = "0-1"}]}',
+        '[resource]\nconfig = [{hosts = "b[1-2]", cores = "0-1"}]',
+        '[queues.q]\n[[ resource.config ]]\nhosts = "b[1-2]"\ncores = "0-1"',
+    ],
+)
+def test_tables_may_be_written_in_all_ways_that_toml_has(text: str) -> None:
+    assert [read(text).path(v) for v in (1, 3, 6)] == ["/cluster0/b1", "/cluster0/b1/core1", "/cluster0/b2/core1"]
+
+
 @pytest.mark.parametrize("text", ["1-2", "b[2-3]", "b3,b2"])
 def test_excluded_hosts_are_drained(text: str) -> None:
     made = read(f'[resource]\nexclude = "{text}"\n' + table("b[1-3]", cores="0"))

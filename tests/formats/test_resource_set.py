@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fluxres
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry, resource_set_schema
@@ -112,6 +113,18 @@ def test_properties_are_told_only_if_they_read_as_the_same(properties: dict[str,
     r = registry.write(machine, format="R")
     came_back = registry.read(r.data).structure.kind_of(1).properties == machine.kind_of(1).properties
     assert came_back == ("properties" not in facts_of(r.left_out))
+
+
+def test_numbers_among_properties_are_text_as_in_the_r_of_a_job() -> None:
+    node = Recipe("node", ids=np.array([0]), properties={"class": 3, "ssd": None}, children=(Recipe("core"),))
+    machine = expand(Recipe("cluster", ids=np.array([0]), children=(node,)), origin=ORIGIN)
+    r = registry.write(machine, format="R")
+    graph = fluxres.ResourceGraph(machine)
+    of_job = graph.allocate("/cluster0/node0", job="j", start=0, end=1).R()
+    assert json.loads(r.data)["execution"]["properties"] == of_job["execution"]["properties"] == {"class=3": "0", "ssd": "0"}
+    told = "properties: types of values, all of which become text; of 1 pool, first of /cluster0/node0"
+    assert [line for line in r.left_out if line.startswith("properties")] == [told]
+    assert registry.read(r.data).structure.kind_of(1).properties == (("class", "3"), ("ssd", None))
 
 
 # -- what a job's R says ---------------------------------------------------------------------------------------------------
