@@ -100,6 +100,10 @@ class Counted:
         self._running.add(hold)
         return hold
 
+    def has_room(self, ask: int, now: int) -> bool:
+        """Whether as many units are free; see Inventory."""
+        return self.is_up and ask <= self.free
+
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:

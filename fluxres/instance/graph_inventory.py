@@ -91,6 +91,10 @@ class GraphInventory:
             changes.commit_match(self.graph, found, fluid.encode(key))
         return hold
 
+    def has_room(self, ask: Request, now: int) -> bool:
+        """Whether there is a match for a moment; see Inventory."""
+        return matching.matcher(self.graph).match(ask, now, now + 1, self.match_policy) is not None
+
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:

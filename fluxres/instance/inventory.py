@@ -38,6 +38,9 @@ class Inventory(Protocol):
     def start(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
         """Hold what is asked for over [now, end) beside all that is held or reserved; None where there is not as much."""
 
+    def has_room(self, ask: Ask, now: int) -> bool:
+        """Whether what is asked for is free at this moment, whatever is reserved for later."""
+
     def reserve(self, key: int, ask: Ask, duration: int, now: int) -> int | None:
         """Reserve the earliest window from now on; its start, or None where there never is one.
 

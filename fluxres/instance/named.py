@@ -142,6 +142,10 @@ class Named:
         self.free_count -= hold.count
         self._running.add(hold)
 
+    def has_room(self, ask: int, now: int) -> bool:
+        """Whether as many pools are free; see Inventory."""
+        return ask <= self.free_count
+
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:

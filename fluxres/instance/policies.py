@@ -51,6 +51,8 @@ class Easy(QueuePolicy):
 
     def schedule(self, queue: Queue) -> None:
         """In order; who does not fit is reserved as long as reservations are left."""
+        if queue.is_early():
+            return
         if queue.changed or queue.elapsed or self.queue_depth:
             queue.unreserve()
         for job in self.candidates(queue):
@@ -84,6 +86,8 @@ class EasyCount(Easy):
 
     def schedule(self, queue: Queue) -> None:
         """In order; the first who does not fit is reserved by number."""
+        if queue.is_early():
+            return
         if queue.changed or queue.elapsed:
             queue.unreserve()
         for job in queue.candidates():
@@ -105,6 +109,8 @@ class EasySjbf(Easy):
 
     def schedule(self, queue: Queue) -> None:
         """In order up to the first who does not fit, then by duration."""
+        if queue.is_early():
+            return
         if queue.changed or queue.elapsed:
             queue.unreserve()
         waiting = queue.candidates()

@@ -45,8 +45,8 @@ class Queue:
     Args:
         instance: whose.
 
-    What a policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `start`,
-    `reserve`, `reserve_count`, `unreserve`.
+    What a policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `is_early`,
+    `start`, `reserve`, `reserve_count`, `unreserve`.
     """
 
     def __init__(self, instance: Lifecycle) -> None:
@@ -65,6 +65,7 @@ class Queue:
         """Something was given back, taken out of service or reordered since the last pass."""
         self.elapsed = False
         """Something became free because its limit has come, and nothing was said of it yet."""
+        self._is_left = False
 
     # -- what a policy sees ------------------------------------------------------------------------------------------
 
@@ -103,6 +104,17 @@ class Queue:
         if self.changed or self.elapsed:
             return iter(self)
         return self.fresh
+
+    def is_early(self) -> bool:
+        """Only limits have come, and who came has no room: the pass can be left to the ends that are about to be told.
+
+        EASY as others have it makes no pass when a job comes that does not fit; what has elapsed stays so.
+        """
+        if self.changed or not self.elapsed:
+            return False
+        inventory, now = self._instance.inventory, self._instance.now
+        self._is_left = not any(inventory.has_room(job.ask, now) for job in self.fresh)
+        return self._is_left
 
     def start(self, job: Job) -> bool:
         """Start a job now, if there is room for it beside all that is held and reserved."""
@@ -191,7 +203,7 @@ class Queue:
 
     def end_pass(self) -> None:
         """A pass has looked at everything."""
-        self.changed = self.elapsed = False
+        self.changed, self.elapsed, self._is_left = False, self._is_left, False
         self._fresh.clear()
         self._close_holes()
 

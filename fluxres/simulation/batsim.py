@@ -2,7 +2,7 @@
 
 Batsim computes how long a job takes from its profile and a platform.  A `delay` says it itself; of a parallel profile the
 computation of the busiest host is taken at a given speed, and communication, which only a network could tell, is left out and
-said so.
+said so.  A composed profile is its parts one after the other, as often as it says.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ SPEED_FLOPS: Final = 1e9
 """Floating point operations per second of a host, where nobody says."""
 
 _MAX_S: Final = 1e12
+_COMPUTING: Final = ("parallel", "msg_par", "parallel_homogeneous", "msg_par_hg")
+_SHARING: Final = ("parallel_homogeneous_total", "msg_par_hg_tot")
+_COMPOSED: Final = ("composed", "sequence")
+_DEPTH_MAX: Final = 8
 
 
 def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
@@ -37,17 +41,16 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
     profiles = place.at("profiles").mapping(given["profiles"])
     notes: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
-    run_times: dict[str, int | None] = {}
+    run_times = _RunTimes(profiles, place.at("profiles"), speed_flops, notes)
     found: list[Submission] = []
     for number, job in enumerate(place.at("jobs").sequence(given["jobs"], "a list of jobs")):
         spot = place.at("jobs", number)
         values = spot.mapping(job, required=("id", "profile", "res", "subtime"))
         profile = str(values["profile"])
-        if profile not in run_times:
-            if profile not in profiles:
-                raise spot.at("profile").error(f"no profile {shown(profile)}")
-            run_times[profile] = _run(profiles[profile], place.at("profiles", profile), speed_flops, notes)
-        run = run_times[profile]
+        hosts = spot.at("res").integer(values["res"])
+        if profile not in profiles:
+            raise spot.at("profile").error(f"no profile {shown(profile)}")
+        run = run_times.of(profile, hosts)
         if run is None:
             left_out["profile without a run time"] += 1
             continue
@@ -58,31 +61,78 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
                 _ticks(values["subtime"], spot.at("subtime")),
                 max(run, 1),
                 _ticks(limit, spot.at("walltime")) if _is_number(limit) and limit > 0 else FOREVER,
-                spot.at("res").integer(values["res"]),
+                hosts,
                 str(values["user"]) if "user" in values else None,
             )
         )
     found.sort(key=lambda job: job.submit)
-    hosts = given.get("nb_res")
-    processors = hosts if isinstance(hosts, int) and hosts > 0 else None
+    machine = given.get("nb_res")
+    processors = machine if isinstance(machine, int) and machine > 0 else None
     return Workload(name_of(source.file), found, processors, left_out=left_out, notes=notes)
 
 
-def _run(profile: object, place: Place, speed_flops: float, notes: Counter[str]) -> int | None:
-    values: Mapping[str, Any] = place.mapping(profile, required=("type",))
-    kind = values["type"]
-    if kind == "delay":
-        return _ticks(values.get("delay"), place.at("delay"))
-    if kind in ("parallel", "msg_par", "parallel_homogeneous", "msg_par_hg"):
+class _RunTimes:
+    """How long profiles take.
+
+    Args:
+        profiles: of the workload, as it has them.
+        place: of the profiles in the document.
+        notes: counts what could not be taken as it is.
+    """
+
+    def __init__(self, profiles: Mapping[str, Any], place: Place, speed_flops: float, notes: Counter[str]) -> None:
+        self.profiles = profiles
+        self.place = place
+        self.speed_flops = speed_flops
+        self.notes = notes
+        self._found: dict[tuple[str, int], int | None] = {}
+
+    def of(self, name: str, hosts: int, outer: tuple[str, ...] = ()) -> int | None:
+        """Ticks of a profile on so many hosts; None where it has no run time.
+
+        Args:
+            outer: the composed profiles that it is a part of.
+        """
+        if (name, hosts) not in self._found:
+            self._found[name, hosts] = self._of(name, hosts, outer)
+        return self._found[name, hosts]
+
+    def _of(self, name: str, hosts: int, outer: tuple[str, ...]) -> int | None:
+        place = self.place.at(name)
+        values: Mapping[str, Any] = place.mapping(self.profiles[name], required=("type",))
+        kind = values["type"]
+        if kind == "delay":
+            return _ticks(values.get("delay"), place.at("delay"))
+        if kind in _COMPUTING or kind in _SHARING:
+            return self._computing(values, place, hosts if kind in _SHARING else 1)
+        if kind in _COMPOSED:
+            return self._composed(values, place, hosts, (*outer, name))
+        self.notes[f"profile type {str(kind)[:40]} has no run time"] += 1
+        return None
+
+    def _computing(self, values: Mapping[str, Any], place: Place, parts: int) -> int:
         cpu = values.get("cpu", 0)
         most = max(cpu, default=0) if isinstance(cpu, list) and all(map(_is_number, cpu)) else cpu
         if not _is_number(most):
             raise place.at("cpu").error(f"expected operations as numbers, got {shown(cpu)}")
         if values.get("com"):
-            notes["communication of parallel profiles is left out"] += 1
-        return _ticks(most / speed_flops, place.at("cpu"))
-    notes[f"profile type {str(kind)[:40]} has no run time"] += 1
-    return None
+            self.notes["communication of parallel profiles is left out"] += 1
+        return _ticks(most / parts / self.speed_flops, place.at("cpu"))
+
+    def _composed(self, values: Mapping[str, Any], place: Place, hosts: int, outer: tuple[str, ...]) -> int | None:
+        times = place.at("repeat").integer(values.get("repeat", values.get("nb", 1)))
+        total = 0
+        for number, part in enumerate(place.at("seq").sequence(values.get("seq"), "a list of profiles")):
+            spot = place.at("seq", number)
+            if str(part) not in self.profiles:
+                raise spot.error(f"no profile {shown(part)}")
+            if str(part) in outer or len(outer) > _DEPTH_MAX:
+                raise spot.error(f"profile {shown(part)} would be a part of itself, or of more than {_DEPTH_MAX} others")
+            found = self.of(str(part), hosts, outer)
+            if found is None:
+                return None
+            total += found
+        return _ticks(total * times / TICKS_PER_S, place.at("seq"))
 
 
 def _is_number(value: object) -> bool:

@@ -26,6 +26,7 @@ _JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 3, 4, 7, 8,
 _PARTS: Final = ("2", "3", "4")
 """Status of a line that is a part of a job."""
 _HEADER: Final = re.compile(r";\s*([A-Za-z][\w ]*?)\s*:\s*(.*)")
+_NEWLINE: Final = re.compile(r"\r\n?|\n")
 _MAX_S: Final = 10**12
 
 
@@ -41,8 +42,8 @@ def read(source: Source) -> Workload:
     found: list[Submission] = []
     ordered, last = True, 0
     whole: set[int | str] = set()
-    # What is read is ASCII; comments of old traces are in whatever the site wrote in.
-    for number, line in enumerate(source.data.removeprefix(codecs.BOM_UTF8).decode(errors="replace").splitlines(), 1):
+    # What is read is ASCII; comments of old traces are in whatever the site wrote in, and `splitlines` would break them.
+    for number, line in enumerate(_NEWLINE.split(source.data.removeprefix(codecs.BOM_UTF8).decode(errors="replace")), 1):
         words = line.split()
         if not words:
             continue

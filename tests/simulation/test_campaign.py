@@ -212,7 +212,8 @@ def begun(tmp_path: Path) -> tuple[subprocess.Popen[str], list[str]]:
     process = start(*command)
     runs = tmp_path / "a" / "runs"
     for _ in range(1200):
-        if list(runs.glob("00*")) and list(runs.glob(".00*")):
+        # A run has its folder before it has its process.
+        if list(runs.glob("00*")) and list(runs.glob(".00*/jobs.csv")):
             return process, command
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)

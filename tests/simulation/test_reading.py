@@ -124,9 +124,34 @@ def test_batsim_profiles() -> None:
     assert (list(found), found.left_out["profile without a run time"]) == ([], 1)
 
 
+def test_batsim_profiles_of_parts() -> None:
+    parts: dict[str, Any] = {
+        "a": {"type": "delay", "delay": 2.5},
+        "b": {"type": "parallel_homogeneous_total", "cpu": 12e9, "com": 0},
+    }
+    (job,) = batsim_of(profiles=parts | {"p": {"type": "composed", "repeat": 3, "seq": ["a", "b", "a"]}})
+    assert job.run == 24 * S  # 3 * (2.5 + 12 / 4 + 2.5)
+    nested = {"p": {"type": "composed", "nb": 2, "seq": ["q"]}, "q": {"type": "composed", "seq": ["a"]}}
+    (job,) = batsim_of(profiles=parts | nested)
+    assert job.run == 5 * S
+    found = batsim_of(profiles=parts | {"p": {"type": "composed", "seq": ["a", "x"]}, "x": {"type": "smpi"}})
+    assert (list(found), found.left_out["profile without a run time"]) == ([], 1)
+
+
+def _in_itself(depth: int) -> dict[str, Any]:
+    return {"p": {"type": "composed", "seq": ["0"]}} | {
+        str(at): {"type": "composed", "seq": [str((at + 1) % depth)] * 9} for at in range(depth)
+    }
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
+        ({"profiles": _in_itself(1)}, "profiles.0.seq[0]: profile '0' would be a part of itself"),
+        ({"profiles": _in_itself(100)}, "a part of itself, or of more than 8 others"),
+        ({"profiles": {"p": {"type": "composed", "seq": ["q"]}}}, "profiles.p.seq[0]: no profile 'q'"),
+        ({"profiles": {"p": {"type": "composed", "seq": "p"}}}, "a list of profiles"),
+        ({"profiles": {"p": {"type": "composed", "repeat": 0, "seq": []}}}, "profiles.p.repeat"),
         ({"jobs": {}}, "a list of jobs"),
         ({"job": {"profile": "q"}}, "no profile"),
         ({"job": {"res": 0}}, "jobs[0].res"),
