@@ -155,14 +155,23 @@ class Allocations(Holdings):
 
     # -- giving ------------------------------------------------------------------------------------------------------
 
-    def allocate(self, planned: Batch | Sequence[Change], owner: str, start: int, end: int) -> None:
-        """Apply what :meth:`plan_allocate` or :meth:`plan_match` found to be right."""
+    def allocate(self, planned: Batch | Sequence[Change], owner: str, start: int, end: int, slots: int = 0) -> None:
+        """Apply what :meth:`plan_allocate` or :meth:`plan_match` found to be right.
+
+        Args:
+            slots: of the request that this answers; 0 where pools were named.
+        """
+        before = self.slots_of.get(owner, 0)
+        if not before and self.is_holder(owner):
+            slots = 0  # nobody knows how many slots the pools are that it holds already
         # The planner first: it is the one that may still refuse, for its bounds, and then nothing has changed.
         if isinstance(planned, Batch):
             self._hold(planned.vertices, planned.amounts, start, end)
             for v in planned.covered:
                 self.planner.cover(v, start, end, True)
             self._batches[owner] = planned
+            if slots:
+                self.slots_of[owner] = slots
             return
         for change in planned:
             for u, s, e in change.absorbs:
@@ -173,6 +182,10 @@ class Allocations(Holdings):
             if change.covers and self.structure.size.item(change.v) > 1:
                 for s, e in change.covers:
                     self.planner.cover(change.v, s, e, True)
+        if slots:
+            self.slots_of[owner] = before + slots
+        elif before:
+            del self.slots_of[owner]
 
     def _hold(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         if len(vertices) == 1:
@@ -276,8 +289,15 @@ class Allocations(Holdings):
                 return f"it is held through {self.structure.where(u)}: free that"
         return "`allocated` shows what the job holds"
 
-    def free(self, planned: Batch | Iterable[Piece], job: str) -> None:
-        """Apply what :meth:`plan_free` found to be right."""
+    def free(self, planned: Batch | Iterable[Piece], job: str, slots: int = 0) -> None:
+        """Apply what :meth:`plan_free` found to be right.
+
+        Args:
+            slots: that go back, where a request says what does; of what is left of a part nobody knows how many slots it is.
+        """
+        left = self.slots_of.pop(job, 0) - slots
+        if slots and left > 0:
+            self.slots_of[job] = left
         if isinstance(planned, Batch):
             if job in self._batches:
                 for v in planned.covered:

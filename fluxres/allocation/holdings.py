@@ -51,7 +51,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A temporary lock on pools while a job is considered (RFC 4, "Staged")."""
+    """A temporary lock on pools while a job is considered (RFC 4, "Staged").
+
+    Args:
+        slots: of the request that it answers; 0 where pools were named.
+    """
 
     stage: str
     job: str
@@ -59,6 +63,7 @@ class Staged:
     start: int
     end: int
     expires: int
+    slots: int = 0
 
 
 class Holdings:
@@ -75,6 +80,8 @@ class Holdings:
         self._shared: dict[int, dict[str, int]] = {}
         self._batches: dict[str, Batch] = {}
         self.stages: dict[str, Staged] = {}
+        self.slots_of: dict[str, int] = {}
+        """By job, of how many slots its requests were (RFC 20); no entry where pools were named, or some of them went back."""
 
     @property
     def held(self) -> dict[int, dict[str, Steps]]:

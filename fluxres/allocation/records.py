@@ -73,7 +73,7 @@ class Records(Allocations):
     def commit(self, stage: str, changes: list[Change]) -> None:
         """Apply what :meth:`plan_commit` found to be right."""
         staged = self.release(stage)
-        self.allocate(changes, staged.job, staged.start, staged.end)
+        self.allocate(changes, staged.job, staged.start, staged.end, staged.slots)
 
     def _plan_commit(self, staged: Staged, v: int, amount: int) -> Change:
         # The stage holds the units already; what can have changed is only what the job's own units add up to.
@@ -94,6 +94,7 @@ class Records(Allocations):
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
         Errors: UsageError from the planner when units do not fit a pool.
         """
+        known = [job for job in other.slots_of if not self.is_holder(job)]
         for v in sorted(other.held):
             new = int(old_to_new[v])
             if new < 0:
@@ -105,6 +106,9 @@ class Records(Allocations):
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
             if moved:
                 self.stages[staged.stage] = replace(staged, targets=moved)
+        for job in known:
+            if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
+                self.slots_of[job] = other.slots_of[job]
 
     def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
         leaf = self.structure.end.item(v) == v + 1

@@ -35,6 +35,7 @@ class Share(NamedTuple):
         start, end: window in ticks.
         found: vertices and amounts as a matcher found them on the present state with what was locked before: nothing is
             checked again.
+        slots: of the request; 0 where pools were named.
     """
 
     place: str
@@ -43,6 +44,7 @@ class Share(NamedTuple):
     start: int
     end: int
     found: tuple[Int32, NDArray[np.int64]] | None = None
+    slots: int = 0
 
 
 @contextmanager
@@ -101,9 +103,9 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
     for share in shares:
         window = share.start, share.end
         if share.found is None or records.is_holder(share.job):
-            records.allocate(records.plan_allocate(share.targets, share.job, *window), share.job, *window)
+            records.allocate(records.plan_allocate(share.targets, share.job, *window), share.job, *window, share.slots)
         else:
-            records.allocate(records.plan_match(*share.found, share.job, *window), share.job, *window)
+            records.allocate(records.plan_match(*share.found, share.job, *window), share.job, *window, share.slots)
 
 
 def _check(records: Records, shares: Sequence[Share]) -> None:

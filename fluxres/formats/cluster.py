@@ -243,4 +243,4 @@ def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
                     f"{structure.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up"
                 )
             pools[v] = amount
-    return Hold(held.job, held.start, held.end, pools)
+    return Hold(held.job, held.start, held.end, pools, held.slots)

@@ -145,6 +145,9 @@ class Held(Struct, forbid_unknown_fields=True):
     end: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="The second after the last; null for no end.")] | None = (
         None
     )
+    slots: Annotated[
+        int, Meta(ge=0, le=limits.COUNT_MAX, description="Slots of the requests of the job; those of all its entries add up.")
+    ] = 0
 
 
 class Cluster(Struct, forbid_unknown_fields=True):

@@ -347,6 +347,7 @@ def _held(selectors: Selectors, hold: Hold) -> Values:
         "job": hold.job,
         "start": _seconds(hold.start_s),
         "end": None if hold.end_s is None else _seconds(hold.end_s),
+        **({"slots": hold.slots} if hold.slots else {}),
         "pools": pools,
     }
 

@@ -9,12 +9,16 @@ if TYPE_CHECKING:
 
 
 class Hold(NamedTuple):
-    """What a job holds over ``[start_s, end_s)``: units by vertex; no end is None."""
+    """What a job holds over ``[start_s, end_s)``: units by vertex; no end is None.
+
+    `slots` of all holds of a job together are those of its requests (RFC 20); 0 where nobody knows.
+    """
 
     job: str
     start_s: float
     end_s: float | None
     pools: dict[int, int]
+    slots: int = 0
 
 
 class Loaded(NamedTuple):

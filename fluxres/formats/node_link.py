@@ -195,5 +195,5 @@ class _Reading:
                 if row is None:
                     self.fail(["graph", "allocations", i, "pools", j], f"no node has the id {short(key)}")
                 pools[int(vertex[row])] = amount
-            found.append(Hold(held.job, held.start, held.end, dict(sorted(pools.items()))))
+            found.append(Hold(held.job, held.start, held.end, dict(sorted(pools.items())), held.slots))
         return found

@@ -62,6 +62,7 @@ class Held(Struct, forbid_unknown_fields=True):
     start: float
     end: float | None
     pools: list[tuple[Key, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]]]
+    slots: Annotated[int, Meta(ge=0, le=limits.COUNT_MAX)] = 0
 
 
 class About(Struct, forbid_unknown_fields=True):

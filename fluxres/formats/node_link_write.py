@@ -45,7 +45,8 @@ def _escape(text: str) -> str:
 
 
 def _held(hold: Hold) -> dict[str, Any]:
-    return {"job": hold.job, "start": hold.start_s, "end": hold.end_s, "pools": list(hold.pools.items())}
+    held: dict[str, Any] = {"job": hold.job, "start": hold.start_s, "end": hold.end_s, "pools": list(hold.pools.items())}
+    return {**held, "slots": hold.slots} if hold.slots else held
 
 
 def _sort(kind: Kind) -> str:

@@ -238,17 +238,19 @@ def holds(graph: ResourceGraph) -> list[Hold]:
     Cost O(spans).
     """
     windows: dict[tuple[str, int, int], dict[int, int]] = {}
+    slots = dict(graph.records.slots_of)
     jobs = set(graph.jobs())
     for v, holders in graph.records.held.items():
         for job, held in holders.items():
             if job in jobs:
                 for start, end, amount in held:
                     windows.setdefault((job, start, end), {})[v] = amount
-    return [
-        Hold(job, seconds(start), None if end >= FOREVER else seconds(end), dict(sorted(windows[job, start, end].items())))
-        for job, start, end in sorted(windows)
-        if seconds(start) < seconds(end)
-    ]
+    found = []
+    for job, start, end in sorted(windows):
+        if seconds(start) < seconds(end):
+            pools = dict(sorted(windows[job, start, end].items()))
+            found.append(Hold(job, seconds(start), None if end >= FOREVER else seconds(end), pools, slots.pop(job, 0)))
+    return found
 
 
 def by_ending(path: Path) -> Format:

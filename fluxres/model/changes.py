@@ -103,23 +103,29 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
 
 def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
-    window, structure = (found.start, found.end), graph.structure
+    window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned = graph.records.plan_match(found.vertices, found.amounts, job, *window)
-    tell(graph, lambda: events.allocate(structure, job, found.targets, *window), len(found))
-    graph.records.allocate(planned, job, *window)
+    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots), len(found))
+    graph.records.allocate(planned, job, *window, slots)
     graph.revision += 1
-    return given(graph, job, lambda: (found.vertices, found.amounts), window, found.nslots)
+    return given(graph, job, lambda: (found.vertices, found.amounts), window, slots)
 
 
-def free(graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None) -> Batch | list[Piece]:
-    """Take back what a job holds; see :meth:`ResourceGraph.free`.  Returns what was taken."""
+def free(
+    graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None, slots: int = 0
+) -> Batch | list[Piece]:
+    """Take back what a job holds; see :meth:`ResourceGraph.free`.  Returns what was taken.
+
+    Args:
+        slots: that go back, where a request says what does.
+    """
     named = None if wanted is None else targets.resolve(graph, wanted)
     lo = None if start is None else ticks(start, "start")
     hi = None if end is None else ticks(end, "end")
     pieces = graph.records.plan_free(job, named, lo, hi)
     structure = graph.structure
-    tell(graph, lambda: events.free(structure, job, named, lo, hi), len(named or ()))
-    graph.records.free(pieces, job)
+    tell(graph, lambda: events.free(structure, job, named, lo, hi, slots), len(named or ()))
+    graph.records.free(pieces, job, slots)
     graph.revision += 1
     return pieces
 
@@ -133,16 +139,16 @@ def shrink(
     policy: str | Policy,
 ) -> Allocation:
     """Take a part of what a job holds back; see :meth:`ResourceGraph.shrink`."""
-    slots = None
+    slots = 0
     if targets.is_request(graph, wanted):
         from fluxres.model import matching, shrinking
 
         request = matching.as_request(cast("Wanted", wanted))
         lo, hi = (None if t is None else ticks(t, name) for t, name in ((start, "start"), (end, "end")))
         wanted, slots = shrinking.answer(graph, job, request, lo, hi, policy)
-    freed = free(graph, job, cast("Targets", wanted), start, end)
+    freed = free(graph, job, cast("Targets", wanted), start, end, slots)
     pieces = freed.pieces() if isinstance(freed, Batch) else freed
-    return of_spans(graph, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots)
+    return of_spans(graph, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
 
 
 def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int, int]], nslots: int | None = None) -> Allocation:
@@ -150,7 +156,7 @@ def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int,
 
     Args:
         held: (vertex, start, end, amount) in ticks, by vertex and start.
-        nslots: for R; records do not say it.
+        nslots: for R; None where it is not known.
     """
     structure = graph.structure
 
@@ -183,13 +189,12 @@ def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s
     if life < 1:
         raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
     expires = min(graph.now() + life, FOREVER)
-    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires)
+    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots)
     planned = graph.records.plan_stage(staged)
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(named))
     graph.records.stage(staged, planned)
     graph.revision += 1
-    graph.stage_slots[staged.stage] = nslots
     return Stage(graph, staged.stage, job)
 
 
@@ -200,8 +205,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
     tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
     graph.revision += 1
-    nslots = graph.stage_slots.pop(stage, None)
-    return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end), nslots)
+    return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end), staged.slots)
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
@@ -209,7 +213,6 @@ def release(graph: ResourceGraph, stage: str) -> None:
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)
-    graph.stage_slots.pop(stage, None)
     graph.revision += 1
 
 

@@ -45,24 +45,34 @@ def _end(end: int | None) -> int | None:
     return None if end is None or end >= FOREVER else end
 
 
-def allocate(structure: Structure, job: str, targets: list[tuple[int, int]], start: int, end: int) -> Event:
+def _slots(slots: int) -> Event:
+    """The field that says of how many slots a request was, where it was one."""
+    return {"slots": slots} if slots else {}
+
+
+def allocate(structure: Structure, job: str, targets: list[tuple[int, int]], start: int, end: int, slots: int = 0) -> Event:
     """Units of pools are given to a job."""
-    return {"event": "allocate", "job": job, "pools": _named(structure, targets), "start": start, "end": _end(end)}
+    pools = _named(structure, targets)
+    return {"event": "allocate", "job": job, "pools": pools, "start": start, "end": _end(end), **_slots(slots)}
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
     """Units of pools are given to several jobs, all or none."""
-    fields = ("job", "pools", "start", "end")
-    parts = [allocate(structure, share.job, list(share.targets), share.start, share.end) for share in shares]
-    return {"event": "allocate_all", "parts": [{field: part[field] for field in fields} for part in parts]}
+    parts = [allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots) for share in shares]
+    return {"event": "allocate_all", "parts": [{key: part[key] for key in part if key != "event"} for part in parts]}
 
 
 def free(
-    structure: Structure, job: str, targets: list[tuple[int, int | None]] | None, start: int | None, end: int | None
+    structure: Structure,
+    job: str,
+    targets: list[tuple[int, int | None]] | None,
+    start: int | None,
+    end: int | None,
+    slots: int = 0,
 ) -> Event:
     """A job gives back; pools None is everything, start and end None the whole time."""
     pools = None if targets is None else _named(structure, targets)
-    return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end)}
+    return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end), **_slots(slots)}
 
 
 def expire(before: int) -> Event:
@@ -80,6 +90,7 @@ def stage(structure: Structure, staged: Staged) -> Event:
         "start": staged.start,
         "end": _end(staged.end),
         "expires": _end(staged.expires),
+        **_slots(staged.slots),
     }
 
 
@@ -122,13 +133,21 @@ def _until(end: int | None) -> int:
 
 
 def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
-    start, end = e["start"], _until(e["end"])
-    graph.records.allocate(graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], start, end), e["job"], start, end)
+    window = e["start"], _until(e["end"])
+    planned = graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], *window)
+    graph.records.allocate(planned, e["job"], *window, e.get("slots", 0))
 
 
 def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
     parts = [
-        Share(f"part {i}", part["job"], _targets(graph, part["pools"]), part["start"], _until(part["end"]))
+        Share(
+            f"part {i}",
+            part["job"],
+            _targets(graph, part["pools"]),
+            part["start"],
+            _until(part["end"]),
+            slots=part.get("slots", 0),
+        )
         for i, part in enumerate(e["parts"], 1)
     ]
     together.grant(graph.records, parts)
@@ -136,7 +155,7 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
 
 def _apply_free(graph: ResourceGraph, e: Event) -> None:
     pools = None if e["pools"] is None else _targets(graph, e["pools"])
-    graph.records.free(graph.records.plan_free(e["job"], pools, e["start"], e["end"]), e["job"])
+    graph.records.free(graph.records.plan_free(e["job"], pools, e["start"], e["end"]), e["job"], e.get("slots", 0))
 
 
 def _apply_expire(graph: ResourceGraph, e: Event) -> None:
@@ -146,7 +165,8 @@ def _apply_expire(graph: ResourceGraph, e: Event) -> None:
 
 def _apply_stage(graph: ResourceGraph, e: Event) -> None:
     targets = tuple(_targets(graph, e["pools"]))
-    staged = Staged(e["stage"], e["job"], targets, e["start"], _until(e["end"]), _until(e["expires"]))
+    window = e["start"], _until(e["end"])
+    staged = Staged(e["stage"], e["job"], targets, *window, _until(e["expires"]), e.get("slots", 0))
     graph.records.stage(staged, graph.records.plan_stage(staged))
 
 

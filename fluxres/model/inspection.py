@@ -53,8 +53,6 @@ class Inspection:
         self.records = Records(structure, self.planner)
         self.matcher: Matcher | None = None
         self._stages_made = 0
-        #: Slots of what the stages made here lock; no record says it.
-        self.stage_slots: dict[str, int] = {}
 
     @staticmethod
     def plan(structure: Structure) -> Planner:
@@ -255,7 +253,7 @@ class Inspection:
         steps_of = self.records.steps_of
         pools = sorted(self.records.require_job(job))
         held = [(v, s, e, amount) for v in pools for s, e, amount in steps_of(v, job) if s < hi and lo < e]
-        return changes.of_spans(self._face, job, held)
+        return changes.of_spans(self._face, job, held, self.records.slots_of.get(job) if at is None else None)
 
     def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
         """A record in seconds."""

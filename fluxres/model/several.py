@@ -331,32 +331,31 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
     shares = [
         Share(part.place, part.job, part.pools, start, min(start + part.length, FOREVER))
         if one is None
-        else Share(part.place, part.job, one.targets, one.start, one.end, (one.vertices, one.amounts))
+        else Share(part.place, part.job, one.targets, one.start, one.end, (one.vertices, one.amounts), one.nslots)
         for part, one in zip(parts, found, strict=True)
     ]
-    return _grant(graph, shares, [0 if one is None else one.nslots for one in found])
+    return _grant(graph, shares)
 
 
 def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[Allocation]:
     """Give several matches to their jobs, all or none; see :meth:`ResourceGraph.commit_all`."""
-    shares, slots = [], []
+    shares = []
     for number, (found, job) in enumerate(matches):
         place = _place(number, job if isinstance(job, str) else "")
         with located(place):
             targets.job_id(job)
             matching.require_fresh(graph, found)
             matching.require_picks(found)
-        shares.append(Share(place, job, found.targets, found.start, found.end))
-        slots.append(found.nslots)
-    return _grant(graph, shares, slots) if shares else []
+        shares.append(Share(place, job, found.targets, found.start, found.end, slots=found.nslots))
+    return _grant(graph, shares) if shares else []
 
 
-def _grant(graph: ResourceGraph, shares: Sequence[Share], slots: Sequence[int]) -> list[Allocation]:
+def _grant(graph: ResourceGraph, shares: Sequence[Share]) -> list[Allocation]:
     structure = graph.structure
     pools = sum(len(share.targets) for share in shares)
     together.grant(graph.records, shares, lambda: changes.tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1
     return [
-        changes.given(graph, share.job, partial(changes.columns, share.targets), (share.start, share.end), nslots)
-        for share, nslots in zip(shares, slots, strict=True)
+        changes.given(graph, share.job, partial(changes.columns, share.targets), (share.start, share.end), share.slots)
+        for share in shares
     ]

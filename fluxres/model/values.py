@@ -67,8 +67,8 @@ class Allocation:
     def R(self, scheduling: bool | str = False) -> dict[str, Any]:  # noqa: N802 - what everybody calls it
         """The resource set of the job, R version 1 (RFC 20), as plain values.
 
-        It has ranks, cores and gpus, node names, properties and times, and of what was given now the number of slots; of what is
-        held, records do not say it.
+        It has ranks, cores and gpus, node names, properties and times, and the number of slots of the requests. Of what is
+        held that number is left out where pools were named, or some went back by name.
 
         Args:
             scheduling: with the graph of what is held (RFC 40), for a scheduler below: its pools, what is below those held

@@ -12,7 +12,7 @@ from kinds, the planner and the `shared` counters from the records.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -96,6 +96,7 @@ class MarksHeader(msgspec.Struct, frozen=True):
     owners: Packed
     records: list[Column]
     stages: Packed
+    slots: Packed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class RecordColumns:
         owner, vertex: int32; index into `owners`, and vertex number.
         start, end, amount: int64; ticks and units.
         stages: temporary locks.
+        slots_of: by job, of how many slots its requests were, where that is known.
     """
 
     owners: list[str]
@@ -116,13 +118,20 @@ class RecordColumns:
     end: NDArray[np.int64]
     amount: NDArray[np.int64]
     stages: list[Staged]
+    slots_of: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, owners: list[str], spans: Sequence[tuple[int, int, int, int, int]], stages: list[Staged]) -> RecordColumns:
+    def of(
+        cls,
+        owners: list[str],
+        spans: Sequence[tuple[int, int, int, int, int]],
+        stages: list[Staged],
+        slots_of: dict[str, int] | None = None,
+    ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
         rows = np.array(spans, np.int64).reshape(-1, 5)
         owner, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
-        return cls(owners, owner, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages)
+        return cls(owners, owner, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages, slots_of or {})
 
 
 _RECORD_DTYPES: Final = (np.int32, np.int32, np.int64, np.int64, np.int64)
@@ -167,6 +176,7 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
             for column in (records.owner, records.vertex, records.start, records.end, records.amount)
         ],
         stages=_pack(records.stages, payloads),
+        slots=_pack(records.slots_of, payloads),
     )
     return pack(MARKS_MAGIC, VERSION, header, payloads)
 
@@ -344,10 +354,11 @@ def _read_records(header: MarksHeader, take: Callable[[int], memoryview]) -> Rec
     owners: list[str] = _unpack(header.owners, list[str], take)
     found = [columns.decode(column, dtype, take) for column, dtype in zip(header.records, _RECORD_DTYPES, strict=True)]
     stages: list[Staged] = _unpack(header.stages, list[Staged], take)
+    slots_of: dict[str, int] = {} if header.slots is None else _unpack(header.slots, dict[str, int], take)
     if len({len(column) for column in found}) != 1:
         raise StoreError("records whose columns differ in length")
     owner, vertex, start, end, amount = found
-    return RecordColumns(owners, owner, vertex, start, end, amount, stages)
+    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of)
 
 
 def _check(structure: Structure, records: RecordColumns) -> None:
@@ -366,6 +377,8 @@ def _check(structure: Structure, records: RecordColumns) -> None:
     for name, column, bound in bounds:
         if len(column) and not (column.min() >= 0 and column.max() < bound):
             raise StoreError(f"{name}: a number outside of 0 to {bound - 1}")
+    if not records.slots_of.keys() <= set(records.owners) or min(records.slots_of.values(), default=1) < 1:
+        raise StoreError("slots of a job that holds nothing, or none")
     if (records.amount < 1).any() or (records.start >= records.end).any():
         raise StoreError("a record of nothing")
     if not 1 <= structure.tree_end <= count:

@@ -134,11 +134,14 @@ def _graph(loaded: Loaded, where: str, clock: Clock | None) -> ResourceGraph:
 def _held(allocations: Sequence[Hold]) -> RecordColumns:
     number: dict[str, int] = {}
     spans = []
+    slots_of: dict[str, int] = {}
     for hold in allocations:
         job = number.setdefault(hold.job, len(number))
         start, end = ticks(hold.start_s, "start"), FOREVER if hold.end_s is None else ticks(hold.end_s, "end")
         spans += [(job, v, start, end, amount) for v, amount in hold.pools.items()]
-    return RecordColumns.of(list(number), spans, [])
+        if hold.slots and hold.pools:
+            slots_of[hold.job] = slots_of.get(hold.job, 0) + hold.slots
+    return RecordColumns.of(list(number), spans, [], slots_of)
 
 
 # -- saving --------------------------------------------------------------------------------------------------------------

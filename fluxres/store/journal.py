@@ -78,7 +78,7 @@ def event_of(stored: bytes) -> Event:
 
 
 def require_whole(event: Event) -> None:
-    """Refuse an event whose ticks or units are not whole numbers within bounds: a document may have been typed by hand.
+    """Refuse an event whose ticks, units or slots are not whole numbers within bounds: a document may have been typed by hand.
 
     Errors: InputError naming the field.
 
@@ -86,6 +86,7 @@ def require_whole(event: Event) -> None:
     """
     for key in _TICKS:
         _require(key, event.get(key), 0, FOREVER)
+    _require("slots", event.get("slots"), 1, limits.COUNT_MAX)
     for target in event.get("pools") or ():
         if isinstance(target, list) and len(target) == 2:
             _require("pools", target[1], 1, limits.SIZE_MAX)

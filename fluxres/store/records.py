@@ -30,7 +30,7 @@ def capture(records: Records) -> RecordColumns:
         for owner, held in holders.items()
         for start, end, amount in held
     ]
-    return RecordColumns.of(owners, spans, list(records.stages.values()))
+    return RecordColumns.of(owners, spans, list(records.stages.values()), dict(records.slots_of))
 
 
 def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
@@ -49,6 +49,7 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     # Jobs are listed in the order they first held something, and not in that of their pools.
     graph.records.pools_of = {owner: set() for owner in stored.owners}
     graph.records.take(before, np.arange(structure.n, dtype=np.int32))
+    graph.records.slots_of = dict(stored.slots_of)
     return graph
 
 
@@ -71,4 +72,5 @@ def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: C
         graph.records.allocate(graph.records.plan_allocate(targets[lo:hi], job, *window), job, *window)
     for code in np.unique(states).tolist():
         structure.set_state(np.flatnonzero(states == code).astype(np.int32), STATES[code])
+    graph.records.slots_of = dict(wanted.slots_of)
     return graph

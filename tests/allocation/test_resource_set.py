@@ -16,6 +16,7 @@ from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
 from fluxres.query import jgf
+from fluxres.store import encoding, records
 from fluxres.syntax import hostlist, idset
 
 
@@ -143,11 +144,52 @@ def test_a_target_without_cores_has_an_empty_set_of_them() -> None:
     assert (r["R_lite"], r["nodelist"]) == ([{"rank": "1", "children": {"core": ""}}], ["n001"])
 
 
-def test_slots_are_told_of_what_is_given_now() -> None:
+def slots(graph: ResourceGraph) -> dict[str, int | None]:
+    return {job: execution(graph.allocation(job).R()).get("nslots") for job in graph.jobs()}
+
+
+def test_slots_are_those_of_the_requests_as_long_as_they_are_known() -> None:
     g = machine()
     with g.stage("slot=3/core", job="a") as stage:
         assert execution(stage.commit().R())["nslots"] == 3
     assert execution(g.grow("a", "slot=2/gpu").R())["nslots"] == 2
+    assert slots(g) == {"a": 5}
     assert execution(g.shrink("a", "slot/core").R())["nslots"] == 1
-    assert "nslots" not in execution(g.allocation("a").R())
+    assert slots(g) == {"a": 4}
     assert "nslots" not in execution(g.shrink("a", [("/cluster/rack0/n000/socket0/core0", 1)]).R())
+    assert slots(g) == {"a": None}
+    g.grow("a", "slot/core")
+    assert slots(g) == {"a": None}, "nobody knows how many those are that it had before"
+    g.free("a")
+    g.allocate_all([("slot=2/core", "a"), ("slot=4/gpu", "b"), ("/cluster/rack1/n005", "c")])
+    g.grow("b", "/cluster/rack1/n004")
+    assert slots(g) == {"a": 2, "b": None, "c": None}
+
+
+def test_a_refusal_of_more_leaves_the_slots_known() -> None:
+    g = machine()
+    g.allocate("slot=3/core", job="a")
+    with pytest.raises(UsageError):
+        g.grow("a", [("/cluster/rack1", 1), ("/cluster/rack1/n005", 1)])
+    assert slots(g) == {"a": 3}
+
+
+def test_slots_come_back_with_the_journal_and_the_snapshot() -> None:
+    g, again, seen = machine(), machine(), list[dict[str, Any]]()
+    g.sink = seen.append
+    g.allocate_all([("slot=2/core", "a"), ("slot=2/gpu", "b")])
+    g.allocate("slot/node", job="c", start=0, end=10)
+    g.commit_match(g.match("slot=3/core"), job="d")
+    g.shrink("a", "slot/core")
+    stage = g.stage("slot=2/core", job="e")
+    for event in json.loads(json.dumps(seen)):
+        again.apply(event)
+    again.commit(stage.stage)
+    stage.commit()
+    assert slots(again) == slots(g) == {"a": 1, "b": 2, "c": 1, "d": 3, "e": 2}
+    shape = encoding.encode_shape(g.structure)
+    marks = encoding.encode_marks(g.structure, records.capture(g.records), shape)
+    restored = records.restore(*encoding.decode(shape, marks), name="cluster", clock=None)
+    assert slots(restored) == slots(g)
+    restored.unlink("/cluster/rack1")
+    assert slots(restored) == slots(g)

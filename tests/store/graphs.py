@@ -53,7 +53,8 @@ def facts(graph: ResourceGraph) -> dict[str, Any]:
             [sub.name, sub.hierarchy, [[a, b, repr(data)] for a, b, data in sub.rows()]] for sub in s.subsystems.values()
         ],
         "held": sorted([held.owners[owner], *rest] for owner, *rest in rows),
-        "stages": sorted((g.stage, g.job, sorted(g.targets), g.start, g.end, g.expires) for g in held.stages),
+        "stages": sorted((g.stage, g.job, sorted(g.targets), g.start, g.end, g.expires, g.slots) for g in held.stages),
+        "slots": sorted(held.slots_of.items()),
     }
 
 
