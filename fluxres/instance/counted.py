@@ -117,7 +117,7 @@ class Counted:
         start = rows.earliest(ask, duration)
         if start is None:
             return None
-        end = start + duration
+        end = min(start + duration, FOREVER)
         rows.change(start, end, -ask)
         self._reserved[key] = Hold(key, start, end, ask)
         return start
@@ -145,7 +145,7 @@ class Counted:
                 free += holds[at].count
                 at += 1
         self._spare = free - ask
-        self._reserved[key] = Hold(key, start, start + duration, ask)
+        self._reserved[key] = Hold(key, start, min(start + duration, FOREVER), ask)
         return start
 
     def _all_rows(self, now: int) -> Numbers:

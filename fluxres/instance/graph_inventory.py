@@ -177,9 +177,11 @@ class GraphInventory:
         self._feasible.clear()
         self._scale = None
 
-    def adopt(self, key: int, claim: Hold, vertices: list[int]) -> Hold:
-        """What another inventory held and the records have already."""
-        hold = Held(key, claim.start, claim.end, claim.count, np.array(vertices, np.int32), self.graph.generation)
+    def adopt(self, key: int, claim: Hold) -> Hold:
+        """What another inventory held and the records have already, measured anew."""
+        vertices, amounts = np.array(self._held(claim), np.int64).reshape(-1, 2).T
+        count = self._measured().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
+        hold = Held(key, claim.start, claim.end, count, vertices.astype(np.int32), self.graph.generation)
         hold.is_live = claim.is_live
         if hold.is_live:
             self._running.add(hold)

@@ -304,7 +304,7 @@ class Instance(Nesting):
         for job in self._jobs.values():
             job.ask = made.ask(job.request)
             if job.claim is not None:
-                job.claim = made.adopt(job.number, job.claim, self.inventory.vertices(job.claim))
+                job.claim = made.adopt(job.number, job.claim)
         self.inventory = made
         self._recorded.clear()
 

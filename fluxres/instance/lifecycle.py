@@ -302,23 +302,23 @@ class Lifecycle:
 
     def _pass(self, starts: int) -> int:
         self._recalculate(self.now)
-        before, queue = len(self.queue), self.queue
+        queue = self.queue
+        queue.begin_pass(starts)
         self._in_pass = True
         try:
             self._again = True
             while self._again:
                 self._again = False
-                queue.begin_pass(starts)
+                queue.begin_round()
                 self.passes_begun += 1
                 with _Guard(self.policy):
                     self.policy.schedule(queue)
-                queue.end_pass()
+                queue.end_round(self._again)
         except PassOver:
-            queue.end_pass()
-            queue.changed = True  # it did not see all
+            queue.end_round(True)
         finally:
             self._in_pass = False
-        return before - len(queue)
+        return queue.started
 
     def try_start(self, job: Job) -> bool:
         """Give a waiting job its resources now, if there are any; the queue asks."""
@@ -357,6 +357,7 @@ class Lifecycle:
         if len(self.dependencies):
             for other in self.dependencies.started(job):
                 self._depend(other)
+                self._again = True
         if not self.runner.keeps_limits and end < FOREVER:
             heappush(self._timers, (end, job.number))
         if self._log:

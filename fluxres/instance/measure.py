@@ -6,6 +6,7 @@ is said in it.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,8 +17,28 @@ from fluxres.syntax import idset
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
+    from fluxres.syntax.jobspec import Request
 
 _USUAL: Final = ("core", "node")
+
+
+def asked(request: Request, type_name: str) -> int:
+    """How large a request is at least, in units of a type; in those it asks most of, where it does not name the type.
+
+    >>> from fluxres.model.matching import as_request
+    >>> wanted = as_request("slot=3/node/[core=2;gpu=1]")
+    >>> asked(wanted, "core"), asked(wanted, "node"), asked(wanted, "rack")
+    (6, 3, 6)
+    """
+    found: Counter[str] = Counter()
+    todo = [(vertex, 1) for vertex in request.resources]
+    while todo:
+        vertex, times = todo.pop()
+        number = times * vertex.count.min
+        if not vertex.is_slot:
+            found[vertex.type] += number
+        todo += [(child, number) for child in vertex.children]
+    return found[type_name] or max(found.values(), default=0)
 
 
 class Measure:

@@ -160,7 +160,7 @@ class Named:
             self._drop_rows()
             return None
         start, units = found
-        hold = self._reserved[key] = Hold(key, start, start + duration, ask, units)
+        hold = self._reserved[key] = Hold(key, start, min(start + duration, FOREVER), ask, units)
         if self._rows is not None:
             self._rows.take(start, hold.end, units)
         return start

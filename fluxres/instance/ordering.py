@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import seconds
 from fluxres.errors import UsageError
+from fluxres.instance.measure import asked
 from fluxres.instance.policies import Easy
 from fluxres.instance.urgency import PRIORITY_MAX, URGENCY_EXPEDITED
 
@@ -107,4 +108,5 @@ class FairShare(Multifactor):
 
 
 def _size(job: Job) -> int:
-    return job.instance.inventory.count(job.claim) if job.claim is not None else (job.ask if isinstance(job.ask, int) else 1)
+    inventory = job.instance.inventory
+    return inventory.count(job.claim) if job.claim is not None else asked(job.request, inventory.measure)

@@ -60,6 +60,8 @@ class Queue:
         """Starts and reservations that were tried in this pass."""
         self._actions_max = 0
         self._starts_left = -1
+        self.started = 0
+        """Starts in this pass."""
         self._fresh: list[Job] = []
         self.changed = False
         """Something was given back, taken out of service or reordered since the last pass."""
@@ -112,6 +114,7 @@ class Queue:
         """
         if self.changed or not self.elapsed:
             return False
+        self.unreserve()  # the next pass looks at all, and makes them anew
         inventory, now = self._instance.inventory, self._instance.now
         self._is_left = not any(inventory.has_room(job.ask, now) for job in self.fresh)
         return self._is_left
@@ -126,6 +129,7 @@ class Queue:
         if not self._instance.try_start(job):
             return False
         self._starts_left -= 1
+        self.started += 1
         return True
 
     def reserve(self, job: Job) -> float | None:
@@ -197,13 +201,17 @@ class Queue:
 
     def begin_pass(self, starts: int) -> None:
         """A pass begins; as many starts at most, -1 for any number."""
+        self._starts_left = starts
+        self.started = 0
+
+    def begin_round(self) -> None:
+        """The policy is about to look at the queue."""
         self.actions = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
-        self._starts_left = starts
 
-    def end_pass(self) -> None:
-        """A pass has looked at everything."""
-        self.changed, self.elapsed, self._is_left = False, self._is_left, False
+    def end_round(self, again: bool) -> None:
+        """It has; `again` where something happened meanwhile that it may not have seen."""
+        self.changed, self.elapsed, self._is_left = again, self._is_left, False
         self._fresh.clear()
         self._close_holes()
 

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from fluxres.clock import seconds
+from fluxres.clock import seconds, ticks
+from fluxres.instance.dependencies import AFTER, BEGIN, NOT_OK, OK, SINGLETON
 from fluxres.instance.policy import QueuePolicy
-from fluxres.simulation.schedule import Schedule
+from fluxres.simulation.schedule import RESULTS, Schedule
 from fluxres.simulation.workload import Submission
 from fluxres.syntax import idset
 
@@ -81,18 +82,32 @@ def _names(schedule: Schedule, size: int) -> Iterator[str]:
 
 
 def _dependencies(schedule: Schedule, given: dict[int | str, Submission]) -> Iterator[str]:
-    start = schedule.starts()
-    end = dict(zip(schedule.ids, schedule.end, strict=True))
-    by_text = {str(job): job for job in start}
-    for job in schedule.ids:
-        for dependency in given[job].dependencies if job in given else ():
+    at = {str(job): place for place, job in enumerate(schedule.ids)}
+    started = [job for job in given if str(job) in at and schedule.start[at[str(job)]] >= 0]
+    for job in started:
+        start = schedule.start[at[str(job)]]
+        for dependency in given[job].dependencies:
             scheme, _, value = dependency.partition(":")
-            other = by_text.get(value)
-            if other is None or start[job] < 0:
-                continue
-            first = start[other] if scheme in ("after", "afterstart") else end[other]
-            if start[job] < first:
+            if scheme == BEGIN and start < ticks(float(value), BEGIN):
                 yield f"job {job} starts before {dependency}"
+            other = at.get(value) if scheme != BEGIN else None
+            if other is None:
+                continue
+            if start < (schedule.start[other] if scheme in (AFTER, "afterstart") else schedule.end[other]):
+                yield f"job {job} starts before {dependency}"
+            if scheme in (OK, NOT_OK) and (RESULTS[schedule.result[other]] == "completed") != (scheme == OK):
+                yield f"job {job} starts in spite of {dependency}"
+    yield from _singletons(schedule, [given[job] for job in started], at)
+
+
+def _singletons(schedule: Schedule, started: Iterable[Submission], at: dict[str, int]) -> Iterator[str]:
+    """Whoever asks for it begins when all of its name that came before have ended."""
+    ended: dict[tuple[str | None, str | None], int] = {}
+    for job in started:
+        place, family = at[str(job.id)], (job.user, job.name)
+        if SINGLETON in job.dependencies and schedule.start[place] < ended.get(family, 0):
+            yield f"job {job.id} starts before another {job.name} has ended"
+        ended[family] = max(ended.get(family, 0), schedule.end[place])
 
 
 class Watched(QueuePolicy):
@@ -109,7 +124,7 @@ class Watched(QueuePolicy):
         self.keeps_reservations = policy.keeps_reservations
         self.recalculate_s = policy.recalculate_s
         self.head_only = head_only
-        self.promised: dict[int, int] = {}
+        self.promised: dict[Job, int] = {}
         self.broken: list[str] = []
 
     def schedule(self, queue: Queue) -> None:
@@ -122,14 +137,14 @@ class Watched(QueuePolicy):
                 break
 
     def _note(self, job: Job) -> None:
-        before = self.promised.get(job.number)
+        before = self.promised.get(job)
         if before is not None and job.reserved > before:
             self.broken.append(f"job {job.id}: {seconds(before)} was promised, now it is {seconds(job.reserved)}")
-        self.promised[job.number] = job.reserved
+        self.promised[job] = job.reserved
 
     def finished(self, job: Job, now_s: float) -> None:
         """Whether it came as promised."""
-        before = self.promised.pop(job.number, None)
+        before = self.promised.pop(job, None)
         if before is not None and job.started > before:
             self.broken.append(f"job {job.id}: {seconds(before)} was promised, it started at {seconds(job.started)}")
         self.policy.finished(job, now_s)

@@ -29,9 +29,12 @@ def hands(jobs: Sequence[Submission], number: int) -> list[list[int]]:
         return at
 
     known: dict[object, int] = {}
+    alone = {(job.user, job.name) for job in jobs if SINGLETON in job.dependencies}
     for at, job in enumerate(jobs):
         known[str(job.id)] = at
         named = [_other(job, dependency) for dependency in job.dependencies]
+        if (job.user, job.name) in alone:
+            named.append((job.user, job.name))  # a singleton waits also for those that do not ask for it themselves
         for name in named:
             if name is not None:
                 low, high = sorted((top(known.setdefault(name, at)), top(at)))

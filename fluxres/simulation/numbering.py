@@ -69,13 +69,13 @@ class Translated:
         if known is None or known[0] is not structure:
             known = self._numbers[job.instance] = (structure, self._translation(structure))
         if inventory.kind == "counted":
-            return str(known[1][0]) if len(known[1]) == 1 and inventory.size == 1 else ""
+            return str(known[1][0]) if len(known[1]) == 1 else ""
         own = job.allocated()
-        return idset.format(known[1][at] for at in idset.parse(own)) if own else ""
+        return idset.format(known[1][at] for at in idset.parse(own)) if own and known[1] else ""
 
     def _translation(self, own: Structure) -> list[int]:
         """By position in an instance, the position in the machine."""
-        if self.unit not in own.types:
+        if self.unit not in own.types or (self.whole.size[self.whole.of_type(self.unit)] > 1).any():
             return []
         found = own.of_type(self.unit)
         # Pools above what it was given are not the instance's, and have no number there.

@@ -44,7 +44,7 @@ class Result:
         metrics: figures.
         refusals: jobs that can never run here.
         errors: queue policies that went wrong, by the address of the instance they ended.
-        left: jobs that still waited when nothing more could happen.
+        left: jobs that still waited when nothing more could happen, or never came because their instance had ended.
         events: handled.
         instances: what each did.
     """

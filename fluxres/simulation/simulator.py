@@ -10,7 +10,7 @@ cut into single decisions, and each keeps its instance busy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fluxres.clock import FOREVER, stopwatch, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, PolicyError
@@ -27,7 +27,7 @@ from fluxres.simulation.metrics import RunningMetrics
 from fluxres.simulation.models import Ensemble
 from fluxres.simulation.outcome import Refusals, Result
 from fluxres.simulation.schedule import Finished, Schedule, Sink
-from fluxres.simulation.sites import InstanceRow, Site
+from fluxres.simulation.sites import Child, InstanceRow, Site
 from fluxres.simulation.watchdog import watching
 from fluxres.simulation.workload import Submission, Workload, share
 from fluxres.syntax import shape
@@ -38,13 +38,6 @@ if TYPE_CHECKING:
 
 _SHOWN_EVERY = 1024
 _AHEAD_LEAST = 64
-
-
-class Child(NamedTuple):
-    """What a job is for that holds the resources of an instance: its level, and its number in it."""
-
-    level: int
-    place: int
 
 
 class Simulator:
@@ -167,6 +160,9 @@ class Simulator:
     def result(self) -> Result:
         """What came of it so far."""
         left = sum(sum(isinstance(job.payload, Submission) for job in one.instance.jobs()) for one in self._sites.values())
+        jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
+        if hasattr(jobs, "__len__"):
+            left += len(jobs) - self._submitted  # those of instances that have ended or never began
         rows = sorted(self.rows, key=lambda row: row.number)
         return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
 
@@ -263,9 +259,14 @@ class Simulator:
             self._settle(site)
 
     def _boot(self, job: Job) -> None:
-        if job.state is not State.RUN:
-            return
         what: Child = job.payload
+        if job.state is not State.RUN:
+            # It failed before its instance had begun: the jobs of that part of the tree never come.
+            site = self._sites.get(job.instance)
+            if site is not None:
+                site.children_left -= 1
+                self._settle(site)
+            return
         hierarchy = self.hierarchy
         child = job.instance.spawn(
             job, queue_policy=hierarchy.queue_policy(what.level), match_policy=hierarchy.match_policy(what.level)

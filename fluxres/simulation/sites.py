@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InputError
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from fluxres.instance import Instance, Job, JobId
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.workload import Submission
+
+
+class Child(NamedTuple):
+    """What a job is for that holds the resources of an instance: its level, and its number in it."""
+
+    level: int
+    place: int
 
 
 @dataclass(frozen=True)
