@@ -20,6 +20,7 @@ import orjson
 from fluxres import __version__
 from fluxres.errors import FluxresError
 from fluxres.simulation import parts
+from fluxres.simulation.cost import Fit
 from fluxres.simulation.figures import figures, share
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.numbering import Translated, laid_out
@@ -112,11 +113,13 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure, machine.unit)
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
         sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance]
+        cost = parts.cost(run.page.cost)
+        fit = Fit(cost) if cost is not None and cost.measures else None
         simulator = Simulator(
             machine,
             hierarchy=levels,
             inventory=run.page.inventory,
-            cost=parts.cost(run.page.cost),
+            cost=fit or cost,
             sinks=sinks,
             keep=False,
         )
@@ -131,6 +134,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         "unit": machine.unit,
         "units": machine.count,
     }
+    if fit is not None:
+        document["fitted_cost"] = str(fit.fitted())
     document["workload"] = {"name": workload.name, "left_out": dict(workload.left_out), "notes": dict(workload.notes)}
     (folder / METRICS).write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     return Outcome(run.key, found, "; ".join(result.errors))

@@ -13,7 +13,7 @@ from fluxres.formats.source import Source
 from fluxres.instance import Instance, Queue
 from fluxres.model.matching import as_request
 from fluxres.simulation import jobspecs
-from fluxres.simulation.cost import Decision, Measured
+from fluxres.simulation.cost import Decision, Fit, Fitted, Measured
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.hierarchy import Hierarchy, fan_outs, shares
 from fluxres.simulation.invariants import violations
@@ -193,6 +193,28 @@ def test_costs() -> None:
     for wrong in ("fixed", "fixed:-1", "fixed:x", "fitted:weight=1", "fitted:", "guessed", "measured:nan"):
         with pytest.raises(UsageError):
             cost_of(wrong)
+
+
+@given(
+    st.lists(st.floats(0, 10), min_size=5, max_size=5),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1), st.integers(0, 99), st.integers(1, 999)), min_size=30, max_size=60),
+)
+def test_a_fit_gives_again_what_decisions_took(parts: list[float], decisions: list[tuple[int, int, int, int]]) -> None:
+    model = Fitted(*parts)
+    fit = Fit(model)
+    for made in decisions:
+        fit.decide(Decision(*made, 0.0))
+    found = fit.fitted()
+    assert min(vars(found).values()) >= 0.0
+    assert vars(cost_of(str(found))) == pytest.approx(vars(found), rel=1e-4)
+    for made in decisions:
+        asked = Decision(*made, 0.0)
+        assert found.decide(asked) == pytest.approx(model.decide(asked), rel=1e-3, abs=1e-3 * max(parts))
+
+
+def test_a_fit_of_nothing_costs_nothing() -> None:
+    assert (Fit(Measured()).fitted(), str(Fitted())) == (Fitted(), "fitted:base=0")
+    assert cost_of(str(Fitted())) == Fitted()
 
 
 def test_measured_decisions_take_time() -> None:

@@ -36,7 +36,7 @@ def swf(random: Random, *, size: int | None = None, jobs: int | None = None) -> 
     between, longest = random.choice((0, 1, 4, 20)), random.choice((2, 10, 40))
     blank, newline = random.choice((" ", "\t", "  ")), random.choice(("\n", "\r\n"))
     found: list[Asked] = []
-    refused: list[int | str] = []
+    refused: list[tuple[int, int]] = []
     lines = ["; Version: 2.2", f"; MaxProcs: {size}"]
     moment = random.choice((0, 0, 17, 1_000_000_000))
     for job in range(1, number + 1):
@@ -59,11 +59,11 @@ def swf(random: Random, *, size: int | None = None, jobs: int | None = None) -> 
             continue
         count = wanted if wanted > 0 else given
         if count > size:
-            refused.append(job)
+            refused.append((submit, job))
             continue
         found.append(Asked(job, submit, max(run, 1), limit if limit > 0 else max(run, 1), count))
     text = newline.join(lines).encode(random.choice(("utf-8", "utf-8-sig"))) + random.choice((b"", newline.encode()))
-    return Trace(text, size, sorted(found, key=lambda job: job.submit), refused)
+    return Trace(text, size, sorted(found, key=lambda job: job.submit), [job for _, job in sorted(refused)])
 
 
 def batsim(random: Random, *, size: int | None = None, jobs: int | None = None) -> Trace:

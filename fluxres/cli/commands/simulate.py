@@ -54,6 +54,7 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
     bursts:jobs=500. With -o csv (the columns of Batsim) or -o swf the jobs are written as they end.
     """
     from fluxres.simulation import reading
+    from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
     from fluxres.simulation.machine import Machine, read
     from fluxres.simulation.simulator import Simulator
@@ -67,10 +68,12 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
         hierarchy = _hierarchy(given)
         shown.step("simulating")
         total = "" if jobs.count is None else f" of {jobs.count}"
+        cost = cost_of(given["cost"])
+        fit = Fit(cost) if cost is not None and cost.measures else None
         simulator = Simulator(
             machine,
             hierarchy=hierarchy,
-            cost=cost_of(given["cost"]),
+            cost=fit or cost,
             inventory=given["inventory"] or "auto",
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None),
             keep=False,
@@ -86,7 +89,12 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
     for reason, number in jobs.notes.items():
         note(f"{number} times {reason}")
     if settings.output not in JOB_OUTPUTS:
-        answer(settings, document=lambda: _document(jobs, machine, result), lines=lambda style: _lines(jobs, result, style))
+        fitted = None if fit is None else str(fit.fitted())
+        answer(
+            settings,
+            document=lambda: _document(jobs, machine, result) | {"fitted_cost": fitted},
+            lines=lambda style: _lines(jobs, result, fitted, style),
+        )
     if result.errors:
         raise PolicyError("; ".join(result.errors[:3]), hint="what ran until then is in the figures")
 
@@ -153,7 +161,7 @@ _ROWS = (
 )
 
 
-def _lines(jobs: Workload, result: Result, style: Style) -> Iterator[str]:
+def _lines(jobs: Workload, result: Result, fitted: str | None, style: Style) -> Iterator[str]:
     metrics = result.metrics
     ended = ", ".join(f"{number} {what}" for what, number in sorted(metrics.results.items()))
     yield f"{style.paint(jobs.name, 'heading')}: {metrics.jobs} jobs ran ({ended or 'none'})"
@@ -170,3 +178,5 @@ def _lines(jobs: Workload, result: Result, style: Style) -> Iterator[str]:
         for level, rows in sorted(levels.items()):
             busy = sum(row.busy_s for row in rows) / len(rows)
             yield f"level {level}: {len(rows)} instances, {sum(row.jobs for row in rows)} jobs, each busy {busy:.3f} s on average"
+    if fitted is not None:
+        yield f"decisions as measured, for another run: --cost {fitted}"
