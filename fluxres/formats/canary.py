@@ -13,11 +13,16 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final, Literal
 
+import msgspec
+
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import typed
-from fluxres.formats.canary_schema import Flat, Local, Nodes, Types
-from fluxres.formats.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, Host, Run, Stock, kept_properties, structure
+from fluxres.formats import json_typed, typed
+from fluxres.formats.canary_schema import Flat, Instance, Local, Nodes, Types
+from fluxres.formats.canary_schema import Node as Described
+from fluxres.formats.inventory import EMPTY, Host, Stock, kept_properties, structure
+from fluxres.formats.inventory_runs import FRACTION_UNIT, FRACTIONS, Run, compact
+from fluxres.formats.json_typed import Places
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.part import Part
 from fluxres.formats.source import Source
@@ -32,15 +37,7 @@ MULTINODE: Final = "allow_multinode"
 #: the property of an instance that is the unit of its slots
 UNIT: Final = "unit"
 _SLOTS_PER: Final = "slots_per_"
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """One thing of a type; slots to four decimals."""
-
-    id: str
-    slots: int | float = 1
-    properties: Mapping[str, Any] = field(default_factory=dict)
+_NOTHING: Final = msgspec.Raw(b"{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ class ResourcePool:
         """Slots by node, type and id, as canary's way to check out has them."""
         return {
             name: {
-                word: {each.id: each.slots for each in (listed.instances() if isinstance(listed, Alike) else listed)}
+                word: {str(each.id): each.slots for each in (listed.instances() if isinstance(listed, Alike) else listed)}
                 for word, listed in node.resources.items()
             }
             for name, node in self.named().items()
@@ -123,6 +120,9 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> [s.path(v) for v in range(2, s.n)]
     ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
     """
+    pool = _of_parts(source)
+    if pool is not None:
+        return machine(pool, source.file, origin, Places(source))
     document = source.document
     return machine(parse(document), source.file, origin, document)
 
@@ -136,22 +136,37 @@ def read_words(text: str, *, origin: int | None = None) -> Loaded:
     return machine(of_counts(words.parse_counts(text)), "canary:", origin, None)
 
 
-def machine(pool: ResourcePool, file: str, origin: int | None, document: Document | None) -> Loaded:
+def machine(pool: ResourcePool, file: str, origin: int | None, document: Document | Places | None) -> Loaded:
     """The machine of a pool."""
     if not pool.nodes:
         where = document.where(()) if document is not None else file
         raise InputError("the resource pool has no nodes", where=where, hint="list at least one under 'nodes'")
-    hosts = [_host(node, document) for node in pool.nodes]
+    known: dict[object, tuple[tuple[Stock, ...], list[str]]] = {}
+    hosts = [_host(node, document, known) for node in pool.nodes]
     properties = kept_properties(pool.properties, partial(document.where, ()) if document is not None else str)
     if pool.allow_multinode is not None:
         properties[MULTINODE] = pool.allow_multinode
     return Loaded(structure(hosts, file=file, origin=origin, properties=properties), [], "canary")
 
 
-def _host(node: Node, document: Document | None) -> Host:
+def _host(node: Node, document: Document | Places | None, known: dict[object, tuple[tuple[Stock, ...], list[str]]]) -> Host:
+    """The host of a node; nodes that have the very same lists share what is made of them."""
+
     def where(*more: Key) -> str:
         return document.where([*node.path, *more]) if document is not None else "canary:"
 
+    key = tuple((word, id(listed)) for word, listed in node.resources.items())
+    if key not in known:
+        known[key] = _stocks(node, where)
+    stocks, empty = known[key]
+    properties = kept_properties(node.properties, where)
+    if empty:
+        properties |= kept_properties({EMPTY: empty})
+    return Host(stocks, node.id, properties, where)
+
+
+def _stocks(node: Node, where: Callable[..., str]) -> tuple[tuple[Stock, ...], list[str]]:
+    """What a node has, and the types it has nothing of."""
     stocks: list[Stock] = []
     empty: list[str] = []
     runs: tuple[Run, ...]
@@ -164,13 +179,15 @@ def _host(node: Node, document: Document | None) -> Host:
             stocks.append(Stock(word, (runs,), where=partial(where, word)))
         else:
             empty.append(word)
-    properties = kept_properties(node.properties, where)
-    if empty:
-        properties |= kept_properties({EMPTY: empty})
-    return Host(tuple(stocks), node.id, properties, where)
+    return tuple(stocks), empty
 
 
 def _runs(instances: Sequence[Instance], where: Callable[[], str]) -> Iterator[Run]:
+    if not any(each.properties for each in instances):
+        for slots, some in groupby(instances, key=lambda each: each.slots):
+            yield Run(compact([str(each.id) for each in some]), *_size(slots, where))
+        return
+
     def alike(each: Instance) -> tuple[int, str | None, Any]:
         slots, unit = _size(each.slots, where)
         stated = each.properties.get(UNIT)
@@ -179,7 +196,7 @@ def _runs(instances: Sequence[Instance], where: Callable[[], str]) -> Iterator[R
         return slots, stated if is_unit else unit, properties
 
     for (slots, unit, properties), run in groupby(instances, key=alike):
-        yield Run([each.id for each in run], slots, unit, kept_properties(properties, where))
+        yield Run(compact([str(each.id) for each in run]), slots, unit, kept_properties(properties, where))
 
 
 def _size(slots: int | float, where: Callable[[], str]) -> tuple[int, str | None]:
@@ -268,19 +285,58 @@ def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) 
     return ResourcePool((Node(resources, None, {}, (*path, key)),), found.additional_properties, found.allow_multinode)
 
 
-def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> dict[str, list[Instance]]:
-    made: dict[str, list[Instance]] = {}
+def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> Types:
+    """Instances with text for ids.
+
+    Errors: InputError for an id that stands twice.
+    """
     for word, listed in types.items():
-        seen: set[str] = set()
-        made[word] = []
+        twice = _named(listed)
+        if twice is not None:
+            message = f"the id {typed.short(listed[twice].id)} stands twice"
+            raise InputError(message, where=document.where([*path, word, twice, "id"]), hint="ids of one type differ")
+    return types
+
+
+def _named(listed: Sequence[Instance]) -> int | None:
+    """Make ids of numbers text; the number of the first instance whose id another has, None where there is none."""
+    for each in listed:
+        if each.id.__class__ is int:
+            each.id = str(each.id)
+    ids = [each.id for each in listed]
+    if len(set(ids)) == len(ids):
+        return None
+    first: dict[str | int, int] = {}
+    return next(at for at, name in enumerate(ids) if first.setdefault(name, at) != at)
+
+
+def _of_parts(source: Source) -> ResourcePool | None:
+    """The pool of a JSON text with nodes, in which what nodes have alike is read once; None for any other text."""
+    alike = json_typed.Alike(source)
+    try:
+        top = alike.parts(alike.data)
+        wrapped = "resource_pool" in top
+        inner = alike.parts(top["resource_pool"]) if wrapped else top
+        listed = alike.list(inner["nodes"])
+        if wrapped and len(top) > 1:
+            return None
+        path = ("resource_pool",) if wrapped else ()
+        rest = {key: alike.value(raw, Any) for key, raw in inner.items() if key != "nodes"}
+        found = msgspec.convert({**rest, "nodes": []}, Nodes)
+        checked: set[int] = set()
+        nodes: list[Node] = []
         for at, each in enumerate(listed):
-            name = str(each.id)
-            if name in seen:
-                message = f"the id {typed.short(name)} stands twice"
-                raise InputError(message, where=document.where([*path, word, at, "id"]), hint="ids of one type differ")
-            seen.add(name)
-            made[word].append(Instance(name, each.slots, each.properties))
-    return made
+            types = {word: alike.value(raw, list[Instance]) for word, raw in alike.parts(each.pop("resources", _NOTHING)).items()}
+            for instances in types.values():
+                if id(instances) not in checked and _named(instances) is not None:
+                    return None
+                checked.add(id(instances))
+            node = msgspec.convert({key: alike.value(raw, Any) for key, raw in each.items()}, Described)
+            nodes.append(Node(types, str(node.id), node.additional_properties, (*path, "nodes", at, "resources")))
+        is_sound = alike.is_whole() and len({node.id for node in nodes}) == len(nodes)
+    except json_typed.UNLIKE:
+        return None
+    return ResourcePool(tuple(nodes), found.additional_properties, found.allow_multinode) if is_sound else None
 
 
 def _counted(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:

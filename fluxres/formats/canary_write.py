@@ -13,7 +13,8 @@ import orjson
 from fluxres.errors import UsageError
 from fluxres.formats.canary import MULTINODE, UNIT
 from fluxres.formats.format import Fact
-from fluxres.formats.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, NESTED, SLOTS
+from fluxres.formats.inventory import EMPTY, NESTED
+from fluxres.formats.inventory_runs import FRACTION_UNIT, FRACTIONS, SLOTS
 from fluxres.formats.inventory_write import MARKS, Inventory, Lost, Share
 from fluxres.formats.loaded import Hold, Output
 from fluxres.graph.kinds import Kind, PropertyValue

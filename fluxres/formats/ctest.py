@@ -13,9 +13,12 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import typed
-from fluxres.formats.inventory import Host, Run, Stock, structure
+from fluxres.formats import ctest_schema, json_typed, typed
+from fluxres.formats.inventory import Host, Stock, structure
+from fluxres.formats.inventory_runs import Run, compact
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key
@@ -47,15 +50,41 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> s.path(2), s.size.item(2)
     ('/cluster/node0/gpu0', 2)
     """
-    document = source.document
-    machine = parse(document, strict=False)
-    path = _path(document)
-    stocks = []
-    for word, instances in machine.items():
-        runs = (Run([each.id for each in run], slots) for slots, run in groupby(instances, key=lambda each: each.slots))
-        stocks.append(Stock(word, (tuple(runs),), where=partial(document.where, [*path, word])))
-    made = structure([Host(tuple(stocks), where=partial(document.where, path))], file=source.file, origin=origin)
-    return Loaded(made, [], "ctest")
+    found = _of_parts(source)
+    runs = _runs(parse(source.document, strict=False)) if found is None else found
+
+    def where(*more: Key) -> str:
+        return source.document.where([*_path(source.document), *more])
+
+    stocks = [Stock(word, (tuple(some),), where=partial(where, word)) for word, some in runs.items()]
+    return Loaded(structure([Host(tuple(stocks), where=where)], file=source.file, origin=origin), [], "ctest")
+
+
+def _of_parts(source: Source) -> dict[str, list[Run]] | None:
+    """What a machine has in a JSON text that CTest takes as it is, in a third of the memory; None for any other text."""
+    alike = json_typed.Alike(source)
+    try:
+        top = alike.parts(alike.data)
+        if alike.value(top["version"], Any) != VERSION or top.keys() != {"version", "local"}:
+            return None
+        (socket,) = alike.list(top["local"])
+        runs: dict[str, list[Run]] = {}
+        for word, raw in socket.items():
+            listed = alike.long(raw, list[ctest_schema.Instance])
+            if not TYPE.fullmatch(word):
+                return None
+            by_slots = groupby(listed, key=lambda each: 1 if each.slots is UNSET else each.slots)
+            runs[word] = [Run(compact([each.id for each in run]), slots) for slots, run in by_slots]
+    except json_typed.UNLIKE:
+        return None
+    return runs if alike.is_whole() else None
+
+
+def _runs(machine: Machine) -> dict[str, list[Run]]:
+    return {
+        word: [Run(compact([each.id for each in run]), slots) for slots, run in groupby(instances, key=lambda each: each.slots)]
+        for word, instances in machine.items()
+    }
 
 
 def parse(document: Document, *, strict: bool = True) -> Machine:

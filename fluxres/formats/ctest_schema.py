@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 SLOTS_MAX = (1 << 32) - 1
 Identity = Annotated[str, Meta(pattern=r"^[a-z0-9_]+$", description="Lower case letters, digits and underscores.")]
@@ -23,11 +23,13 @@ class Version(Struct, forbid_unknown_fields=True):
     minor: Literal[0]
 
 
-class Instance(Struct, forbid_unknown_fields=True):
+class Instance(Struct, gc=False, forbid_unknown_fields=True):
     """One thing of a type."""
 
     id: Identity
-    slots: Annotated[int, Meta(ge=0, le=SLOTS_MAX, description="Into how many parts it can be divided. Default: 1.")] = 1
+    slots: (
+        Annotated[int, Meta(ge=0, le=SLOTS_MAX, description="Into how many parts it can be divided. Default: 1.")] | UnsetType
+    ) = UNSET
 
 
 class Specification(Struct, forbid_unknown_fields=True):

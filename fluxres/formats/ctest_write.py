@@ -16,7 +16,7 @@ import orjson
 from fluxres.errors import UsageError
 from fluxres.formats.ctest import VERSION
 from fluxres.formats.format import Fact
-from fluxres.formats.inventory import LABEL, SLOTS
+from fluxres.formats.inventory_runs import LABEL, SLOTS
 from fluxres.formats.inventory_write import Inventory, Lost, Share
 from fluxres.formats.loaded import Hold, Output
 from fluxres.graph.structure import Structure

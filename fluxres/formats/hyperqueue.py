@@ -11,15 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import typed
-from fluxres.formats.hyperqueue_schema import Resource, Resources, Worker
+from fluxres.formats import json_typed, typed
+from fluxres.formats.hyperqueue_schema import Configuration, Resource, Resources, Worker
 from fluxres.formats.hyperqueue_words import Started, add_options, of_words
-from fluxres.formats.inventory import FRACTION_UNIT, Host, Run, Stock, structure
+from fluxres.formats.inventory import Host, Stock, structure
+from fluxres.formats.inventory_runs import FRACTION_UNIT, Run
+from fluxres.formats.json_typed import Places
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.part import Part
 from fluxres.formats.source import Source
@@ -38,6 +41,7 @@ RELATION: Final = "coupled"
 WEIGHT: Final = "weight"
 #: the property of a host that names its group of workers
 GROUP: Final = "worker_group"
+_NOTHING: Final[dict[str, Any]] = {"resources": []}
 
 
 def read(source: Source, *, origin: int | None = None, fractions: bool = False) -> Loaded:
@@ -53,8 +57,8 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
     ['/cluster/node0/socket0/core0', '/cluster/node0/socket0/core1', '/cluster/node0/socket1', \
 '/cluster/node0/socket1/core2', '/cluster/node0/socket1/core3', '/cluster/node0/mem']
     """
-    is_json = source.text.lstrip()[:1] in ("{", "[")
-    return machine(_of_json(source.document) if is_json else list(of_words(source)), source.file, origin, fractions=fractions)
+    workers = _of_parts(source) if source.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else list(of_words(source))
+    return machine(workers if workers is not None else _of_json(source.document), source.file, origin, fractions=fractions)
 
 
 def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
@@ -206,6 +210,36 @@ def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[in
 # -- JSON ------------------------------------------------------------------------------------------------------------
 
 
+def _of_parts(source: Source) -> list[Started] | None:
+    """The workers of a list in JSON, in which what they have alike is read once; None for any other text."""
+    alike, places = json_typed.Alike(source), Places(source)
+    known: dict[int, Started] = {}
+    workers: list[Started] = []
+    try:
+        for at, entry in enumerate(alike.list(alike.data)):
+            of_worker = alike.parts(entry.pop("configuration"))
+            resources = alike.value(of_worker["resources"], Resources)
+            path = (at, "configuration", "resources")
+            if id(resources) not in known:
+                known[id(resources)] = _started(places, resources, path)
+            same = known[id(resources)]
+            kept: dict[str, Any] = {key: alike.value(of_worker[key], Any) for key in ("hostname", "group") if key in of_worker}
+            alike.pass_over([*entry.values(), *(of_worker[key] for key in of_worker.keys() - {"resources", *kept})])
+            kept["resources"] = _NOTHING
+            about = msgspec.convert(kept, Configuration)
+            started = Started(partial(places.where, path), same.pools, same.couplings)
+            workers.append(_called(started, about))
+    except json_typed.UNLIKE:
+        return None
+    return workers if alike.is_whole() else None
+
+
+def _called(started: Started, about: Configuration) -> Started:
+    started.name = None if about.hostname is UNSET else about.hostname
+    started.group = None if about.group is UNSET or about.group == "default" else about.group
+    return started
+
+
 def _of_json(document: Document) -> list[Started]:
     values = document.values
     if isinstance(values, list):
@@ -222,11 +256,7 @@ def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Starte
             kept["configuration"] = _kept(kept["configuration"], "resources", "hostname", "group")
         worker = typed.convert(Part(document, kept, path), Worker)
         below = (*path, "configuration", "resources")
-        started = _started(document, worker.configuration.resources, below)
-        started.name = None if worker.configuration.hostname is UNSET else worker.configuration.hostname
-        group = worker.configuration.group
-        started.group = None if group is UNSET or group == "default" else group
-        return started
+        return _called(_started(document, worker.configuration.resources, below), worker.configuration)
     if "resources" in values:
         return _started(document, typed.convert(Part(document, values, path), Resources), path)
     hint = "a worker has its 'configuration', or 'resources' and 'coupling'"
@@ -237,7 +267,7 @@ def _kept(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: values[key] for key in keys if key in values}
 
 
-def _started(document: Document, resources: Resources, path: tuple[Key, ...]) -> Started:
+def _started(document: Document | Places, resources: Resources, path: tuple[Key, ...]) -> Started:
     started = Started(partial(document.where, path))
     for at, entry in enumerate(resources.resources):
         started.pools.append(_pool(entry, document, (*path, "resources", at)))
@@ -258,7 +288,7 @@ def _started(document: Document, resources: Resources, path: tuple[Key, ...]) ->
 _KEYS: Final = {"list": ("values",), "range": ("start", "end"), "groups": ("groups",), "sum": ("size",)}
 
 
-def _pool(entry: Resource, document: Document, path: tuple[Key, ...]) -> Pool:
+def _pool(entry: Resource, document: Document | Places, path: tuple[Key, ...]) -> Pool:
     keys = _KEYS[entry.kind]
     stated = [key for each in _KEYS.values() for key in each if getattr(entry, key) is not UNSET]
     for key in dict.fromkeys([*keys, *stated]):

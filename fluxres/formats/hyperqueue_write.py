@@ -17,7 +17,7 @@ import orjson
 
 from fluxres.formats.format import Fact
 from fluxres.formats.hyperqueue import GRAPH, GROUP, RELATION, WEIGHT
-from fluxres.formats.inventory import FRACTION_UNIT
+from fluxres.formats.inventory_runs import FRACTION_UNIT
 from fluxres.formats.inventory_write import Inventory, Lost, Share, Vertices
 from fluxres.formats.loaded import Hold, Output
 from fluxres.graph.structure import Structure
@@ -82,6 +82,8 @@ class _Workers:
         self.inventory, self.structure = inventory, inventory.structure
         self.words, self.renamed = inventory.words(clean)
         self.lost = Lost(self.structure)
+        #: by kind, whether it has a unit
+        self.has_unit = np.array([kind.unit is not None for kind in self.structure.kinds])
         self.merged: list[str] = []
         self.edges = _Edges(self.structure)
 
@@ -91,14 +93,17 @@ class _Workers:
         group = inventory.properties(v).get(GROUP)
         made = _Written(number, inventory.host_name(number), group if isinstance(group, str) else None)
         stands: dict[int, list[tuple[int, int]]] = {}
-        sockets = self._sockets(number)
+        grouped = [(share, [] if inventory.is_sum(share) else share.groups()) for share in inventory.shares[number]]
+        placed = [(share, groups, self._parents(groups)) for share, groups in grouped]
+        of_cpus = [parents for share, _, parents in placed if self.words[share.type] == CPUS and len(parents) > 1]
+        sockets = of_cpus[0] if of_cpus else None
         # Pools beside the cpus stand behind them, as they will when this is read.
-        shares = sorted(inventory.shares[number], key=lambda share: self._parents(share) != sockets)
-        for share in sorted(shares, key=lambda share: self.words[share.type] != CPUS):
-            if inventory.is_sum(share):
+        placed.sort(key=lambda each: (self.words[each[0].type] != CPUS, each[2] != sockets))
+        for share, groups, parents in placed:
+            if not groups:
                 made.pools.append(Pool(self.words[share.type], self._sum(share)))
                 continue
-            groups, parents, at = share.groups(), self._parents(share), len(made.pools)
+            at = len(made.pools)
             is_beside = at > 0 and parents == sockets
             made.pools.append(Pool(self.words[share.type], self._labels(share, groups)))
             self._place(share, parents, v, type_name="socket" if is_beside or share.type == "core" else "group")
@@ -110,18 +115,9 @@ class _Workers:
         made.couplings = sorted([*made.couplings, *self.edges.couplings(stands)])
         return made
 
-    def _parents(self, share: Share) -> list[int]:
-        """The pools that the groups of a share stand in; none where they are a sum."""
-        if self.inventory.is_sum(share):
-            return []
-        return [self.structure.parent.item(int(part[0])) for part in share.groups()]
-
-    def _sockets(self, number: int) -> list[int] | None:
-        """The pools that the groups of the cpus stand in, where there are several."""
-        for share in self.inventory.shares[number]:
-            if self.words[share.type] == CPUS and len(parents := self._parents(share)) > 1:
-                return parents
-        return None
+    def _parents(self, groups: Sequence[Vertices]) -> list[int]:
+        """The pools that groups stand in."""
+        return [self.structure.parent.item(int(part[0])) for part in groups]
 
     def _place(self, share: Share, parents: list[int], host: int, *, type_name: str) -> None:
         """Note which pools come back in the same place: straight in the host, or in groups that come back themselves."""
@@ -158,7 +154,7 @@ class _Workers:
     def _labels(self, share: Share, groups: Sequence[Vertices]) -> Labels | Groups:
         s, vertices = self.structure, np.concatenate(groups)
         self.lost.mark("sizes", vertices[s.size[vertices] != 1])
-        self.lost.mark("units", vertices[[s.kinds[number].unit is not None for number in s.kind[vertices].tolist()]])
+        self.lost.mark("units", vertices[self.has_unit[s.kind[vertices]]])
         labels = self.inventory.distinct(vertices, self.lost)
         if isinstance(labels, list) and any('"' in label for label in labels):
             self.inventory.relabelled("names", vertices, self.lost)

@@ -8,7 +8,6 @@ one pool with a size for what is only counted.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -18,6 +17,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.errors import InputError
+from fluxres.formats.inventory_runs import DIGITS, LABEL, OF_FILE, Run, entries, free, is_name, shares
 from fluxres.graph import uuids
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe, expand
@@ -28,41 +28,10 @@ from fluxres.syntax.excerpt import excerpt
 TYPES: Final = {"cpus": "core", "gpus": "gpu"}
 #: types that mean something else in a graph
 RESERVED: Final = frozenset({"cluster", "node", "socket", "group", "share", "slot"})
-#: what stands before the key of a property that is about the file and not about the pool
-OF_FILE: Final = "file:"
-#: the property that keeps a label which is no name: it stands twice, or has a character that no path can hold
-LABEL: Final = f"{OF_FILE}label"
-#: the property that keeps a number of slots which is no size
-SLOTS: Final = f"{OF_FILE}slots"
 #: the property that names the types of which a host has none, and says so
 EMPTY: Final = f"{OF_FILE}empty_types"
 #: what stands before the key of a property whose value is no single one, kept as JSON
 NESTED: Final = "json:"
-#: the unit of amounts in ten-thousandths
-FRACTION_UNIT: Final = "0.0001"
-FRACTIONS: Final = 10_000
-
-_DECIMAL = re.compile(r"0|[1-9][0-9]{0,17}")
-_DIGITS: Final = "0123456789"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Labelled things that are alike but for their label.
-
-    Args:
-        labels: in order; a `range` of numbers costs nothing however long it is.
-        size: units of each; 0 is a thing that nobody can have.
-        unit: of the size.
-        properties: of each.
-        fractions: whether each can be given out in ten-thousandths.
-    """
-
-    labels: Sequence[str] | range
-    size: int = 1
-    unit: str | None = None
-    properties: Mapping[str, PropertyValue] = field(default_factory=dict)
-    fractions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +125,8 @@ class _Site:
         self.file = file
         #: words that with a number behind them are the names of numbered pools
         self.stems = {*types.values(), "socket", *(f"{type_name}-group" for type_name in types.values())}
+        #: whether a name may be of one type or of another: `gpu10` is number 10 of gpu, and number 0 of gpu1
+        self.is_ambiguous = len({stem.rstrip(DIGITS) for stem in self.stems}) < len(self.stems)
         self.names: set[str] = set()
         self.places: dict[int, Callable[[], str]] = {}
         self.known: dict[object, tuple[Recipe, ...]] = {}
@@ -181,9 +152,9 @@ class _Site:
         """The name of a host, and its properties."""
         name = f"node{number}" if host.name is None else host.name
         properties = dict(host.properties)
-        if name in self.names or not _is_name(name):
+        if name in self.names or not is_name(name):
             properties[LABEL] = name
-            name = _free(lambda at: f"node~{at}", number, self.names)
+            name = free(lambda at: f"node~{at}", number, self.names)
         self.names.add(name)
         return name, properties
 
@@ -214,7 +185,7 @@ class _Site:
                 made = [_sum(stock, type_name, taken)]
                 children += made
             elif len(stock.groups) == 1:
-                made = [recipe for run in stock.groups[0] for recipe in _run(run, type_name, taken, self.stems)]
+                made = [recipe for run in stock.groups[0] for recipe in self._run(run, type_name, taken)]
                 children += made
             else:
                 new = _groups(stock, type_name)
@@ -222,7 +193,7 @@ class _Site:
                 groups += new
                 made = []
                 for group, runs in zip(groups[: len(stock.groups)] if stock.beside else new, stock.groups, strict=True):
-                    inside = [recipe for run in runs for recipe in _run(run, type_name, group.taken, self.stems)]
+                    inside = [recipe for run in runs for recipe in self._run(run, type_name, group.taken)]
                     group.inside += inside
                     made += inside
                 self.places.update((id(group), stock.where) for group in new)
@@ -232,6 +203,11 @@ class _Site:
             finished.append(child.recipe() if isinstance(child, _Group) else child)
             self.places[id(finished[-1])] = self.places[id(child)]
         return tuple(finished)
+
+    def _run(self, run: Run, type_name: str, taken: set[str]) -> list[Recipe]:
+        if self.is_ambiguous and isinstance(run.labels, range) and len(run.labels) <= limits.RECIPES_MAX:
+            run = replace(run, labels=list(map(str, run.labels)))
+        return entries(run, type_name, taken, self.stems)
 
 
 def _content(stock: Stock) -> object:
@@ -283,62 +259,14 @@ def _dealt(count: int, run: Run, type_name: str) -> Recipe:
     assert isinstance(run.labels, range)
     ids = np.arange(run.labels.start, run.labels.stop, dtype=np.int64)
     base = Recipe(type_name, len(run.labels) // count, ids=ids, size=run.size, unit=run.unit, properties=run.properties)
-    return replace(base, children=_shares(run))
+    return replace(base, children=shares(run))
 
 
 def _sum(stock: Stock, type_name: str, taken: set[str]) -> Recipe:
-    name = type_name if type_name not in taken else _free(lambda at: f"{type_name}~{at}", 0, taken)
+    name = type_name if type_name not in taken else free(lambda at: f"{type_name}~{at}", 0, taken)
     taken.add(name)
     names = None if name == type_name else [name]
     return Recipe(type_name, ids=None, names=names, size=stock.amount or 0, unit=stock.unit)
-
-
-def _run(run: Run, type_name: str, taken: set[str], stems: set[str]) -> list[Recipe]:
-    """Entries for a run: numbers become ids, other labels names, and what can be neither is numbered and keeps its label.
-
-    Args:
-        taken: names that brothers have, to which those of the run are added.
-        stems: words that with a number behind them are the names of numbered pools.
-    """
-    base = Recipe(type_name, size=max(run.size, 1), unit=run.unit, properties=run.properties, children=_shares(run))
-    if run.size == 0:
-        base = replace(base, properties={**run.properties, SLOTS: 0}, state="down")
-    if isinstance(run.labels, range):
-        return [replace(base, count=len(run.labels), ids=run.labels.start)] if len(run.labels) else []
-    made: list[Recipe] = []
-    numbers: list[int] = []
-    names: list[str] = []
-
-    def close() -> None:
-        if numbers:
-            made.append(replace(base, count=len(numbers), ids=np.array(numbers, np.int64)))
-        if names:
-            made.append(replace(base, count=len(names), ids=None, names=list(names), word_for_word=True))
-        numbers.clear()
-        names.clear()
-
-    for at, label in enumerate(run.labels):
-        is_number = _DECIMAL.fullmatch(label) is not None
-        name = f"{type_name}{label}" if is_number else label
-        looks_numbered = not is_number and label.rstrip(_DIGITS) in stems and label[-1:] in _DIGITS
-        if name in taken or looks_numbered or not _is_name(name):
-            close()
-            name = _free(lambda at: f"{type_name}~{at}", at, taken)
-            made.append(replace(base, names=[name], ids=None, word_for_word=True, properties={**base.properties, LABEL: label}))
-        else:
-            if names if is_number else numbers:
-                close()
-            if is_number:
-                numbers.append(int(label))
-            else:
-                names.append(label)
-        taken.add(name)
-    close()
-    return made
-
-
-def _shares(run: Run) -> tuple[Recipe, ...]:
-    return (Recipe("share", ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
 
 
 def kept_properties(given: Mapping[str, Any], where: Callable[[], str] = str) -> dict[str, PropertyValue]:
@@ -367,13 +295,3 @@ def _json(value: object, key: str, where: Callable[[], str]) -> str:
     except ValueError:
         message = f"the property {excerpt(key)} has a number that is none (NaN, or infinite)"
         raise InputError(message, where=where(), hint="write it as text") from None
-
-
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= limits.NAME_LENGTH_MAX and text.isprintable() and "/" not in text
-
-
-def _free(name: Callable[[int], str], start: int, seen: set[str]) -> str:
-    while name(start) in seen:
-        start += 1
-    return name(start)

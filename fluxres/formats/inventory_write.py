@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from fluxres.errors import InputError
 from fluxres.formats import left_out
 from fluxres.formats.format import Fact
-from fluxres.formats.inventory import LABEL, RESERVED, SLOTS, TYPES, types_of
+from fluxres.formats.inventory import RESERVED, TYPES, types_of
+from fluxres.formats.inventory_runs import LABEL, SLOTS
 from fluxres.formats.loaded import Hold
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe_names import regular_names
@@ -44,6 +45,8 @@ class Share:
 
     def groups(self) -> list[Vertices]:
         """The vertices by the pool they stand in, in the order of its first."""
+        if self.above[0] == self.above[-1] and not np.count_nonzero(self.above != self.above[0]):
+            return [self.vertices]
         _, first, which = np.unique(self.above, return_index=True, return_inverse=True)
         order = np.argsort(first[which.reshape(-1)], kind="stable")
         cuts = np.flatnonzero(np.diff(self.above[order])) + 1

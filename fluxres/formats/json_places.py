@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
+import msgspec
 import orjson
 
 from fluxres import limits
@@ -17,7 +19,13 @@ from fluxres.errors import LimitExceeded
 
 Key = str | int
 
-_KEY = re.compile(r'"(?:[^"\\]|\\.)*+"\s*+(:?)')
+_BLANKS: Final = b" \t\r\n"
+_CHUNK: Final = 1 << 24
+#: all bytes but quotes and brackets, and a table that makes all brackets square
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b'"[]{}'))
+_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_ENCODER: Final = msgspec.json.Encoder()
+_KEY = re.compile(rb'"(?:[^"\\]|\\.)*+"\s*+(:?)')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 
@@ -48,13 +56,73 @@ def measure(values: object, file: str) -> tuple[int, int]:
     return count, keys
 
 
-def written_keys(text: str) -> int:
-    """How often a key is written in a valid JSON text.
+def require_bounded(data: bytes, values: object, file: str) -> None:
+    """Refuse a valid JSON text of more values or levels than a document may have.
 
-    >>> written_keys('{"a": "b", "a" : "c:"}')
+    Args:
+        values: that were read from it.
+
+    Errors: LimitExceeded past DOCUMENT_DEPTH_MAX levels or DOCUMENT_VALUES_MAX values.
+    Cost: about 3 ns a byte where no text in it has a quote or a bracket.
+
+    >>> require_bounded(b'{"a": [1]}', {"a": [1]}, "x.json")
+    """
+    most = data.count(b",") + data.count(b"[") + data.count(b"{") + 1
+    if most > limits.DOCUMENT_VALUES_MAX or not _is_shallow(data):
+        count, _ = measure(values, file)
+        if count > limits.DOCUMENT_VALUES_MAX:
+            raise LimitExceeded(f"{count} values, at most {limits.DOCUMENT_VALUES_MAX} are read", where=file)
+
+
+def _is_shallow(data: bytes) -> bool:
+    """Whether a valid JSON text surely has few enough levels; a walk through its values takes twenty times as long."""
+    if b'\\"' in data:
+        return False
+    left = data.translate(_SQUARE, _NO_BRACKETS).replace(b'""', b"")
+    if b'"' in left:  # brackets within a text leave its quotes apart
+        return False
+    for _ in range(limits.DOCUMENT_DEPTH_MAX):
+        if not left:
+            return True
+        left = left.replace(b"[]", b"")
+    return not left
+
+
+def keys_of(values: object) -> int:
+    """How many keys stand in all mappings of values that were read from JSON.
+
+    Cost: about 3 ns a byte of its text, which is made once more.
+
+    >>> keys_of({"a": [1, {"b": 2}]})
     2
     """
-    return sum(1 for match in _KEY.finditer(text) if match[1])
+    return written_keys(_ENCODER.encode(values))
+
+
+def written_keys(data: bytes) -> int:
+    """How often a key is written in a valid JSON text.
+
+    Cost: about 1 ns a byte where no text in it has a quote or a backslash.
+
+    >>> written_keys(b'{"a": "b", "a" : "c:"}')
+    2
+    """
+    if b'\\"' in data or b"\\\\" in data:
+        return _counted_keys(data)
+    # A quote begins a text or ends it, and a colon behind the end makes it a key. A text that starts with a colon looks like a
+    # key too, so where there is one the text is counted token by token.
+    found, last = 0, b""
+    for at in range(0, len(data), _CHUNK):
+        part = last + data[at : at + _CHUNK].translate(None, _BLANKS)
+        if any(begin in part for begin in (b',":', b'{":', b'[":', b':":')):
+            return _counted_keys(data)
+        found += part.count(b'":') - last.count(b'":')
+        last = part[-2:]
+    return found
+
+
+def _counted_keys(data: bytes) -> int:
+    return sum(1 for match in _KEY.finditer(data) if match[1])
 
 
 def _walk(text: str) -> Iterator[tuple[int, list[Key], bool]]:

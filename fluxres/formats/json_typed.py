@@ -8,7 +8,7 @@ against those that came out, and when something is wrong at all the text is read
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeVar, cast
@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import json_places, typed
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key, path_text
@@ -25,8 +25,6 @@ from fluxres.formats.yaml_document import Document, Key, path_text
 T = TypeVar("T")
 Buffer = bytes | msgspec.Raw
 
-_BLANKS: Final = b" \t\r\n"
-_CHUNK: Final = 1 << 24
 _PLACED_MAX: Final = 1 << 24
 """Bytes of a text in which lines and columns are looked for: a walk token by token takes a second for each four megabytes."""
 
@@ -52,6 +50,87 @@ def decode(source: Source, kind: type[T], *, part: Buffer | None = None, whole: 
         _explain(source, whole or kind, str(error))
 
 
+def parts(raw: Buffer) -> dict[str, msgspec.Raw]:
+    """A JSON mapping with its values as they are written, each to be read when its turn comes, or never.
+
+    Errors: those of msgspec for what is no mapping.
+
+    >>> {key: bytes(part) for key, part in parts(b'{"a": [1, 2]}').items()}
+    {'a': b'[1, 2]'}
+    """
+    return cast(dict[str, msgspec.Raw], _decoder(dict[str, msgspec.Raw]).decode(raw))
+
+
+class Places:
+    """Places in a JSON text, which is looked through when one is asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
+        """As :meth:`Document.where`."""
+        return where(self._source, list(path), key=key)
+
+
+class Alike:
+    """Parts of a JSON text that are read once, however often they stand in it, and the keys of all that was read.
+
+    A file of ten thousand nodes says the same of nearly all of them. Whoever reads one in parts adds up the keys it met, and
+    :meth:`is_whole` tells whether it met each that is written: one that stands twice is told by a slower reader.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.data = source.data.removeprefix(b"\xef\xbb\xbf")
+        self._file = source.file
+        self._known: dict[tuple[Any, bytes], tuple[Any, int]] = {}
+        self._keys = 0
+
+    def parts(self, raw: Buffer) -> dict[str, msgspec.Raw]:
+        """A mapping in parts."""
+        found = parts(raw)
+        self._keys += len(found)
+        return found
+
+    def list(self, raw: Buffer) -> list[dict[str, msgspec.Raw]]:
+        """A list of mappings in parts."""
+        found = cast(list[dict[str, msgspec.Raw]], _decoder(list[dict[str, msgspec.Raw]]).decode(raw))
+        self._keys += sum(map(len, found))
+        return found
+
+    def value(self, raw: msgspec.Raw, kind: Any) -> Any:
+        """What is written here, as `kind`; the same object where the same is written.
+
+        Errors: those of msgspec and orjson, and LimitExceeded.
+        """
+        key = kind, bytes(raw)
+        if key not in self._known:
+            values = orjson.loads(key[1])
+            self._known[key] = msgspec.convert(values, kind), json_places.measure(values, self._file)[1]
+        found, keys = self._known[key]
+        self._keys += keys
+        return found
+
+    def pass_over(self, raws: Iterable[msgspec.Raw]) -> None:
+        """Values of which nothing is wanted but that their keys differ."""
+        for raw in raws:
+            if bytes(memoryview(raw)[:1]) in (b"{", b"["):
+                self.value(raw, Any)
+
+    def long(self, raw: msgspec.Raw, kind: Any) -> Any:
+        """What is written here, as `kind`, whose absent keys are UNSET: for what stands there once, in a third of the memory."""
+        found = _decoder(kind).decode(raw)
+        self._keys += json_places.keys_of(found)
+        return found
+
+    def is_whole(self) -> bool:
+        """Whether every key of the text was met."""
+        return self._keys == json_places.written_keys(self.data)
+
+
+#: what is raised by what cannot be read in parts
+UNLIKE: Final = (msgspec.MsgspecError, RecursionError, LookupError, ValueError, FluxresError)
+
+
 def require_unique_keys(source: Source, count: int) -> None:
     """Refuse a JSON text with a key that its mapping has already.
 
@@ -61,7 +140,7 @@ def require_unique_keys(source: Source, count: int) -> None:
     Errors: InputError with the place of the second one.
     Cost: about 1 ns a byte where no text in it has a quote or a backslash.
     """
-    if count != _keys_written(source.data):
+    if count != json_places.written_keys(source.data):
         line, column, path = json_places.first_duplicate(source.text)
         raise InputError("the key stands here twice", where=f"{source.where(line, column)}: {path_text(path)}", hint="remove one")
 
@@ -99,9 +178,7 @@ def plain(source: Source) -> Document:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InputError(f"is not JSON: {error.msg}", where=source.where(error.lineno, error.colno)) from None
-    count, _ = json_places.measure(values, source.file)
-    if count > limits.DOCUMENT_VALUES_MAX:
-        raise LimitExceeded(f"{count} values, at most {limits.DOCUMENT_VALUES_MAX} are read", where=source.file)
+    json_places.require_bounded(source.data, values, source.file)
     return Document(values, source.file, text, source.path, is_json=True)
 
 
@@ -122,19 +199,3 @@ def keys_in(value: object, file: str = "") -> int:
     (2, 0)
     """
     return json_places.measure(value, file)[1] if isinstance(value, dict | list) else 0
-
-
-def _keys_written(data: bytes) -> int:
-    """How often a key is written in a valid JSON text."""
-    if b'\\"' in data or b"\\\\" in data:
-        return json_places.written_keys(data.decode())
-    # A quote begins a text or ends it, and a colon behind the end makes it a key. A text that starts with a colon looks like a
-    # key too, so where there is one the text is counted token by token.
-    found, last = 0, b""
-    for at in range(0, len(data), _CHUNK):
-        part = last + data[at : at + _CHUNK].translate(None, _BLANKS)
-        if any(begin in part for begin in (b',":', b'{":', b'[":', b':":')):
-            return json_places.written_keys(data.decode())
-        found += part.count(b'":') - last.count(b'":')
-        last = part[-2:]
-    return found

@@ -17,7 +17,8 @@ import orjson
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.hyperqueue_words import words_of
-from fluxres.formats.inventory import FRACTION_UNIT, RESERVED, TYPES
+from fluxres.formats.inventory import RESERVED, TYPES
+from fluxres.formats.inventory_runs import FRACTION_UNIT
 from fluxres.syntax import canary, ctest_groups, duration, hyperqueue_request, jqm
 from fluxres.syntax import count as counts
 from fluxres.syntax.count import Count

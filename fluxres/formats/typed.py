@@ -110,6 +110,8 @@ def _describe(kind: Any) -> str:
 def _takes(kind: Any, value: object) -> bool:
     """Whether a value is of the sort (not yet the range) that `kind` wants."""
     match kind:
+        case inspect.AnyType():
+            return True
         case inspect.IntType():
             return isinstance(value, int) and not isinstance(value, bool)
         case inspect.FloatType():

@@ -166,7 +166,7 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Doc
         raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
     text = source_text.decode(data, file)
     if text.lstrip()[:1] in ("{", "["):
-        values = _parse_json(text, file)
+        values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file)
         if values is not None:
             return Document(values, file, text, path, is_json=True)
     if len(data) > limits.YAML_BYTES_MAX:
@@ -178,7 +178,7 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Doc
     return Document(_Composer(file).compose(text), file, text, path)
 
 
-def _parse_json(text: str, file: str) -> object | None:
+def _parse_json(text: str, data: bytes, file: str) -> object | None:
     """The values of a JSON text, or None if it is not JSON: then it may still be YAML's flow style."""
     try:
         values = orjson.loads(text)
@@ -186,10 +186,8 @@ def _parse_json(text: str, file: str) -> object | None:
         if len(text) > limits.YAML_BYTES_MAX:
             raise InputError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}:{error.colno}") from None
         return None
-    count, keys = json_places.measure(values, file)
-    if count > limits.DOCUMENT_VALUES_MAX:
-        raise LimitExceeded(f"{count} values, at most {limits.DOCUMENT_VALUES_MAX} are read", where=file)
-    if keys != json_places.written_keys(text):
+    json_places.require_bounded(data, values, file)
+    if json_places.keys_of(values) != json_places.written_keys(data):
         line, column, path = json_places.first_duplicate(text)
         raise InputError("the key stands here twice", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
     return values  # type: ignore[no-any-return]  # whatever JSON has: the caller checks

@@ -108,6 +108,15 @@ def test_labels_that_are_no_names_are_kept_beside_a_name() -> None:
     assert "b=[mem]" in made
 
 
+def test_names_that_may_be_of_one_resource_or_of_another() -> None:
+    text = "--cpus 2 --resource 'gpu=range(0-10)' --resource 'gpu1=range(0-3)'"
+    s = read(text)
+    assert [s.name(v) for v in s.of_type("gpu").tolist()] == [f"gpu{i}" for i in range(11)]
+    assert [s.name(v) for v in s.of_type("gpu1").tolist()] == ["gpu1~0", "gpu11", "gpu12", "gpu13"]
+    again = registry.read(registry.write(s, format="hyperqueue").data, format="hyperqueue").structure
+    assert pools(again) == pools(s)
+
+
 def test_two_workers_on_one_host() -> None:
     s = read("--hostname a --cpus 1\n--hostname a --cpus 1")
     assert [s.name(v) for v in s.of_type("node").tolist()] == ["a", "node~1"]

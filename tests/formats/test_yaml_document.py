@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -186,7 +187,35 @@ def test_what_the_emitter_writes_the_reader_reads(value: dict[str, object]) -> N
 @given(st.dictionaries(st.sampled_from(["a", "b"]), st.integers(), min_size=1))
 def test_keys_are_counted_as_often_as_they_are_written(value: dict[str, int]) -> None:
     text = json.dumps({'x"\\': '"a": ', "inner": [value, ": "]})
-    assert json_places.written_keys(text) == 2 + len(value)
+    assert json_places.written_keys(text.encode()) == json_places.keys_of(json.loads(text)) == 2 + len(value)
+
+
+TEXTS = st.text(st.sampled_from('a":,[]{}\\ é\n'), max_size=4)
+JSON_VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | TEXTS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3)
+)
+
+
+@given(JSON_VALUES, st.sampled_from([None, 1]))
+def test_keys_values_and_levels_of_json_are_counted_as_a_walk_counts_them(value: Any, indent: int | None) -> None:
+    for text in (json.dumps(value, indent=indent), json.dumps(value, ensure_ascii=False)):
+        count, keys = json_places.measure(value, "")
+        assert json_places.written_keys(text.encode()) == json_places.keys_of(value) == keys
+        depth = levels(value)
+        for bounds in ((depth, count), (depth - 1, count), (depth, count - 1)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(limits, "DOCUMENT_DEPTH_MAX", bounds[0])
+                patch.setattr(limits, "DOCUMENT_VALUES_MAX", bounds[1])
+                if bounds == (depth, count):
+                    json_places.require_bounded(text.encode(), value, "f")
+                elif depth:
+                    with pytest.raises(LimitExceeded, match=r"^f: "):
+                        json_places.require_bounded(text.encode(), value, "f")
+
+
+def levels(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(levels, inner), default=0)
 
 
 # -- bounds -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,157 @@
+"""Files of which the same is read once: what comes out, and what is refused, is what reading all of it gives."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres.errors import FluxresError
+from fluxres.formats import json_typed, registry
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.source import Source
+from fluxres.graph.compare import equal
+from tests.formats.round_trip import ORIGIN
+
+CPUS = [{"id": str(i), "slots": 1} for i in range(3)]
+CANARY: dict[str, Any] = {
+    "allow_multinode": True,
+    "additional_properties": {"site": {"a": [1]}},
+    "nodes": [
+        {"id": "a", "resources": {"cpus": CPUS, "gpus": [{"id": 0, "properties": {"uuid": "x"}}, {"id": "g", "slots": 2.5}]}},
+        {"id": 7, "resources": {"cpus": CPUS, "gpus": []}, "additional_properties": {"rack": 3}},
+        {"id": "b", "resources": {"cpus": CPUS}},
+        {"id": "c"},
+    ],
+}
+RESOURCES = {
+    "resources": [
+        {"name": "cpus", "kind": "groups", "groups": [["0", "1"], ["2", "3"]]},
+        {"name": "gpus", "kind": "groups", "groups": [["0"], ["1"]]},
+        {"name": "mem", "kind": "sum", "size": 15000},
+        {"name": "x", "kind": "range", "start": 2, "end": 4},
+    ],
+    "coupling": {"weights": [{"resource1_idx": 1, "group1_idx": 0, "resource2_idx": 0, "group2_idx": 0, "weight": 7}]},
+}
+WORKERS: list[dict[str, Any]] = [
+    {"id": 1, "configuration": {"hostname": "a", "group": "g", "resources": RESOURCES, "more": {"k": [{"z": 1}]}}, "ended": None},
+    {"id": 2, "configuration": {"hostname": "b", "group": "default", "resources": RESOURCES}},
+    {"configuration": {"resources": {**RESOURCES, "coupling": None}}},
+]
+MANAGERS = [
+    {"type": "quantity", "key": "t", "quantity": 3},
+    {"key": "p", "type": "discrete", "list": ["b", "a"], "enabled": True},
+]
+JQM: dict[str, Any] = {
+    "nodes": [{"name": "a", "managers": MANAGERS}, {"name": "b", "managers": MANAGERS}, {"name": "c", "nbThread": 2}]
+}
+CTEST: dict[str, Any] = {
+    "version": {"major": 1, "minor": 0},
+    "local": [
+        {"cpus": [{"id": str(i)} for i in range(3)], "gpus": [{"id": "x", "slots": 2}, {"id": "2", "slots": 0}, {"id": "0"}]}
+    ],
+}
+DOCUMENTS: dict[str, Any] = {"canary": CANARY, "hyperqueue": WORKERS, "jqm": JQM, "ctest": CTEST}
+
+
+def outcome(name: str, text: str) -> Any:
+    """A machine, or what is said of the text."""
+    try:
+        return registry.read(text.encode(), format=name, file="f", origin=ORIGIN)
+    except FluxresError as error:
+        return type(error), str(error)
+
+
+def whole(name: str, text: str) -> Any:
+    """The same without reading in parts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module(f"fluxres.formats.{name}"), "_of_parts", lambda source: None)
+        return outcome(name, text)
+
+
+def require_same(name: str, text: str) -> None:
+    found, expected = outcome(name, text), whole(name, text)
+    if not isinstance(expected, Loaded) or not isinstance(found, Loaded):
+        assert found == expected
+        return
+    assert equal(found.structure, expected.structure) == []
+    for v, properties in ((v, expected.structure.kind_of(v).properties) for v in range(expected.structure.n)):
+        assert found.structure.kind_of(v).properties == properties
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_file_in_parts_is_the_machine_of_the_whole(name: str) -> None:
+    text = json.dumps(DOCUMENTS[name])
+    assert import_module(f"fluxres.formats.{name}")._of_parts(Source(text.encode())) is not None
+    require_same(name, text)
+    require_same(name, json.dumps(DOCUMENTS[name], indent=3))
+    require_same(name, "\ufeff" + text)
+    if name == "canary":
+        require_same(name, json.dumps({"resource_pool": CANARY}))
+
+
+TWICE = [
+    ("canary", '"id": "a"', '"id": "a", "id": "a"', "the key stands here twice"),
+    ("canary", '"slots": 2.5', '"slots": 2.5, "slots": 2.5', "the key stands here twice"),
+    ("canary", '"id": "1"', '"id": "0"', "the id '0' stands twice"),
+    ("canary", '"id": "b"', '"id": 7', "the node '7' stands twice"),
+    ("canary", '"rack": 3', '"rack": ' + "[" * 300 + "]" * 300, "more than 200 levels"),
+    ("canary", '"slots": 2.5', '"slot": 2.5', "unknown key 'slot'"),
+    ("hyperqueue", '"id": 2', '"id": 2, "id": 2', "the key stands here twice"),
+    ("hyperqueue", '"z": 1', '"z": 1, "z": 2', "the key stands here twice"),
+    ("hyperqueue", '"start": 2', '"start": 5', "Start must be greater or equal to end"),
+    ("hyperqueue", '"group1_idx": 0', '"group1_idx": 2', "group"),
+    ("hyperqueue", '"hostname": "b"', '"hostname": 4', "expected text, got 4"),
+    ("jqm", '"name": "b"', '"name": ""', "expected text, got an empty one"),
+    ("jqm", '"nbThread": 2', '"nbThread": 2, "nbThread": 3', "the key stands here twice"),
+    ("jqm", '"key": "p"', '"key": "t"', "a second manager 't'"),
+    ("ctest", '"id": "x"', '"id": "X"', "expected an id"),
+    ("ctest", '"slots": 2', '"slots": 2, "slots": 2', "the key stands here twice"),
+    ("ctest", '"slots": 2', '"slots": -1', "expected a number of slots"),
+    ("ctest", '"minor": 0', '"minor": 1', "Unsupported version"),
+]
+
+
+@pytest.mark.parametrize(("name", "said", "instead", "message"), TWICE)
+def test_what_is_wrong_in_a_part_is_told_as_of_the_whole(name: str, said: str, instead: str, message: str) -> None:
+    text = json.dumps(DOCUMENTS[name])
+    assert said in text
+    text = text.replace(said, instead, 1)
+    kind, told = outcome(name, text)
+    assert issubclass(kind, FluxresError)
+    assert message in told
+    assert told.startswith("f")
+    assert (kind, told) == whole(name, text)
+
+
+def pruned(value: Any, chosen: st.DrawFn) -> Any:
+    """A document with parts left out, doubled or changed."""
+    if isinstance(value, dict):
+        return {key: pruned(inner, chosen) for key, inner in value.items() if chosen(st.integers(0, 11)) < 11}
+    if isinstance(value, list):
+        kept = [pruned(each, chosen) for each in value if chosen(st.integers(0, 9)) < 9]
+        return kept + kept[: chosen(st.sampled_from([0, 0, 0, 1]))]
+    return chosen(st.sampled_from([value] * 12 + [None, 0, -1, "", "a", "core0", [], {}, 1.5, True]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(DOCUMENTS)), st.data())
+def test_any_file_in_parts_is_as_the_whole(name: str, data: st.DataObject) -> None:
+    require_same(name, json.dumps(pruned(DOCUMENTS[name], data.draw)))
+
+
+def test_keys_are_counted_in_parts() -> None:
+    text = b'{"a": [{"b": {"c": 1}}, {"b": {"c": 1}}], "d": 2}'
+    alike = json_typed.Alike(Source(text))
+    top = alike.parts(text)
+    first, second = (alike.value(each["b"], dict[str, int]) for each in alike.list(top["a"]))
+    assert first is second
+    assert alike.is_whole()
+    alike.pass_over([top["d"]])
+    assert alike.is_whole()
+    alike.pass_over([top["a"]])
+    assert not alike.is_whole()
