@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from fluxres.launch.protocol import Begin
+from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import shares
 from fluxres.syntax import shape
 from fluxres.syntax.jobspec import Request
@@ -23,7 +24,7 @@ def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, 
     Errors: InfeasibleRequest where there are fewer pools than children.
     """
     number = begin.fan_outs[0]
-    unit, sizes = shares(graph, number, begin.tree_id)
+    unit, sizes = shares(graph, number, begin.tree_id, finest=_wanted(as_request(begin.request)))
     for child, size in enumerate(sizes):
         name = f"{begin.tree_id}.{child + 1}"
         yield (
@@ -40,3 +41,13 @@ def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, 
                 jobs=begin.jobs // number + (child < begin.jobs % number),
             ),
         )
+
+
+def _wanted(request: Request) -> str:
+    """What a job asks for: what is in its slots, else what stands first."""
+    todo = list(request.resources)
+    for vertex in todo:
+        if vertex.is_slot:
+            return vertex.children[0].type
+        todo += vertex.children
+    return request.resources[0].type

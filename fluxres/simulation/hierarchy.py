@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
+
+import numpy as np
 
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.graph.kinds import WAY
@@ -30,6 +33,7 @@ class Hierarchy:
         boot_s: how long an instance takes to begin.
         ahead: how many jobs may wait in an innermost instance before it takes more of its share; 0 for any number. By default
             four times its units for ensembles, whose jobs wait for nothing but room, and any number for the rest.
+        divide: types of the pools that instances divide among their children, by level; by default `shares` chooses.
     """
 
     fan_outs: tuple[int, ...] = ()
@@ -37,6 +41,7 @@ class Hierarchy:
     match_policies: tuple[str, ...] = ("first",)
     boot_s: float = 0.0
     ahead: int | None = None
+    divide: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if any(number < 1 for number in self.fan_outs) or not self.queue_policies or not self.match_policies:
@@ -66,9 +71,9 @@ class Hierarchy:
         """The match policy of a level."""
         return self.match_policies[min(level, len(self.match_policies) - 1)]
 
-    def leaves_below(self, level: int) -> int:
-        """Innermost instances below (or at) one of this level."""
-        return prod(self.fan_outs[level:])
+    def divides(self, level: int) -> str:
+        """What an instance of a level divides; empty to choose."""
+        return self.divide[min(level, len(self.divide) - 1)] if self.divide else ""
 
 
 def fan_outs(text: str) -> tuple[int, ...]:
@@ -100,11 +105,18 @@ def by_level(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def shares(graph: ResourceGraph, number: int, where: str) -> tuple[str, list[int]]:
+def shares(graph: ResourceGraph, number: int, where: str, *, by: str = "", finest: str = "") -> tuple[str, list[int]]:
     """How an instance divides what it has among children: a type, and how many of it each child gets.
 
     The coarsest type is taken of which each child gets as many, or so many that one more hardly counts, else the coarsest of
-    which each gets at least one. 3,018 nodes among four are nodes, though their cores would come out even.
+    which each gets at least one. 3,018 nodes among four are nodes, though their cores would come out even. Types that would
+    leave something behind (cores, where nodes have GPUs too) come last. Pools are counted, not weighed: where nodes differ,
+    so do the parts.
+
+    Args:
+        by: the type to divide; empty to choose.
+        finest: what jobs ask for, below which nothing is divided; empty for anything.
+
     Errors: InfeasibleRequest where there is not enough of anything.
     """
     structure = graph.structure
@@ -113,13 +125,35 @@ def shares(graph: ResourceGraph, number: int, where: str) -> tuple[str, list[int
         vertices = structure.of_type(name)
         own = vertices[(structure.flags[vertices] & WAY) == 0]
         if len(own) and own[0] > 0 and own[-1] < structure.tree_end:
-            counted.append((structure.depth.item(int(own[0])), name, int(structure.size[own].sum())))
-    counted.sort(key=lambda found: found[0])
-    for fits in (lambda units: units % number == 0 or units >= _MANY * number, lambda units: True):
-        for _, name, units in counted:
-            if units >= number and fits(units):
+            counted.append(
+                _Divisible(structure.depth.item(int(own[0])), name, int(structure.size[own].sum()), _leaves(graph, own))
+            )
+    lowest = max((found.depth for found in counted if found.type == finest), default=max((f.depth for f in counted), default=0))
+    counted = sorted(found for found in counted if (found.type == by if by else found.depth <= lowest))
+    every = max((found.leaves for found in counted), default=0)
+    for is_whole, is_even in ((True, True), (True, False), (False, True), (False, False)):
+        for _, name, units, leaves in counted:
+            fits = not is_even or units % number == 0 or units >= _MANY * number
+            if units >= number and fits and (leaves == every or not is_whole):
                 return name, [units // number + (child < units % number) for child in range(number)]
-    most = max((units for _, _, units in counted), default=0)
+    most = max(counted, key=lambda found: found.units, default=None)
     raise InfeasibleRequest(
-        f"{number} children asked for, and there are at most {most} pools to divide", where=where, hint="use a smaller fan-out"
+        f"{number} children asked for, and there are {most.units if most else 0} of type {most.type if most else by} to divide",
+        where=where,
+        hint="use a smaller fan-out" + (", or let jobs ask for less than whole pools of this type" if finest and not by else ""),
     )
+
+
+class _Divisible(NamedTuple):
+    depth: int
+    type: str
+    units: int
+    leaves: int
+
+
+def _leaves(graph: ResourceGraph, own: np.ndarray) -> int:
+    """Pools without children in these."""
+    structure = graph.structure
+    end = structure.end[: structure.tree_end]
+    before = np.concatenate([[0], np.cumsum(end == np.arange(1, len(end) + 1))])
+    return int((before[end[own]] - before[own]).sum())

@@ -218,7 +218,12 @@ def hierarchy(entry: HierarchyEntry) -> Hierarchy:
     Errors: UsageError for fan-outs and policies that do not exist.
     """
     return Hierarchy(
-        fan_outs(str(entry.topology)), _levels(entry.queue_policy), _levels(entry.match_policy), entry.boot_s, entry.ahead
+        fan_outs(str(entry.topology)),
+        _levels(entry.queue_policy),
+        _levels(entry.match_policy),
+        entry.boot_s,
+        entry.ahead,
+        _levels(entry.divide or ()),
     )
 
 

@@ -107,8 +107,7 @@ class Simulator:
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
         if isinstance(what, Submission):
-            run, duration = what.run, job.duration
-            self.events.push(moment + (min(duration, run)), END, job)
+            self.events.push(moment + min(job.duration, what.run), END, job)
         else:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
@@ -159,10 +158,10 @@ class Simulator:
 
     def result(self) -> Result:
         """What came of it so far."""
-        left = sum(sum(isinstance(job.payload, Submission) for job in one.instance.jobs()) for one in self._sites.values())
+        left = sum(isinstance(job.payload, Submission) for one in self._sites.values() for job in one.instance.jobs())
         jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
-        if hasattr(jobs, "__len__"):
-            left += len(jobs) - self._submitted  # those of instances that have ended or never began
+        if hasattr(jobs, "__len__"):  # and those of instances that have ended or never began
+            left += len(jobs) - self._submitted
         rows = sorted(self.rows, key=lambda row: row.number)
         return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
 
@@ -193,7 +192,11 @@ class Simulator:
 
     def _divide(self, site: Site, what: Child) -> None:
         number = self.hierarchy.fan_outs[what.level]
-        unit, sizes = shares(site.machine.graph, number, site.instance.address)
+        by, finest = (
+            self.hierarchy.divides(what.level),
+            "" if getattr(self._workload, "has_requests", False) else self.machine.unit,
+        )
+        unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
         for child, size in enumerate(sizes):
             request = Request(shape.vertices(f"slot={size}/{unit}"))

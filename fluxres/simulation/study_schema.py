@@ -74,6 +74,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     boot_s: Seconds = 0.0
     ahead: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     jobs: Literal["even", "batch", "work"] = "even"
+    divide: Policies | None = None
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):
