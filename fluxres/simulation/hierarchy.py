@@ -128,19 +128,20 @@ def shares(graph: ResourceGraph, number: int, where: str, *, by: str = "", fines
             counted.append(
                 _Divisible(structure.depth.item(int(own[0])), name, int(structure.size[own].sum()), _leaves(graph, own))
             )
-    lowest = max((found.depth for found in counted if found.type == finest), default=max((f.depth for f in counted), default=0))
-    counted = sorted(found for found in counted if (found.type == by if by else found.depth <= lowest))
-    every = max((found.leaves for found in counted), default=0)
+    lowest = next((found.depth for found in counted if found.type == finest), structure.tree_end)
+    divisible = sorted(found for found in counted if (found.type == by if by else found.depth <= lowest))
+    every = max((found.leaves for found in divisible), default=0)
     for is_whole, is_even in ((True, True), (True, False), (False, True), (False, False)):
-        for _, name, units, leaves in counted:
+        for _, name, units, leaves in divisible:
             fits = not is_even or units % number == 0 or units >= _MANY * number
             if units >= number and fits and (leaves == every or not is_whole):
                 return name, [units // number + (child < units % number) for child in range(number)]
-    most = max(counted, key=lambda found: found.units, default=None)
+    most = max(divisible, key=lambda found: found.units, default=_Divisible(0, by or "any", 0, 0))
+    hint = "use a smaller fan-out"
+    if not by and len(divisible) < len(counted):
+        hint += f", or jobs that ask for less than a {finest}"
     raise InfeasibleRequest(
-        f"{number} children asked for, and there are {most.units if most else 0} of type {most.type if most else by} to divide",
-        where=where,
-        hint="use a smaller fan-out" + (", or let jobs ask for less than whole pools of this type" if finest and not by else ""),
+        f"{number} children asked for, and there are at most {most.units} of type {most.type} to divide", where=where, hint=hint
     )
 
 

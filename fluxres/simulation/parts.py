@@ -223,7 +223,7 @@ def hierarchy(entry: HierarchyEntry) -> Hierarchy:
         _levels(entry.match_policy),
         entry.boot_s,
         entry.ahead,
-        _levels(entry.divide or ()),
+        _levels(entry.divide or []),
     )
 
 
