@@ -169,7 +169,7 @@ def _conservatively(
     jobs: list[Asked], planned: list[tuple[Asked, int, int]], waiting: list[Asked], put: Callable[[Asked, int], int]
 ) -> None:
     """Reserve, start what is due, fit again; `put` plans a job.  A start in the future is an event as well, after the ends of
-    its moment."""
+    its moment.  Who was due before an event counts as started before those who can start because of it."""
     heap: list[tuple[int, int, int, Asked]] = []
     for number, job in enumerate(jobs):
         heappush(heap, (job.submit, 0, number, job))
@@ -180,6 +180,7 @@ def _conservatively(
 
     while heap:
         now, kind, _, job = heappop(heap)
+        due = [each for each in waiting if any(other is each and start <= now for other, start, _ in planned)]
         if kind == 0:
             waiting.append(job)
             if (start := put(job, now)) > now:
@@ -194,8 +195,8 @@ def _conservatively(
                     assert after <= before
                     if now < after < before:
                         heappush(heap, (after, 2, jobs.index(other), other))
-        due = {id(each) for each, start, _ in planned if start <= now}
-        for other in [each for each in waiting if id(each) in due]:
+        due += [each for each in waiting if each not in due and any(o is each and start <= now for o, start, _ in planned)]
+        for other in due:
             waiting.remove(other)
             other.start = now
             heappush(heap, (now + other.lasts, 1, number, other))
