@@ -6,7 +6,7 @@ A line is taken apart as a shell does it, without variables and without running 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
@@ -20,6 +20,8 @@ from fluxres.syntax.hyperqueue_pools import Pool
 
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
 _BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")
+#: a word as most are, without quotes
+_PLAIN = re.compile(r"""[^\s'"\\]++(?!\S)""")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^'\n]*'|"(?:[^"\\\n]|\\.)*")+""")
 _QUOTED = re.compile(r"""'([^'\n]*)'|"((?:[^"\\\n]|\\.)*)"|\\(.)|([^'"\\]+)""")
 #: options that say nothing of what a worker has, with a value and without
@@ -115,15 +117,12 @@ def add_options(line: str, worker: Started) -> None:
     """
     words = _known_words(line) if len(line) <= _SHORT else _options(line)
     at = 0
-    coupling = ""
+    cpus, couplings = list[Pool](), list[str]()
     while at < len(words):
         word = words[at]
         at += 1
         if not word.startswith("--"):
-            # Blanks may stand round any token: `gpus=[0, 1]` is several words to a shell.
-            while at < len(words) and sum(map(word.count, "[(")) > sum(map(word.count, "])")):
-                word += f" {words[at]}"
-                at += 1
+            word, at = _closed(words, at - 1)
             bare = _BARE_CPUS.fullmatch(word)
             worker.pools.append(_pool(word) if bare is None else _cpus(bare[1]))
             continue
@@ -137,11 +136,11 @@ def add_options(line: str, worker: Started) -> None:
             at += 1
         match option:
             case "cpus":
-                worker.pools.insert(0, _cpus(value))
+                cpus.append(_cpus(value))
             case "resource" | "resources":
                 worker.pools.append(_pool(value))
             case "coupling":
-                coupling = f"{coupling},{value}" if coupling else value
+                couplings.append(value)
             case "hostname":
                 worker.name = value
             case "group":
@@ -149,8 +148,21 @@ def add_options(line: str, worker: Started) -> None:
             case _ if option not in _PASSED_OVER:
                 hint = "options are --cpus, --resource, --coupling, --hostname and --group"
                 raise InputError(f"unknown option --{option[:40]}", where="options", hint=hint)
-    if coupling:
-        worker.couplings = hyperqueue_coupling.parse(coupling, worker.pools)
+    worker.pools[:0] = reversed(cpus)
+    if couplings:
+        worker.couplings = hyperqueue_coupling.parse(",".join(couplings), worker.pools)
+
+
+def _closed(words: Sequence[str], at: int) -> tuple[str, int]:
+    """The definition that begins with a word, up to where its brackets are closed, and the place after it.
+
+    Blanks may stand round any token: `gpus=[0, 1]` is several words to a shell.
+    """
+    first, opened = at, 0
+    while at < len(words) and (at == first or opened > 0):
+        opened += sum(map(words[at].count, "[(")) - sum(map(words[at].count, "])"))
+        at += 1
+    return " ".join(words[first:at]), at
 
 
 def _options(line: str) -> tuple[str, ...]:
@@ -176,6 +188,11 @@ def words_of(line: str) -> Iterator[str]:
             continue
         if line[at] == "#":
             return
+        plain = _PLAIN.match(line, at)
+        if plain is not None:
+            yield plain[0]
+            at = plain.end()
+            continue
         found = _WORD.match(line, at)
         if found is None:
             raise InputError(f"expected an end of the quotes that begin with {excerpt(line[at:])}", where=f"column {at + 1}")

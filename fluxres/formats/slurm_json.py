@@ -12,7 +12,7 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import slurm_gres, typed
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_gres import Gres
-from fluxres.formats.slurm_lines import Line
+from fluxres.formats.slurm_lines import Line, Room
 from fluxres.formats.slurm_nodes import Hardware, Node, state_of
 from fluxres.formats.slurm_schema import Answer, Count, Number, Record, Span, Words
 from fluxres.formats.slurm_schema import Node as Described
@@ -58,7 +58,7 @@ class _Place:
 def _whole(value: Count) -> int:
     if not isinstance(value, Number):
         return value
-    return min(int(value.number), limits.SIZE_MAX) if value.set and not value.infinite and value.number >= 0 else 0
+    return int(value.number) if value.set and not value.infinite and value.number >= 0 else 0
 
 
 def _most(span: Span) -> int:
@@ -107,9 +107,10 @@ def _kept(weight: int, architecture: str | None = None) -> tuple[tuple[str, str]
 
 def _records(site: Site, records: Iterable[Record], document: Document, members: dict[str, dict[str, None]]) -> None:
     seen: dict[str, int] = {}
+    room = Room()
     for i, record in enumerate(records):
         place = _Place(document, ("sinfo", i))
-        hosts = _hosts(record, place)
+        hosts = _hosts(record, place, room)
         hardware = _alike(record, place)
         reason = record.reason if isinstance(record.reason, str) else record.reason.description
         site.name = record.cluster or site.name
@@ -121,9 +122,9 @@ def _records(site: Site, records: Iterable[Record], document: Document, members:
             raise LimitExceeded(f"{len(seen)} nodes, at most {limits.SLURM_NODES_MAX} are read", where=str(place))
 
 
-def _hosts(record: Record, place: _Place) -> list[str]:
+def _hosts(record: Record, place: _Place, room: Room) -> list[str]:
     names = record.nodes.nodes
-    line = Line("", {"nodes": names if isinstance(names, str) else ",".join(names)})
+    line = Line("", {"nodes": names if isinstance(names, str) else ",".join(names)}, room)
     try:
         return line.hosts("nodes")
     except InputError as error:

@@ -19,7 +19,7 @@ class Number(Struct):
 
     set: bool = True
     infinite: bool = False
-    number: int | float = 0
+    number: Annotated[int, Meta(le=limits.SIZE_MAX)] | Annotated[float, Meta(le=2.0**53)] = 0
 
 
 Count = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)] | Number

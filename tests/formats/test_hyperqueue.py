@@ -225,6 +225,13 @@ def test_what_is_too_large_is_refused_and_not_made(text: str) -> None:
     assert len(str(found.value)) < 400
 
 
+def test_definitions_go_on_to_the_end_of_their_brackets() -> None:
+    found = read("hq worker start --cpus 2 gpus=[0, 1 , 2] mem=sum( 8 ) --hostname n nics=[[0, 1], [2]]")
+    assert pools(found) == pools(read("--cpus=2 gpus=[0,1,2] mem=sum(8) --hostname=n nics=[[0,1],[2]]"))
+    with pytest.raises(InputError, match=r"expected .,., got .nics="):
+        read("gpus=[0, 1 nics=[2]")
+
+
 def test_bounds_are_named() -> None:
     with pytest.raises(LimitExceeded, match="use a larger unit"):
         read("mem=sum(18446744073709551615)")

@@ -323,6 +323,11 @@ def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
             "<text>:1:12: sinfo[0].cpus",
         ),
         ({"sinfo": []}, "describes no node", "<text>"),
+        (
+            {"nodes": [{"name": "a", "real_memory": {"set": True, "number": 1e30}}]},
+            "number and <= 9007199254740992",
+            "<text>:1:65: nodes[0].real_memory.number",
+        ),
     ],
 )
 def test_what_is_wrong_in_json_is_told_with_its_place(document: dict[str, Any], message: str, where: str) -> None:
