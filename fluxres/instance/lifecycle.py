@@ -1,7 +1,6 @@
-"""The life of the jobs of one instance (Flux RFC 21), and the passes of its policy.
+"""The life of the jobs of one instance (Flux RFC 21).
 
-Everything that happens comes in as a call and is done when the call returns; what it makes possible, the next pass starts.  A
-pass is never nested: a job that ends while it is being started, because it does nothing, makes the pass go round once more.
+Everything that happens comes in as a call and is done when the call returns; what it makes possible, the next pass starts.
 Who is inactive is handed to the sink and forgotten.
 """
 
@@ -13,15 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, seconds, ticks
-from fluxres.errors import FluxresError, PolicyError, StaleHandle, UsageError
+from fluxres.errors import FluxresError, StaleHandle, UsageError
 from fluxres.instance import dependencies as deps
 from fluxres.instance import states, urgency
 from fluxres.instance.choice import make_inventory
 from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
 from fluxres.instance.inventory import Ask, Inventory, NotSimple
 from fluxres.instance.job import Event, Failure, Job, JobId
+from fluxres.instance.passes import Guard, Passes
 from fluxres.instance.policy import QueuePolicy, policy
-from fluxres.instance.queue import Endless, PassOver, Queue
+from fluxres.instance.queue import Queue
 from fluxres.instance.runner import Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.model.matching import Wanted, as_request
@@ -38,7 +38,7 @@ OVERTIME_S = 10.0
 _SEQUENCES = 1 << 10
 
 
-class Lifecycle:
+class Lifecycle(Passes):
     """Jobs, their states and the passes; :class:`~fluxres.instance.instance.Instance` is the face, and the only subclass."""
 
     def __init__(
@@ -83,8 +83,6 @@ class Lifecycle:
         self._timers: list[tuple[int, int]] = []
         self._recorded: set[int] = set()
         self._last_id = (-1, 0)
-        self._in_pass = self._again = False
-        self.passes_begun = 0
         self._recalculated = self.now
 
     @property
@@ -100,11 +98,6 @@ class Lifecycle:
     def is_active(self) -> bool:
         """Whether there are jobs that are not over."""
         return bool(self._jobs)
-
-    @property
-    def is_in_pass(self) -> bool:
-        """Whether the policy is at work."""
-        return self._in_pass
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -144,16 +137,6 @@ class Lifecycle:
             self._rerecord(job)
             self.queue.cleared()
             heappush(self._timers, (job.limit, job.number))
-
-    def _recalculate(self, now: int) -> None:
-        period = self.policy.recalculate_s
-        if period is None or now - self._recalculated < ticks(period):
-            return
-        self._recalculated = now
-        for job in self.queue:
-            fixed = urgency.bypass(job.urgency)
-            job.priority = self._priority(job) if fixed is None else fixed
-        self.queue.sort()
 
     # -- coming ------------------------------------------------------------------------------------------------------
 
@@ -284,67 +267,7 @@ class Lifecycle:
         if job.urgency != urgency.URGENCY_HELD:
             self.queue.add(job)
 
-    def _priority(self, job: Job) -> int:
-        with _Guard(self.policy):
-            found = int(self.policy.priority(job, seconds(self.now)))
-        if not urgency.PRIORITY_MIN <= found <= urgency.PRIORITY_MAX:
-            raise PolicyError(f"priority {found} is not in 0 to {urgency.PRIORITY_MAX}", where=f"queue policy {self.policy.name}")
-        return found
-
     # -- starting ----------------------------------------------------------------------------------------------------
-
-    def _after(self) -> None:
-        """Something has happened."""
-        if self._in_pass:
-            self._again = True
-        elif self.passes == "event":
-            self._pass(-1)
-
-    def _pass(self, starts: int) -> int:
-        self._recalculate(self.now)
-        queue = self.queue
-        queue.begin_pass(starts)
-        self._in_pass = True
-        try:
-            self._again = True
-            while self._again:
-                self._again = False
-                queue.begin_round()
-                self.passes_begun += 1
-                with _Guard(self.policy):
-                    self.policy.schedule(queue)
-                queue.end_round(self._again)
-        except PassOver:
-            queue.end_round(True)
-        finally:
-            self._in_pass = False
-        return queue.started
-
-    def try_start(self, job: Job) -> bool:
-        """Give a waiting job its resources now, if there are any; the queue asks."""
-        now, inventory, number = self.now, self.inventory, job.number
-        end = now + job.duration
-        end = min(end, FOREVER)
-        if job.reserved < 0:
-            claim = inventory.start(number, job.ask, now, end)
-        elif job.reserved <= now:
-            claim = inventory.begin(number, job.ask, now, end)
-            if claim is None:
-                # It is late: what was reserved begins in the past, and others stand behind it.
-                inventory.clear()
-                self.queue.cleared()
-                claim = inventory.start(number, job.ask, now, end)
-                self._again = True
-        else:
-            inventory.unreserve(number)
-            self.queue.drop(job)
-            claim = inventory.start(number, job.ask, now, end)
-            if claim is None:
-                self.queue.reserve(job)
-        if claim is None:
-            return False
-        self._alloc(job, claim, now, end)
-        return True
 
     def _alloc(self, job: Job, claim: Any, now: int, end: int) -> None:
         job.claim = claim
@@ -410,7 +333,7 @@ class Lifecycle:
         for other, dependency in never:
             if other.state is State.DEPEND:
                 self._except(other, "dependency", states.FATAL, f"{dependency} can never be")
-        with _Guard(self.policy):
+        with Guard(self.policy):
             self.policy.finished(job, seconds(now))
 
     def _put_away(self, job: Job) -> None:
@@ -458,20 +381,3 @@ def _keep(job: Job, event: Event) -> None:
     if job.events is None:
         job.events = []
     job.events.append(event)
-
-
-class _Guard:
-    """What a policy raises is said to be the policy's, by name."""
-
-    __slots__ = ("policy",)
-
-    def __init__(self, named: QueuePolicy) -> None:
-        self.policy = named
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None or isinstance(error, FluxresError | PassOver) or not isinstance(error, Exception | Endless):
-            return
-        raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error

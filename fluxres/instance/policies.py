@@ -43,6 +43,14 @@ class Easy(QueuePolicy):
         self.depth = depth
         self.queue_depth = queue_depth
 
+    def looks(self, queue: Queue) -> bool:
+        """Whether this is a moment for a pass; where all are looked at, reservations are made anew."""
+        if queue.is_early():
+            return False
+        if queue.changed or queue.elapsed or self.queue_depth:
+            queue.unreserve()
+        return True
+
     def candidates(self, queue: Queue) -> Iterator[Job]:
         """Who may start; behind `queue_depth` nobody."""
         if not self.queue_depth:
@@ -51,10 +59,8 @@ class Easy(QueuePolicy):
 
     def schedule(self, queue: Queue) -> None:
         """In order; who does not fit is reserved as long as reservations are left."""
-        if queue.is_early():
+        if not self.looks(queue):
             return
-        if queue.changed or queue.elapsed or self.queue_depth:
-            queue.unreserve()
         for job in self.candidates(queue):
             if queue.start(job):
                 continue
@@ -86,10 +92,8 @@ class EasyCount(Easy):
 
     def schedule(self, queue: Queue) -> None:
         """In order; the first who does not fit is reserved by number."""
-        if queue.is_early():
+        if not self.looks(queue):
             return
-        if queue.changed or queue.elapsed:
-            queue.unreserve()
         for job in queue.candidates():
             if queue.start(job):
                 continue
@@ -109,10 +113,8 @@ class EasySjbf(Easy):
 
     def schedule(self, queue: Queue) -> None:
         """In order up to the first who does not fit, then by duration."""
-        if queue.is_early():
+        if not self.looks(queue):
             return
-        if queue.changed or queue.elapsed:
-            queue.unreserve()
         waiting = queue.candidates()
         if not queue.reserved:
             for job in waiting:

@@ -220,8 +220,8 @@ class Simulator:
     def _submit(self, site: Site) -> None:
         job = site.upcoming
         site.is_coming = False
-        if job is None:
-            return  # announced, and then its instance was stopped
+        if job is None or site.instance.is_closed:
+            return  # announced, and then its instance or one above was stopped
         site.take_next()
         self._submitted += 1
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask

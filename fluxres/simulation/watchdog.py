@@ -10,18 +10,23 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fluxres import limits
+from fluxres.clock import stopwatch
 from fluxres.instance.queue import Endless
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
 
+_LOOKS: Final = 60
+"""How often it is looked in that time."""
+
 
 @contextmanager
 def watching(instances: Callable[[], list[Instance]], *, needed: bool) -> Iterator[None]:
-    """While the block runs in this thread, end passes that take longer than `limits.PASS_SECONDS_MAX`.
+    """While the block runs in this thread, end passes that take longer than `limits.PASS_SECONDS_MAX`, and soon those of a
+    policy that did so before.
 
     Args:
         instances: those that may be in a pass.
@@ -33,12 +38,18 @@ def watching(instances: Callable[[], list[Instance]], *, needed: bool) -> Iterat
     over, thread_id = threading.Event(), threading.get_ident()
 
     def watch() -> None:
-        seen: dict[int, int] = {}
-        while not over.wait(limits.PASS_SECONDS_MAX / 2):
-            now = {id(one): one.passes_begun for one in instances() if one.is_in_pass}
-            if any(seen.get(key) == begun for key, begun in now.items()):
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(Endless))
-            seen = now
+        seen: dict[tuple[int, int], float] = {}
+        ended: set[str] = set()
+        while not over.wait(limits.PASS_SECONDS_MAX / _LOOKS):
+            now = stopwatch()
+            going = {(id(one), one.passes_begun): one.policy.name for one in instances() if one.is_in_pass}
+            seen = {key: seen.get(key, now) for key in going}
+            for key, since in list(seen.items()):
+                # Who has looped in one instance does in its siblings, and they need not take as long again.
+                if now - since >= limits.PASS_SECONDS_MAX * (2 / _LOOKS if going[key] in ended else 1):
+                    ended.add(going[key])
+                    seen[key] = now
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(Endless))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from fluxres import InputError
+from fluxres import InputError, QueuePolicy, limits
 from fluxres.errors import InfeasibleRequest
 from fluxres.formats.source import Source
+from fluxres.instance import Queue
+from fluxres.instance import policy as policy_module
 from fluxres.simulation import jobspecs
+from fluxres.simulation.cost import Fitted
 from fluxres.simulation.hierarchy import Hierarchy, shares
 from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import Machine, of_shape
@@ -90,3 +93,44 @@ def test_a_cycle_of_a_workload_is_told_before_anything_runs() -> None:
     cycle += "{id: b, request: slot=1/core, run: 1, dependencies: ['afterany:a']}]"
     with pytest.raises(InputError, match="a circle of dependencies: a → b → a"):
         jobspecs.read(Source(cycle.encode(), "jobs.yaml"))
+
+
+class Late(QueuePolicy):
+    """FCFS for a while, and then as `what` says."""
+
+    name = "late"
+
+    def __init__(self, loops: int = 0) -> None:
+        self.loops = loops
+
+    def schedule(self, queue: Queue) -> None:
+        if queue.now_s > 3:
+            while self.loops:
+                pass
+            raise KeyError("x")
+        for waiting in queue:
+            if not queue.start(waiting):
+                break
+
+
+@pytest.mark.parametrize("levels", [("late", "late"), ("fcfs", "late"), ("late", "fcfs")])
+@pytest.mark.parametrize("cost", [None, Fitted(start_s=0.25)])
+def test_a_policy_that_raises_anywhere_is_named_and_all_jobs_are_accounted_for(
+    monkeypatch: pytest.MonkeyPatch, levels: tuple[str, ...], cost: Fitted | None
+) -> None:
+    known = policy_module._factories()
+    monkeypatch.setattr(policy_module, "_factories", lambda: known | {"late": Late})
+    result = simulate([job(n, n, 2, 1, 5) for n in range(40)], of_shape("node=4"), hierarchy=Hierarchy((2,), levels), cost=cost)
+    assert result.errors
+    assert all(error.endswith("queue policy late: KeyError: 'x'") for error in result.errors)
+    assert 0 < result.metrics.jobs < 40 if levels[1] == "late" else result.metrics.jobs + result.left == 40
+
+
+def test_a_policy_that_loops_in_many_instances_is_soon_found_in_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PASS_SECONDS_MAX", 3.0)
+    known = policy_module._factories()
+    monkeypatch.setattr(policy_module, "_factories", lambda: known | {"late": lambda: Late(loops=1)})
+    result = simulate([job(n, n, 2, 1, 5) for n in range(40)], of_shape("node=8"), hierarchy=Hierarchy((8,), ("fcfs", "late")))
+    assert [error.split(": ", 1)[1] for error in result.errors] == [
+        "queue policy late: Endless: the pass did not come to an end"
+    ] * 8

@@ -1,0 +1,129 @@
+"""The passes of the policy of an instance: who starts, and that a policy which goes wrong is named.
+
+A pass is never nested: a job that ends while it is being started, because it does nothing, or that lets another one in, makes
+the pass go round once more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.errors import FluxresError, PolicyError
+from fluxres.instance import urgency
+from fluxres.instance.queue import Endless, PassOver
+
+if TYPE_CHECKING:
+    from fluxres.instance.inventory import Inventory
+    from fluxres.instance.job import Job
+    from fluxres.instance.policy import QueuePolicy
+    from fluxres.instance.queue import Queue
+
+
+class Passes:
+    """What :class:`~fluxres.instance.lifecycle.Lifecycle` does when something has happened."""
+
+    policy: QueuePolicy
+    queue: Queue
+    inventory: Inventory
+    passes: str
+    now: int
+    passes_begun = 0
+    _in_pass = False
+    _again = False
+    _recalculated: int
+
+    @property
+    def is_in_pass(self) -> bool:
+        """Whether the policy is at work."""
+        return self._in_pass
+
+    def _after(self) -> None:
+        """Something has happened."""
+        if self._in_pass:
+            self._again = True
+        elif self.passes == "event":
+            self._pass(-1)
+
+    def _pass(self, starts: int) -> int:
+        self._recalculate(self.now)
+        queue = self.queue
+        queue.begin_pass(starts)
+        self._in_pass = True
+        try:
+            self._again = True
+            while self._again:
+                self._again = False
+                queue.begin_round()
+                self.passes_begun += 1
+                with Guard(self.policy):
+                    self.policy.schedule(queue)
+                queue.end_round(self._again)
+        except PassOver:
+            queue.end_round(True)
+        finally:
+            self._in_pass = False
+        return queue.started
+
+    def try_start(self, job: Job) -> bool:
+        """Give a waiting job its resources now, if there are any; the queue asks."""
+        now, inventory, number = self.now, self.inventory, job.number
+        end = now + job.duration
+        end = min(end, FOREVER)
+        if job.reserved < 0:
+            claim = inventory.start(number, job.ask, now, end)
+        elif job.reserved <= now:
+            claim = inventory.begin(number, job.ask, now, end)
+            if claim is None:
+                # It is late: what was reserved begins in the past, and others stand behind it.
+                inventory.clear()
+                self.queue.cleared()
+                claim = inventory.start(number, job.ask, now, end)
+                self._again = True
+        else:
+            inventory.unreserve(number)
+            self.queue.drop(job)
+            claim = inventory.start(number, job.ask, now, end)
+            if claim is None:
+                self.queue.reserve(job)
+        if claim is None:
+            return False
+        self._alloc(job, claim, now, end)
+        return True
+
+    def _alloc(self, job: Job, claim: Any, now: int, end: int) -> None:
+        raise NotImplementedError
+
+    def _recalculate(self, now: int) -> None:
+        period = self.policy.recalculate_s
+        if period is None or now - self._recalculated < ticks(period):
+            return
+        self._recalculated = now
+        for job in self.queue:
+            fixed = urgency.bypass(job.urgency)
+            job.priority = self._priority(job) if fixed is None else fixed
+        self.queue.sort()
+
+    def _priority(self, job: Job) -> int:
+        with Guard(self.policy):
+            found = int(self.policy.priority(job, seconds(self.now)))
+        if not urgency.PRIORITY_MIN <= found <= urgency.PRIORITY_MAX:
+            raise PolicyError(f"priority {found} is not in 0 to {urgency.PRIORITY_MAX}", where=f"queue policy {self.policy.name}")
+        return found
+
+
+class Guard:
+    """What a policy raises is said to be the policy's, by name."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, named: QueuePolicy) -> None:
+        self.policy = named
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None or isinstance(error, FluxresError | PassOver) or not isinstance(error, Exception | Endless):
+            return
+        raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error
