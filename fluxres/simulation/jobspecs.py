@@ -123,7 +123,7 @@ def _request(given: object, place: Place) -> Request:
 
 def _time(given: object, place: Place) -> int:
     try:
-        seconds = durations.parse(given) if isinstance(given, str) else place.seconds(given)
+        seconds = durations.parse(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m")
         return ticks(seconds)
     except FluxresError as error:
         raise InputError(error.message, where=str(place), hint=error.hint) from None

@@ -97,10 +97,10 @@ class Place:
             raise LimitExceeded(f"expected an integer up to {most}, got {shown(value)}", where=str(self))
         return value
 
-    def seconds(self, value: object) -> float:
+    def seconds(self, value: object, hint: str = "0 stands for no limit of its own") -> float:
         """Seconds >= 0, finite and bounded."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0 or value == math.inf:
-            raise self.expected("a number of seconds >= 0", value, "0 stands for no limit of its own")
+            raise self.expected("a number of seconds >= 0", value, hint)
         if value > limits.TIME_MAX_S:
             raise LimitExceeded(f"expected seconds <= {limits.TIME_MAX_S:.0f}, got {shown(value)}", where=str(self))
         return float(value)

@@ -190,6 +190,14 @@ def test_lists_of_jobs() -> None:
     assert (first.limit, third.run, third.limit, third.status) == (FOREVER, 30 * S, 30 * S, 1)
 
 
+@pytest.mark.parametrize("key", ["run", "submit", "duration"])
+def test_times_below_zero_say_what_they_may_be(key: str) -> None:
+    with pytest.raises(InputError) as found:
+        jobs_of(f"- {{request: slot=1/core, run: 1, {key}: -5}}".replace("run: 1, run", "run"))
+    assert f"[0].{key}: expected a number of seconds >= 0, got -5" in str(found.value)
+    assert found.value.hint == "such as 90, or 30m"
+
+
 def test_jobs_that_wait_come_after_what_they_wait_for() -> None:
     found = jobs_of(
         """
