@@ -18,6 +18,9 @@ DEPTH_MAX: Final = 64
 KINDS_MAX: Final = 4_000_000
 """Different (type, basename, unit, name, properties) combinations in one graph."""
 
+TYPES_MAX: Final = 65_535
+"""Resource types of one graph: their numbers are a column of uint16, and requests name a few dozen."""
+
 ORIGINS_MAX: Final = 65_535
 """Different uuid bases in one graph: the column is uint16, and its last value marks explicit uuids in comparisons."""
 
@@ -41,6 +44,9 @@ JOB_ID_LENGTH_MAX: Final = 255
 
 EDGES_MAX: Final = 64_000_000
 """Edges of one auxiliary graph."""
+
+EDGE_ATTRIBUTES_MAX: Final = 256
+"""Attributes that edges of one auxiliary graph have: each is a column with a cell for every edge, be it empty."""
 
 RELATIONS_MAX: Final = 65_536
 """Different relations in one auxiliary graph: the column is uint16."""
@@ -89,6 +95,9 @@ BITMAP_INDEX_MAX: Final = (1 << 24) - 1
 
 RANKS_MAX: Final = 262_144
 """Ranks of one resource set: the largest machine of today has 158,976 nodes, and a few bytes of text could name any number."""
+
+CONFIG_HOSTS_MAX: Final = 524_288
+"""Hosts that all `[[resource.config]]` tables name together: the ranks there can be, twice; half a second's work."""
 
 SLURM_NODES_MAX: Final = 131_072
 """Nodes of one Slurm site: twice what Slurm itself manages, and each is an object while the site is read."""

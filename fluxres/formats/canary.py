@@ -226,8 +226,13 @@ def of_counts(counts: Mapping[str, int]) -> ResourcePool:
             hint = f"give {word} a number"
             raise InputError(f"slots are given of {word}, and no number of them", where=f"{_SLOTS_PER}{word}", hint=hint)
     number = counts.get("nodes", 1)
-    if not 1 <= number <= limits.RECIPES_MAX:
-        raise InputError(f"expected 1 to {limits.RECIPES_MAX} nodes, got {number}", where="nodes")
+    if not 1 <= number <= limits.RANKS_MAX:
+        raise InputError(f"expected 1 to {limits.RANKS_MAX} nodes, got {number}", where="nodes")
+    pools = number * (1 + sum(types.values()))
+    if pools > limits.POOLS_MAX:
+        hint = "give one pool a size in place of many pools"
+        where = "nodes" if number > 1 else ""
+        raise LimitExceeded(f"{pools} pools in all, at most {limits.POOLS_MAX} fit", where=where, hint=hint)
     resources = {word: Alike(count, slots.get(word, 1)) for word, count in types.items()}
     return ResourcePool(tuple(Node(resources) for _ in range(number)))
 

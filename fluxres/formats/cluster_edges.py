@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,10 @@ class Edges:
             )
         numbers = {relation: i for i, relation in enumerate(relations)}
         lengths = [len(block.src) for block in blocks]
+        keys = dict.fromkeys(key for block in blocks for key in block.attributes)
+        if len(keys) > limits.EDGE_ATTRIBUTES_MAX or len(keys) * sum(lengths) > limits.EDGES_MAX:
+            message = f"{len(keys)} attributes of {sum(lengths)} edges, at most {limits.EDGE_ATTRIBUTES_MAX} fit"
+            raise LimitExceeded(message, where=self._document.where(path), hint="what edges have in common is few attributes")
         subsystem = Subsystem(
             name,
             hierarchy,
@@ -105,7 +109,7 @@ class Edges:
             _joined([block.dst for block in blocks]).astype(np.int32),
             np.repeat(np.array([numbers[block.relation] for block in blocks], np.uint16), lengths),
             relations,
-            _columns(blocks, lengths),
+            _columns(keys, blocks, lengths),
         )
         if hierarchy:
             self._require_forest(subsystem, blocks, lengths, path)
@@ -217,9 +221,8 @@ def _is_float(value: object) -> bool:
     return isinstance(value, float) or (abs(value) < limits.NUMBER_MAX and int(float(value)) == value)
 
 
-def _columns(blocks: list[_Block], lengths: list[int]) -> dict[str, NDArray[Any]]:
+def _columns(keys: Iterable[str], blocks: list[_Block], lengths: list[int]) -> dict[str, NDArray[Any]]:
     """Attribute columns: numbers as float64 with NaN for absent, anything else as objects with None."""
-    keys = dict.fromkeys(key for block in blocks for key in block.attributes)
     columns: dict[str, NDArray[Any]] = {}
     for key in keys:
         values = [block.attributes.get(key) for block in blocks]

@@ -193,6 +193,9 @@ def _column(values: Sequence[int | None], default: int) -> np.ndarray[Any, np.dt
 def _attributes(edges: Sequence[Edge]) -> dict[str, Any]:
     """Columns of what edges have: numbers where all are, and capacity always; else objects."""
     names = dict.fromkeys(key for edge in edges for key in edge.attributes)
+    if len(names) > limits.EDGE_ATTRIBUTES_MAX:
+        message = f"{len(names)} attributes of edges in one graph, at most {limits.EDGE_ATTRIBUTES_MAX}"
+        raise LimitExceeded(message, where="edges")
     columns: dict[str, Any] = {}
     for name in names:
         values = [edge.attributes.get(name) for edge in edges]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from fluxres import limits
-from fluxres.errors import InputError
+from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.inventory_runs import DIGITS, LABEL, OF_FILE, Run, entries, free, is_name, shares
 from fluxres.graph import uuids
 from fluxres.graph.kinds import PropertyValue
@@ -114,7 +114,11 @@ def structure(
     """
     site = _Site(types_of((stock.word for host in hosts for stock in host.stocks), file), file)
     root = Recipe("cluster", properties=properties or {}, children=site.nodes(hosts))
-    return expand(root, origin=uuids.new_origin() if origin is None else origin, where=site.where)
+    try:
+        return expand(root, origin=uuids.new_origin() if origin is None else origin, where=site.where)
+    except LimitExceeded as error:  # of all entries together, which has no place of its own
+        where = error.where if error.where.startswith(file) else file
+        raise LimitExceeded(error.message, where=where, hint=error.hint) from None
 
 
 class _Site:

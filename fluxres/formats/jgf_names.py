@@ -62,7 +62,7 @@ def name_nodes(nodes: NodeColumns, parent: Int32, fail: Fail) -> Names:
         if name == default:
             continue
         if (names is None or names[i] is UNSET) and numbers is not None and numbers[i] is not UNSET:
-            fail(["nodes", i, "metadata", "id"], f"the id makes the name {default!r}, and the path ends in {name!r}")
+            fail(["nodes", i, "metadata", "id"], f"the id makes the name {default!r:.300}, and the path ends in {name!r:.300}")
         if len(name) > limits.NAME_LENGTH_MAX or not name.isprintable() or "/" in name:
             fail(["nodes", i], f"{name[:80]!r} is no name: 1 to {limits.NAME_LENGTH_MAX} characters without '/'")
         explicit[i] = name
@@ -77,10 +77,10 @@ def _step(nodes: NodeColumns, i: int, up: str, fail: Fail) -> str:
     head, slash, step = path.rpartition("/")
     place: list[Key] = ["nodes", i, "metadata", "paths", "containment"]
     if head != up or not slash:
-        hint = f"by the edges it is in {up}" if up else "a path begins with '/'"
-        fail(place, f"{path} does not lead on from the node above", hint)
+        hint = f"by the edges it is in {up:.300}" if up else "a path begins with '/'"
+        fail(place, f"{path:.300} does not lead on from the node above", hint)
     if not step:
-        fail(place, f"{path} ends in no name")
+        fail(place, f"{path:.300} ends in no name")
     return step
 
 
@@ -90,7 +90,7 @@ def _distinct(nodes: NodeColumns, fail: Fail) -> None:
         seen: set[str | None] = {None}
         for i, path in enumerate(nodes.path):
             if path is not None and path in seen:
-                fail(["nodes", i, "metadata", "paths", "containment"], f"a second node of the path {path}")
+                fail(["nodes", i, "metadata", "paths", "containment"], f"a second node of the path {path:.300}")
             seen.add(path)
 
 
@@ -99,9 +99,9 @@ def _outside_step(nodes: NodeColumns, i: int, fail: Fail) -> str:
     steps = {path.rpartition("/")[2] for path in nodes.auxiliary.get(i, {}).values()}
     for path in nodes.auxiliary.get(i, {}).values():
         if not path.startswith("/"):
-            fail(["nodes", i, "metadata", "paths"], f"expected a path such as /pdu0, got {path!r}")
+            fail(["nodes", i, "metadata", "paths"], f"expected a path such as /pdu0, got {path!r:.300}")
     if len(steps) > 1 or "" in steps:
-        fail(["nodes", i, "metadata", "paths"], f"paths that end differently: {', '.join(sorted(steps))}")
+        fail(["nodes", i, "metadata", "paths"], f"paths that end differently: {', '.join(sorted(steps)):.300}")
     if steps:
         return steps.pop()
     columns = [nodes.column(key) for key in ("name", "basename", "id")]
@@ -141,7 +141,7 @@ def _compare(nodes: NodeColumns, basenames: list[str], ids: NDArray[np.int64], s
     for i, name in nodes.given("name").items():
         step = steps[i] if i in steps else f"{basenames[i]}{ids[i]}"
         if name != step:
-            fail(["nodes", i, "metadata", "name"], f"the name is {name!r}, and the path ends in {step!r}")
+            fail(["nodes", i, "metadata", "name"], f"the name is {name!r:.300}, and the path ends in {step!r:.300}")
 
 
 def _templates(

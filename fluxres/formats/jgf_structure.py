@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from fluxres.errors import InputError
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import json_typed
 from fluxres.formats.jgf_columns import CONTAINMENT, EdgeColumns, NodeColumns
 from fluxres.formats.jgf_names import name_nodes
@@ -87,9 +88,10 @@ class _Builder:
                 self._of_subsystem[row] = names.setdefault(data.subsystem, len(names))
         self._subsystems = list(names)[1:]
 
-    def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+    def fail(self, path: Sequence[Key], message: str, hint: str = "", *, limit: bool = False) -> NoReturn:
         """Refuse the document at a place in the graph."""
-        raise InputError(message, where=json_typed.where(self._source, [*self._prefix, *path]), hint=hint)
+        where = json_typed.where(self._source, [*self._prefix, *path])
+        raise (LimitExceeded if limit else InputError)(message, where=where, hint=hint)
 
     def _ends(self, keys: list[str], side: str) -> Int32:
         try:
@@ -289,6 +291,9 @@ class _Builder:
                         place: list[str | int] = ["edges", row, "metadata", "attributes", min(taken)]
                         self.fail(place, "every edge has this already", "call the attribute otherwise")
                     for key, value in data.attributes.items():
+                        if key not in columns and len(columns) >= limits.EDGE_ATTRIBUTES_MAX:
+                            message = f"more than {limits.EDGE_ATTRIBUTES_MAX} attributes of edges of {name!r}"
+                            self.fail(["edges", row, "metadata", "attributes"], message, limit=True)
                         columns.setdefault(key, np.full(len(rows), None, object))[i] = value
             attributes = {key: _numbers(column) for key, column in columns.items()}
             ends = vertex[src], vertex[dst]

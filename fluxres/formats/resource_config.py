@@ -142,6 +142,7 @@ class _Reader:
     def _of_tables(self, tables: Sequence[Nodes], origin: int) -> Structure:
         """A cluster of the hosts in the order in which they first stand in the tables."""
         of_host: dict[str, list[int]] = {}
+        self._require_bounded(tables)
         ids = [{_TYPES[key]: self._ids(i, key, getattr(nodes, key)) for key in _TYPES} for i, nodes in enumerate(tables)]
         for i, nodes in enumerate(tables):
             for host in self._hosts(i, nodes.hosts):
@@ -172,6 +173,23 @@ class _Reader:
         numbers = {key: kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for key, pairs in sorts.items()}
         structure.kind[nodes_at] = [numbers[tuple(members)] for members in of_host.values()]
         return structure
+
+    def _require_bounded(self, tables: Sequence[Nodes]) -> None:
+        """Refuse tables that say too much together, before any of it is made."""
+        hosts = ids = 0
+        for i, nodes in enumerate(tables):
+            place: list[Key] = ["resource", "config", i]
+            try:
+                hosts += hostlist.count(nodes.hosts)
+                for key in _TYPES:
+                    text = getattr(nodes, key)
+                    spans = [] if text is UNSET else idset.ranges(text)
+                    ids += sum(last - first + 1 for first, last in spans)
+            except InputError:
+                return  # which is told with its place when it is read
+            for count, most, what in ((hosts, limits.CONFIG_HOSTS_MAX, "hosts"), (ids, limits.IDSET_COUNT_MAX, "cores and gpus")):
+                if count > most:
+                    self._fail(place, f"more than {most} {what} in the tables up to this one", limit=True)
 
     def _hosts(self, i: int, text: str) -> list[str]:
         place: list[Key] = ["resource", "config", i, "hosts"]

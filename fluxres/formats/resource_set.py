@@ -143,16 +143,17 @@ class Lite:
         self._source, self._execution = source, execution
         path: list[Key] = ["execution", "R_lite"]
         ranks, entries = [], []
-        total = 0
-        self.children: list[dict[str, NDArray[np.int64]]] = []
+        total = pools = 0
+        found: list[dict[str, list[tuple[int, int]]]] = []
         for i, entry in enumerate(execution.R_lite):
             spans = self._spans(entry.rank, [*path, i, "rank"])
             total += sum(last - first + 1 for first, last in spans)
             if total > limits.RANKS_MAX:
                 self._fail([*path, i, "rank"], f"more than {limits.RANKS_MAX} ranks", limit=True)
+            here = max(sum(last - first + 1 for first, last in spans), 1)
             ranks.append(_members(spans))
             entries.append(np.full(len(ranks[-1]), i, np.int64))
-            self.children.append({})
+            found.append({})
             for type_, ids in entry.children.items():
                 place = [*path, i, "children", type_]
                 if "/" in type_ or not type_.isprintable():
@@ -160,7 +161,11 @@ class Lite:
                 spans = self._spans(ids, place)
                 if sum(last - first + 1 for first, last in spans) > limits.IDSET_COUNT_MAX:
                     self._fail(place, f"more than {limits.IDSET_COUNT_MAX} ids", limit=True)
-                self.children[-1][type_] = _members(spans)
+                pools += here * sum(last - first + 1 for first, last in spans)
+                if pools > limits.POOLS_MAX:
+                    self._fail(place, f"more than {limits.POOLS_MAX} pools in all", limit=True)
+                found[-1][type_] = spans
+        self.children = [{type_: _members(spans) for type_, spans in have.items()} for have in found]
         every = np.concatenate(ranks)
         order = np.argsort(every, kind="stable")
         self.ranks, self.entry = every[order], np.concatenate(entries)[order]
@@ -188,8 +193,9 @@ class Lite:
         found: list[Expression] = []
         for i, text in enumerate(self._execution.nodelist):
             try:
-                found += hostlist.expressions(text)
-                require_path_steps(found)
+                more = hostlist.expressions(text)
+                require_path_steps(more)
+                found += more
             except InputError as error:
                 raise type(error)(error.message, where=json_typed.where(self._source, [*path, i]), hint=error.hint) from None
         count = sum(map(len, found))

@@ -140,9 +140,10 @@ def _hosts(item: str, room: int) -> list[str]:
         raise InputError(f"more than {_BRACKETS_MAX} brackets in one name")
     first, _, rest = item.partition("]")
     if not several:
-        if hostlist.count(item) > room:
+        found = hostlist.expressions(item)
+        if sum(map(len, found)) > room:
             raise LimitExceeded(_TOO_MANY.format(limits.SLURM_NAMES_MAX))
-        return hostlist.parse(item)
+        return [host for expression in found for host in expression]
     heads = hostlist.parse(first + "]")
     tails = _hosts(rest, room // max(len(heads), 1))
     return [head + tail for head in heads for tail in tails]

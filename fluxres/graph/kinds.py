@@ -69,10 +69,11 @@ class KindTable:
     (0, 0)
     """
 
-    __slots__ = ("_index", "_kinds")
+    __slots__ = ("_index", "_kinds", "_types")
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         self._kinds: list[Kind] = []
+        self._types: set[str] = set()
         self._index: dict[tuple[object, ...], int] = {}
         for kind in kinds:
             self.intern(kind)
@@ -80,13 +81,16 @@ class KindTable:
     def intern(self, kind: Kind) -> int:
         """The number of this kind, added if it is new.
 
-        Errors: LimitExceeded past KINDS_MAX.
+        Errors: LimitExceeded past KINDS_MAX and TYPES_MAX.
         """
         key = _key(kind)
         number = self._index.get(key)
         if number is None:
             if len(self._kinds) >= limits.KINDS_MAX:
                 raise LimitExceeded(f"more than {limits.KINDS_MAX} different kinds of pools", where=kind.type)
+            self._types.add(kind.type)
+            if len(self._types) > limits.TYPES_MAX:
+                raise LimitExceeded(f"more than {limits.TYPES_MAX} types of pools", where=kind.type)
             number = len(self._kinds)
             self._kinds.append(kind)
             self._index[key] = number
