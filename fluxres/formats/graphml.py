@@ -7,7 +7,7 @@ colours and positions, are no part of a machine and are passed over; a machine n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 from fluxres import limits
@@ -23,6 +23,8 @@ from fluxres.graph.kinds import STATES
 
 T = TypeVar("T")
 _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+#: keys of one file: each is looked for in every node
+_KEYS_MAX: Final = 256
 _DIGITS_MAX: Final = len(str(limits.SIZE_MAX))
 
 
@@ -56,7 +58,9 @@ class _Reading:
         self._keys: dict[str, list[str]] = {}
         #: by node, edge or graph and the name of a key: what those without a value have
         self._defaults: dict[tuple[str, str], str] = {}
-        for key in root.all("key"):
+        for number, key in enumerate(root.all("key")):
+            if number >= _KEYS_MAX:
+                raise LimitExceeded(f"more than {_KEYS_MAX} keys", where=source.where(key.line))
             self._declare(key)
         self._nodes = self._graph.all("node")
         self._edges = self._graph.all("edge")
@@ -68,6 +72,9 @@ class _Reading:
         name = key.attributes.get("attr.name", "")
         self._keys.setdefault(name, []).append(key.attributes.get("id", ""))
         for default in key.all("default"):
+            if len(default.text) > limits.VALUE_LENGTH_MAX:  # it is that of every node
+                message = f"a default of {len(default.text)} characters, at most {limits.VALUE_LENGTH_MAX}"
+                raise LimitExceeded(message, where=self._source.where(default.line))
             whose = key.attributes.get("for", "all")
             for each in ("node", "edge", "graph") if whose == "all" else (whose,):
                 self._defaults.setdefault((each, name), default.text)
@@ -120,11 +127,18 @@ class _Reading:
 
         def column(name: str, read: Callable[[Element, str, str], T]) -> list[T | None]:
             keys, default = self._keys.get(name, ()), self._defaults.get(("node", name))
+            found: list[T | None] = []
+            pairs: Iterable[tuple[Element, str | None]]
             if len(keys) != 1:
                 pairs = ((element, self._value(element, name)) for element in self._nodes)
             else:
                 pairs = ((element, element.values.get(keys[0], default)) for element in self._nodes)
-            return [read(element, name, text) if text else None for element, text in pairs]
+            known: dict[str, T] = {}
+            for element, text in pairs:
+                if text and text not in known:
+                    known[text] = read(element, name, text)
+                found.append(known[text] if text else None)
+            return found
 
         types = column("type", self._word)
         if None in types:

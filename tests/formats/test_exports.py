@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import node_link_schema, registry
 from fluxres.formats.loaded import Hold
 from fluxres.formats.pool_texts import PoolTexts
@@ -264,6 +264,17 @@ def test_keys_have_defaults() -> None:
         ("/cluster/core", 4, None),
     ]
     assert [(u, v) for u, v, _ in found.subsystems["net"].rows()] == [(1, 0)]
+
+
+def test_keys_and_their_defaults_are_bounded() -> None:
+    keys = '<key id="t" attr.name="type"/>\n' * 256
+    nodes = '<graph><node id="a"><data key="t">cluster</data></node></graph></graphml>'
+    assert registry.read(f"<graphml>{keys}{nodes}".encode(), format="graphml").structure.n == 1
+    with pytest.raises(LimitExceeded, match="<text>:257: more than 256 keys"):
+        registry.read(f"<graphml>{keys}<key/>{nodes}".encode(), format="graphml")
+    long = f'<graphml>\n<key id="p" attr.name="unit"><default>{"x" * 4097}</default></key>{nodes}'
+    with pytest.raises(LimitExceeded, match="<text>:2: a default of 4097 characters"):
+        registry.read(long.encode(), format="graphml")
 
 
 def test_graphs_that_are_none_of_a_machine() -> None:
