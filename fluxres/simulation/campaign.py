@@ -117,7 +117,7 @@ class _Processes:
         # A server that has imported everything forks in a millisecond, and has none of our threads.
         self.context: Any = multiprocessing.get_context("forkserver" if sys.platform != "win32" else "spawn")
         if sys.platform != "win32":
-            self.context.set_forkserver_preload(["fluxres.simulation.execution"])
+            self.context.set_forkserver_preload(["fluxres.simulation.forked"])
 
     def outcomes(self) -> Iterator[Outcome]:
         """As they come."""

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -270,3 +271,10 @@ def test_errors_of_folders_have_the_way_out() -> None:
 
     assert "another --out" in cannot(Path("/x"), OSError(errno.EACCES, "Permission denied", "/x/y")).hint
     assert cannot(Path("/x"), OSError(errno.EACCES, "Permission denied", "/x/y")).where == "/x/y"
+
+
+def test_a_process_that_was_told_nothing_ends_without_a_traceback() -> None:
+    told = "import fluxres.simulation.forked as forked; forked._told({0}, {0}('nothing'), None)"
+    for error, said in (("EOFError", ""), ("BrokenPipeError", ""), ("KeyError", "KeyError: 'nothing'")):
+        found = subprocess.run([sys.executable, "-c", told.format(error)], capture_output=True, text=True, check=True)
+        assert found.stderr.strip() == said
