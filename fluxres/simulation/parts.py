@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,8 +96,8 @@ def workload(run: Run, size: int) -> Workload:
         jobs = list(jobs)[: entry.jobs]
     if leaves > 1 and hierarchy.jobs != "even":
         jobs = Dealt(jobs, by_work=hierarchy.jobs == "work")
-    if entry.load != 1.0 or entry.request is not None:
-        jobs = Changed(jobs, entry.load, entry.request)
+    if entry.load != 1.0 or entry.request is not None or entry.cut:
+        jobs = Changed(jobs, entry.load, entry.request, size if entry.cut else None, found.notes)
     found.submissions = jobs
     return found
 
@@ -170,11 +171,15 @@ class Changed:
         jobs: as they were.
         load: how many times as fast they come.
         request: a shape in which `{size}` is the number of a job, and `{size/36}` that by 36, rounded up.
+        size_max: what jobs that ask for more ask for instead.
+        notes: told of each that does.
     """
 
     jobs: Any
-    load: float
-    request: str | None
+    load: float = 1.0
+    request: str | None = None
+    size_max: int | None = None
+    notes: Counter[str] = field(default_factory=Counter)
     _requests: dict[int, Request] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -190,6 +195,9 @@ class Changed:
     def _changed(self, job: Submission) -> Submission:
         if self.load != 1.0:
             job = job._replace(submit=round(job.submit / self.load))
+        if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max:
+            self.notes["a job larger than the machine was cut to it"] += 1
+            job = job._replace(ask=self.size_max)
         if self.request is None or not isinstance(job.ask, int):
             return job
         found = self._requests.get(job.ask)

@@ -63,6 +63,7 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     jobs: Jobs | None = None
     load: Above = 1.0
     request: Word | None = None
+    cut: bool = False
 
 
 class HierarchyEntry(Struct, forbid_unknown_fields=True):

@@ -119,6 +119,13 @@ def test_jobs_that_can_never_run_are_counted_and_told(tmp_path: Path) -> None:
     assert sum(document["refused"]["reasons"].values()) == 5
 
 
+def test_jobs_larger_than_the_machine_are_cut_where_that_is_asked_for(tmp_path: Path) -> None:
+    outcome, document = executed(HEAD + "workload: {ensemble: {jobs: 5, size: 17}, cut: true}\n", tmp_path)
+    assert (outcome.figures["jobs"], outcome.figures["refused"]) == (5, 0)
+    assert {row["requested_number_of_resources"] for row in table(tmp_path / JOBS)} == {"16"}
+    assert document["workload"]["notes"] == {"a job larger than the machine was cut to it": 5}
+
+
 def test_a_division_that_does_not_work_is_an_error_of_the_run(tmp_path: Path) -> None:
     outcome, _ = executed(
         "fluxres-experiment: 1\nname: x\nmachine: 16\nworkload: {ensemble: {jobs: 5}}\nhierarchy: {topology: 32}\n", tmp_path

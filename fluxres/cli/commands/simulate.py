@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Jobs that may wait in an innermost instance before it takes more; 0 for any number.",
 )
+@click.option("--cut", is_flag=True, help="Jobs larger than the machine ask for all of it. Default: they are refused.")
 @click.option("--cost", metavar="C", help="What a decision takes: none (default), fixed:S, fitted:PART=S,…, measured.")
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option("--format", "format_name", metavar="FORMAT", help="Of WORKLOAD: swf, batsim, jobs. Default: by content.")
@@ -57,6 +58,7 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
     from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
     from fluxres.simulation.machine import Machine, read
+    from fluxres.simulation.parts import Changed
     from fluxres.simulation.simulator import Simulator
 
     with progress(3) as shown:
@@ -66,6 +68,8 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
         fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
         machine = Machine(graph, given["unit"] or fine)
         hierarchy = _hierarchy(given)
+        if given["cut"]:
+            jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
         shown.step("simulating")
         total = "" if jobs.count is None else f" of {jobs.count}"
         cost = cost_of(given["cost"])
