@@ -6,6 +6,7 @@ the pass go round once more.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from fluxres.clock import FOREVER, seconds, ticks
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from fluxres.instance.queue import Queue
 
 
-class Passes:
+class Passes(ABC):
     """What :class:`~fluxres.instance.lifecycle.Lifecycle` does when something has happened."""
 
     policy: QueuePolicy
@@ -91,8 +92,9 @@ class Passes:
         self._alloc(job, claim, now, end)
         return True
 
+    @abstractmethod
     def _alloc(self, job: Job, claim: Any, now: int, end: int) -> None:
-        raise NotImplementedError
+        """Note that a job has what it asked for."""
 
     def _recalculate(self, now: int) -> None:
         period = self.policy.recalculate_s

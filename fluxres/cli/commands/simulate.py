@@ -13,6 +13,7 @@ from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import JOB_OUTPUTS, Duration, Settings
 from fluxres.errors import PolicyError
+from fluxres.render.text import plural
 
 if TYPE_CHECKING:
     from fluxres.render.style import Style
@@ -89,9 +90,9 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
 
         result = simulator.run(jobs, tell)
     for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
-        note(f"{number} jobs left out, {reason}")
+        note(f"{plural(number, 'job')} left out, {reason}")
     for reason, number in jobs.notes.items():
-        note(f"{number} times {reason}")
+        note(f"{plural(number, 'time')} {reason}")
     if settings.output not in JOB_OUTPUTS:
         fitted = None if fit is None else str(fit.fitted())
         answer(
@@ -168,7 +169,7 @@ _ROWS = (
 def _lines(jobs: Workload, result: Result, fitted: str | None, style: Style) -> Iterator[str]:
     metrics = result.metrics
     ended = ", ".join(f"{number} {what}" for what, number in sorted(metrics.results.items()))
-    yield f"{style.paint(jobs.name, 'heading')}: {metrics.jobs} jobs ran ({ended or 'none'})"
+    yield f"{style.paint(jobs.name, 'heading')}: {plural(metrics.jobs, 'job')} ran ({ended or 'none'})"
     if result.left:
         yield f"{result.left} jobs never started"
     for title, key, unit in _ROWS:
