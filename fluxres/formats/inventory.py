@@ -30,6 +30,8 @@ TYPES: Final = {"cpus": "core", "gpus": "gpu"}
 RESERVED: Final = frozenset({"cluster", "node", "socket", "group", "share", "slot"})
 #: the property that names the types of which a host has none, and says so
 EMPTY: Final = f"{OF_FILE}empty_types"
+#: numbers of one range that are looked at one by one where their names may meet others; of longer ones it is an error
+_TOLD_APART_MAX: Final = 65_536
 #: what stands before the key of a property whose value is no single one, kept as JSON
 NESTED: Final = "json:"
 
@@ -209,7 +211,7 @@ class _Site:
         return tuple(finished)
 
     def _run(self, run: Run, type_name: str, taken: set[str]) -> list[Recipe]:
-        if self.is_ambiguous and isinstance(run.labels, range) and len(run.labels) <= limits.RECIPES_MAX:
+        if self.is_ambiguous and isinstance(run.labels, range) and len(run.labels) <= _TOLD_APART_MAX:
             run = replace(run, labels=list(map(str, run.labels)))
         return entries(run, type_name, taken, self.stems)
 
