@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.inventory_runs import DIGITS, LABEL, OF_FILE, Run, entries, free, is_name, shares
 from fluxres.graph import uuids
