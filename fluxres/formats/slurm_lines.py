@@ -31,7 +31,7 @@ _BRACKETS_MAX: Final = 8
 #: keys of one line: Slurm itself knows some sixty for partitions
 _KEYS_MAX: Final = 256
 _TOO_MANY: Final = "more than {} hosts, features and settings in all lines together"
-_SECOND_BRACKET = re.compile(r"\][^,\[]*\[")
+_SECOND_BRACKET = re.compile(r"\][^,\[\]]*\[")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
 
 

@@ -185,7 +185,8 @@ def environment(ids: Mapping[str, Sequence[str]], variables: Mapping[str, str] |
         ids: of the instances given, by type; an instance of which several slots were given stands as often.
         variables: those it has already, its own and those around it; ``%(gpu_ids)s`` in a value is the ids of the GPUs.
 
-    A value that is no template of these, because it names something else or has a lone ``%``, stays as it is.
+    A value that is no template of these, because it names something else or has a lone ``%``, stays as it is, and so does one
+    of more than VALUE_LENGTH_MAX characters.
 
     >>> environment({"gpus": ["0", "0", "1"]}, {"CUDA_VISIBLE_DEVICES": "%(gpu_ids)s"})
     {'CUDA_VISIBLE_DEVICES': '0,0,1', 'CANARY_GPU_IDS': '0,0,1'}
@@ -197,7 +198,7 @@ def environment(ids: Mapping[str, Sequence[str]], variables: Mapping[str, str] |
 
 
 def _filled(value: str, named: Mapping[str, str]) -> str:
-    if _WIDE.search(value):
+    if len(value) > limits.VALUE_LENGTH_MAX or _WIDE.search(value):
         return value
     try:
         return value % named

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fluxres import limits
-from fluxres.errors import LimitExceeded
+from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import registry
 from tests.formats.test_slurm import conf, counts
 
@@ -31,6 +31,11 @@ def test_what_no_machine_has_is_refused(line: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
         conf(line)
     assert caught.value.where.startswith("slurm.conf")
+
+
+def test_brackets_that_close_nothing_are_refused_however_many() -> None:
+    with pytest.raises(InputError, match="matching brackets"):
+        conf("NodeName=n[1-2]" + "]" * 1_000_000)
 
 
 def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

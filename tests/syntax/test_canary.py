@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.syntax.canary import Device, device_environment, environment, infer, parse_counts, requests
 
@@ -94,6 +95,7 @@ def test_requests_that_cannot_be() -> None:
         ("%(gpu_ids", "%(gpu_ids"),
         ("%(gpu_ids)99999999999s", "%(gpu_ids)99999999999s"),
         ("%(gpu_ids).99999999999s", "%(gpu_ids).99999999999s"),
+        ("%(" * limits.VALUE_LENGTH_MAX + "%(gpu_ids)s", "%(" * limits.VALUE_LENGTH_MAX + "%(gpu_ids)s"),
         ("", ""),
     ],
 )
