@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,8 @@ from tests.store.graphs import machine
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1.0
+#: after which a case is given up
+HANG_SECONDS = 30.0
 MEMORY_BYTES = 3 << 30
 #: the bounds of a machine for this run: one of 64 million pools is allowed, and takes its time
 SMALL = {"POOLS_MAX": 200_000, "EDGES_MAX": 200_000, "SELECTED_MAX": 200_000, "IDSET_COUNT_MAX": 200_000, "RECIPES_MAX": 20_000}
@@ -66,6 +69,14 @@ class Finding(Exception):
     """What rule E1 or S1 forbids."""
 
 
+class _Hung(BaseException):
+    """Given up; no reader catches this."""
+
+
+def _give_up(*_: object) -> None:
+    raise _Hung
+
+
 @contextmanager
 def small() -> Iterator[None]:
     """The bounds of this run."""
@@ -87,12 +98,19 @@ def watched(what: str) -> Iterator[None]:
     """
     began = time.process_time()
     refused: FluxresError | None = None
+    before = signal.signal(signal.SIGPROF, _give_up)
+    signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
     try:
         yield
     except FluxresError as error:
         refused = error
+    except _Hung:
+        raise Finding(f"{what}: no end in {HANG_SECONDS:g} s") from None
     except Exception as error:
         raise Finding(f"{what}: {type(error).__name__}: {error}\n{traceback.format_exc()}") from error
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     took = time.process_time() - began
     if took > SECONDS:
         raise Finding(f"{what}: {took:.1f} s")

@@ -52,3 +52,14 @@ def test_what_is_forbidden_is_found(files: Files, monkeypatch: pytest.MonkeyPatc
     tally = Tally()
     documents.case(files, "1/0", tally)
     assert len(tally.findings) == 1
+
+
+def _endless() -> None:
+    while True:
+        pass
+
+
+def test_a_case_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "HANG_SECONDS", 0.05)
+    with pytest.raises(Finding, match=r"read: no end in 0\.05 s"), documents.watched("read"):
+        _endless()
