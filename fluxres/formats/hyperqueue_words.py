@@ -23,6 +23,7 @@ _BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")
 #: a word as most are, without quotes
 _PLAIN = re.compile(r"""[^\s'"\\]++(?!\S)""")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^'\n]*'|"(?:[^"\\\n]|\\.)*")+""")
+_ESCAPED = re.compile(r'\\(["\\$`])')
 _QUOTED = re.compile(r"""'([^'\n]*)'|"((?:[^"\\\n]|\\.)*)"|\\(.)|([^'"\\]+)""")
 #: options that say nothing of what a worker has, with a value and without
 _PASSED_OVER: Final = frozenset(
@@ -204,4 +205,4 @@ def words_of(line: str) -> Iterator[str]:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r'\\(["\\$`])', r"\1", text)
+    return _ESCAPED.sub(r"\1", text) if "\\" in text else text

@@ -131,7 +131,7 @@ class Line:
         """
         for key in self.pairs:
             if key not in known:
-                raise InputError(f"unknown key {key!r}", where=self.where, hint=nearest(key, sorted(known)))
+                raise InputError(f"unknown key {short(key)}", where=self.where, hint=nearest(key, sorted(known)))
 
 
 def _hosts(item: str, room: int) -> list[str]:

@@ -21,7 +21,8 @@ PER_UNIT: Final = 10_000
 U32_MAX: Final = (1 << 32) - 1
 U64_MAX: Final = (1 << 64) - 1
 
-_BLANKS = re.compile(r"[ \t\r\n]*")
+_BLANK: Final = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]+")
 _DIGITS = re.compile(r"[0-9][0-9_]*")
 _FRACTION = re.compile(r"[0-9]+")
 
@@ -51,8 +52,10 @@ class Cursor:
 
     def skip(self) -> None:
         """Pass blanks."""
-        found = _BLANKS.match(self.text, self.offset)
-        self.offset = found.end() if found else self.offset
+        # Asked before every token, and most stand close.
+        if self.text[self.offset : self.offset + 1] in _BLANK:
+            found = _BLANKS.match(self.text, self.offset)
+            self.offset = found.end() if found else self.offset
 
     def peek(self, token: str) -> bool:
         """Whether this token comes next, blanks before it aside."""

@@ -38,6 +38,12 @@ def test_brackets_that_close_nothing_are_refused_however_many() -> None:
         conf("NodeName=n[1-2]" + "]" * 1_000_000)
 
 
+def test_an_unknown_key_of_any_length_is_a_short_message() -> None:
+    with pytest.raises(InputError, match="unknown key 'cores") as caught:
+        conf("NodeName=n1 " + "cores" * 1000 + "=1")
+    assert len(caught.value.message) < 100
+
+
 def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert conf("NodeName=n[1-100]").structure.n == 201
     monkeypatch.setattr(limits, "SLURM_NODES_MAX", 99)
