@@ -44,6 +44,8 @@ class Oracle:
     def __init__(self, pools: dict[str, PoolData], horizon: int) -> None:
         self.pools = pools
         self.horizon = horizon
+        #: Everything that was given and not taken back; what counts as held of it is in `held`, the rest is `dormant`.
+        self.given: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in pools}
         self.held: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in pools}
         self.stages: dict[int, tuple[str, Targets, range, int]] = {}  # job, what, when, tick at which it expires
         self.now = 0
@@ -67,6 +69,16 @@ class Oracle:
 
     def is_up(self, key: str) -> bool:
         return all(self.pools[k]["state"] not in UNAVAILABLE for k in (key, *self.ancestors(key)))
+
+    def settle(self) -> None:
+        """What is given below a pool that its holder has whole is implied by that, and no record (A5)."""
+        self.held = {
+            key: [{h: n for h, n in row.items() if not self._is_dormant(key, t, h)} for t, row in enumerate(rows)]
+            for key, rows in self.given.items()
+        }
+
+    def _is_dormant(self, key: str, tick: int, holder: Holder) -> bool:
+        return any(self.given[a][tick].get(holder) == self.pools[a]["size"] for a in self.ancestors(key))
 
     # -- questions --------------------------------------------------------------------------------------------------
 
@@ -118,9 +130,12 @@ class Oracle:
 
     def steps(self, key: str, holder: Holder) -> list[tuple[int, int | None, int]]:
         """What a holder has over time, as spans (start, end or None, amount), equal neighbours merged."""
+        return self._spans(self.held[key], holder)
+
+    def _spans(self, rows: list[dict[Holder, int]], holder: Holder) -> list[tuple[int, int | None, int]]:
         found: list[tuple[int, int | None, int]] = []
         for t in range(self.horizon + 1):
-            n = self.held[key][t].get(holder, 0)
+            n = rows[t].get(holder, 0)
             end = t + 1 if t < self.horizon else None
             if n and found and found[-1][1] == t and found[-1][2] == n:
                 found[-1] = (found[-1][0], end, n)
@@ -166,10 +181,8 @@ class Oracle:
             raise Refused(faults)
         for key, n in wanted.items():
             for t in ticks:
-                self.held[key][t][holder] = self.held[key][t].get(holder, 0) + n
-                if self.owner(key, t) == job_of(holder):
-                    for k in self.below(key):
-                        self.held[k][t].pop(holder, None)
+                self.given[key][t][holder] = self.given[key][t].get(holder, 0) + n
+        self.settle()
 
     def earliest(self, job: str, targets: Targets, ticks: range) -> int | None:
         """The first tick at which as long a window could be allocated, None where that is beyond the ticks told apart."""
@@ -227,8 +240,13 @@ class Oracle:
         if faults := faults if job in self.jobs() else faults | {"UnknownJob"}:
             raise Refused(faults)
         changes: list[tuple[dict[Holder, int], int]] = []
-        for key, n in self._given_back(job, targets).items():
-            rows = [self.held[key][t] for t in ticks]
+        wanted = self._given_back(job, targets)
+        for key, n in wanted.items():
+            # What is implied goes with its records, or with a pool above it.
+            all_of_it = (
+                targets is None or any(a in wanted for a in self.ancestors(key)) or any(job in self.held[key][t] for t in ticks)
+            )
+            rows = [self.given[key][t] if all_of_it else {} for t in ticks]
             has = [row for row in rows if job in row]
             if not has and targets is not None:
                 faults.add("NotHeld")
@@ -243,10 +261,11 @@ class Oracle:
             row[job] -= n
             if not row[job]:
                 del row[job]
+        self.settle()
 
     def _given_back(self, job: str, targets: Targets | None) -> dict[str, int | None]:
         if targets is None:
-            return dict.fromkeys(self.allocated(job))
+            return dict.fromkeys(key for key in self.pools if any(job in row for row in self.given[key]))
         if any(n is not None and n < 1 for _, n in targets):
             raise Refused(["UsageError"])
         wanted: dict[str, int | None] = {}
@@ -265,10 +284,16 @@ class Oracle:
 
     def expire(self) -> None:
         """Drop the spans that have ended."""
-        for key, job in [(key, job) for key in self.pools for job in self.jobs()]:
-            for start, end, _ in self.steps(key, job):
+        jobs = self.jobs()
+        dormant = {
+            key: [{h: n for h, n in row.items() if h not in self.held[key][t]} for t, row in enumerate(rows)]
+            for key, rows in self.given.items()
+        }
+        for rows, key, job in [(rows, key, job) for rows in (self.held, dormant) for key in self.pools for job in jobs]:
+            for start, end, _ in self._spans(rows[key], job):
                 for t in range(start, end or start) if end is not None and end <= self.now else ():
-                    del self.held[key][t][job]
+                    del self.given[key][t][job]
+        self.settle()
 
     def set_state(self, keys: list[str], state: str) -> None:
         if faults := self.misnamed(keys) if state in STATES else self.misnamed(keys) | {"UsageError"}:
@@ -286,9 +311,10 @@ class Oracle:
         if number not in self.stages:
             raise Refused(["StaleHandle"])
         job = self.stages.pop(number)[0]
-        for rows in self.held.values():
+        for rows in self.given.values():
             for row in rows:
                 row.pop((job, number), None)
+        self.settle()
 
     def commit(self, number: int) -> None:
         """The stage becomes an allocation. Its units are taken already: all that can be in the way is below what gets whole."""

@@ -101,17 +101,18 @@ def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]
     made = Oracle({key[u]: {**pool, "parent": key.get(pool["parent"])} for u, pool in shape.pools.items()}, like.horizon)
     made.now = like.now
     for source, same in sources:
-        for k, rows in source.held.items():
+        for k, rows in source.given.items():
             uuid = source.pools[k]["uuid"]
             uuid = same.get(uuid, uuid)
             for t, row in enumerate(rows) if uuid in key else ():
                 for holder, n in row.items():
-                    mine = made.held[key[uuid]][t]
+                    mine = made.given[key[uuid]][t]
                     mine[holder] = mine.get(holder, 0) + n
         for number, (job, targets, ticks, expires) in source.stages.items():
             moved = [(key[uuid], n) for k, n in targets if (uuid := source.pools[k]["uuid"]) in key]
             if moved:
                 made.stages[number] = (job, moved, ticks, expires)
+    made.settle()
     return made
 
 
@@ -255,7 +256,7 @@ def merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | N
     for shape, oracle in ((mine, a), (theirs, b)):
         require_whole(oracle, shape, made, same)
     result = oracle_of(made, a, (a, {}), (b, same))
-    if is_broken(result):
+    if is_broken(result) or any(is_lost(result, made, oracle, same) for oracle in (a, b)):
         raise Refused(["MergeConflict"])
     return result, made.graphs
 
@@ -372,6 +373,16 @@ def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str
         grows = made.pools[u if u in made.pools else same[u]]["size"] != pool["size"]
         if whole and grows and len(shape.subtree(u)) > 1:
             raise Refused(["MergeConflict"])
+
+
+def is_lost(made: Oracle, shape: Shape, source: Oracle, same: dict[str, str]) -> bool:
+    """Whether somebody held something that a whole holding of the other graph would imply."""
+    for k, rows in source.held.items():
+        uuid = source.pools[k]["uuid"]
+        now = made.held[shape.key(same.get(uuid, uuid))]
+        if any(h not in now[t] for t, row in enumerate(rows) for h in row):
+            return True
+    return False
 
 
 def is_broken(oracle: Oracle) -> bool:

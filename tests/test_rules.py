@@ -174,6 +174,23 @@ def test_rule_a6_free_undoes_allocate_exactly(steps: list[Step], targets: list[t
 
 
 @few
+@given(history, jobs, st.lists(st.tuples(pools, st.none() | amounts), min_size=1, max_size=2), windows)
+def test_rule_a6_shrinking_what_was_grown_gives_back_what_was_there(
+    steps: list[Step], job: str, more: list[tuple[str, int | None]], window: dict[str, int]
+) -> None:
+    g = after(steps)
+    before = picture(g)
+    targets = [(path, g.pool(path).size if amount is None else amount) for path, amount in more]
+    try:
+        g.allocate(targets, job=job, **window)
+    except FluxresError:
+        return
+    assert g.check() == []
+    g.free(job, targets, **window)
+    assert picture(g) == before
+
+
+@few
 @given(history, jobs, pools, amounts)
 def test_rule_a6_a_free_of_what_is_not_held_changes_nothing(steps: list[Step], job: str, path: str, amount: int) -> None:
     g = after(steps)

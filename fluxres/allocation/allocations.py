@@ -7,7 +7,7 @@ planner's rows, which say how much is free when, and which pools are held whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from fluxres import clock
 from fluxres.allocation import refusals, steps
 from fluxres.allocation.holdings import Batch, Holdings, Piece, Target
-from fluxres.errors import InfeasibleRequest, NotHeld, UsageError
+from fluxres.allocation.steps import Steps
+from fluxres.errors import FluxresError, InfeasibleRequest, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
@@ -25,12 +26,19 @@ from fluxres.syntax.moment import in_message
 
 @dataclass(slots=True)
 class Change:
-    """One checked step of an allocation: what applying it does."""
+    """One checked step of an allocation: what applying it does.
+
+    Args:
+        covers: windows in which the pool comes to be held whole.
+        absorbs: own records below that the whole holding implies from now on: (vertex, start, end).
+        implied: windows in which a whole holding of the owner implies these units, so that nothing is recorded.
+    """
 
     v: int
     amount: int
     covers: list[tuple[int, int]]
     absorbs: list[tuple[int, int, int]]
+    implied: list[tuple[int, int]] = field(default_factory=list)
 
 
 def _said(tick: int) -> str:
@@ -58,7 +66,9 @@ class Allocations(Holdings):
                 hint="give an end (or a duration) after the start",
             )
 
-    def _plan(self, targets: Sequence[Target], owner: str, job: str, start: int, end: int) -> list[Change]:
+    def _plan(
+        self, targets: Sequence[Target], owner: str, job: str, start: int, end: int, *, implies: bool = False
+    ) -> list[Change]:
         """Check an allocation as a whole; what applying it will do."""
         self._check_window(start, end)
         wanted: dict[int, int] = {}
@@ -68,11 +78,20 @@ class Allocations(Holdings):
             wanted[v] = wanted.get(v, 0) + amount
         if not wanted:
             raise UsageError("no pools named", hint="name at least one pool")
-        changes = [self._plan_one(v, wanted[v], owner, job, start, end) for v in sorted(wanted)]
-        self._check_nesting(changes)
+        if not implies:
+            changes = [self._plan_one(v, wanted[v], owner, job, start, end) for v in sorted(wanted)]
+            self._check_nesting(changes)
+            return changes
+        changes = []
+        for v in sorted(wanted):
+            around = [w for above in changes if v < self.structure.end.item(above.v) for w in above.covers]
+            around += self.whole_above(v, owner, start, end)
+            changes.append(self._plan_one(v, wanted[v], owner, job, start, end, around))
         return changes
 
-    def _plan_one(self, v: int, amount: int, owner: str, job: str, start: int, end: int) -> Change:
+    def _plan_one(
+        self, v: int, amount: int, owner: str, job: str, start: int, end: int, around: Sequence[tuple[int, int]] = ()
+    ) -> Change:
         size = self.structure.size.item(v)
         if amount > size:
             raise InfeasibleRequest(
@@ -83,18 +102,24 @@ class Allocations(Holdings):
         barred = self.structure.unavailable_above(v)
         if barred >= 0:
             raise refusals.barred(self, v, barred)
-        own = self.steps_of(v, owner)
-        if self.structure.flags.item(v) & EXCLUSIVE and steps.whole(own, start, end, amount, size) != [(start, end)]:
-            raise UsageError(
-                f"{amount} of {size} units wanted of a pool that is only given whole",
-                where=self.structure.where(v),
-                hint=f"ask for all {size}",
-            )
-        if self.planner.free(v, start, end) < amount:
-            raise refusals.taken(self, v, amount, job, start, end)
-        leaf = self.structure.end.item(v) == v + 1
-        covers = [] if leaf else steps.whole(own, start, end, amount, size)
-        return Change(v, amount, covers, self._absorbed(v, amount, job, owner, covers))
+        change = Change(v, amount, [], [])
+        for s, e in steps.without(start, end, list(around)) if around else ((start, end),):
+            own = self.steps_of(v, owner)
+            if self.structure.flags.item(v) & EXCLUSIVE and steps.whole(own, s, e, amount, size) != [(s, e)]:
+                raise UsageError(
+                    f"{amount} of {size} units wanted of a pool that is only given whole",
+                    where=self.structure.where(v),
+                    hint=f"ask for all {size}",
+                )
+            if self.planner.free(v, s, e) < amount:
+                raise refusals.taken(self, v, amount, job, s, e)
+            if self.structure.end.item(v) > v + 1:
+                covers = steps.whole(own, s, e, amount, size)
+                change.covers += covers
+                change.absorbs += self._absorbed(v, amount, job, owner, covers)
+        if around:
+            change.implied = steps.without(start, end, steps.without(start, end, list(around)))
+        return change
 
     def _absorbed(self, v: int, amount: int, job: str, owner: str, covers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Own records below `v` that its whole holding makes needless (rules A3, A5): (vertex, start, end)."""
@@ -124,29 +149,40 @@ class Allocations(Holdings):
             if change.covers:
                 reach, above = self.structure.end.item(change.v), change.v
 
-    def plan_allocate(self, targets: Sequence[Target], job: str, start: int, end: int) -> list[Change]:
+    def plan_allocate(self, targets: Sequence[Target], job: str, start: int, end: int, *, implies: bool = False) -> list[Change]:
         """Check an allocation without making it.
 
         Args:
             targets: (vertex, amount); a vertex named twice adds up.
             job: that grows, where it already holds some.
             start, end: window in ticks.
+            implies: pools below one that is held whole are implied by it; else naming them is an error.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UsageError; in every case nothing changes.
         """
-        return self._plan(targets, job, job, start, end)
+        return self._plan(targets, job, job, start, end, implies=implies)
 
-    def plan_match(self, vertices: Int32, amounts: NDArray[np.int64], job: str, start: int, end: int) -> Batch | list[Change]:
+    def plan_match(
+        self,
+        vertices: Int32,
+        amounts: NDArray[np.int64],
+        implied: Sequence[Target],
+        job: str,
+        start: int,
+        end: int,
+    ) -> Batch | list[Change]:
         """As :meth:`plan_allocate`, for pools that were found free on the present state.
 
         Args:
             vertices, amounts: what the matcher found on this very revision: ascending, each vertex once, none below one that
                 is taken whole.
+            implied: what it charged below a pool that is taken whole.
 
         Errors: as :meth:`plan_allocate`, where the job holds something already, which a matcher does not know.
         """
-        if self.is_holder(job):
-            return self._plan(list(zip(vertices.tolist(), amounts.tolist(), strict=True)), job, job, start, end)
+        if implied or self.is_holder(job):
+            targets = [*zip(vertices.tolist(), amounts.tolist(), strict=True), *implied]
+            return self._plan(targets, job, job, start, end, implies=True)
         covered: list[int] = []
         if amounts.max() > 1:
             stop = self.structure.end[vertices]
@@ -173,19 +209,65 @@ class Allocations(Holdings):
             if slots:
                 self.slots_of[owner] = slots
             return
-        for change in planned:
-            for u, s, e in change.absorbs:
-                self._drop(u, owner, s, e)
-        self._hold([change.v for change in planned], [change.amount for change in planned], start, end)
-        for change in planned:
-            self._note(change.v, owner, change.amount, start, end)
-            if change.covers and self.structure.size.item(change.v) > 1:
-                for s, e in change.covers:
-                    self.planner.cover(change.v, s, e, True)
+        self._apply(planned, owner, start, end)
         if slots:
             self.slots_of[owner] = before + slots
         elif before:
             del self.slots_of[owner]
+
+    def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
+        absorbed = [(u, s, e) for change in planned for u, s, e in change.absorbs]
+        for u, s, e in absorbed:
+            self._absorb(u, owner, s, e)
+        recorded = [change for change in planned if not change.implied]
+        try:
+            if recorded:
+                self._hold([change.v for change in recorded], [change.amount for change in recorded], start, end)
+        except FluxresError:
+            for u, s, e in sorted(absorbed):
+                self._return_implied(u, owner, s, e)
+            raise
+        for change in recorded:
+            self._note(change.v, owner, change.amount, start, end)
+            self._cover(change.v, change.covers)
+        for change in planned:
+            for s, e in change.implied:
+                self._imply(change.v, owner, change.amount, s, e)
+            for s, e in steps.without(start, end, change.implied) if change.implied else ():
+                self._put(change.v, owner, change.amount, s, e)
+
+    def _cover(self, v: int, windows: Iterable[tuple[int, int]]) -> None:
+        if self.structure.size.item(v) > 1:
+            for s, e in windows:
+                self.planner.cover(v, s, e, True)
+
+    def _absorb(self, v: int, owner: str, start: int, end: int) -> None:
+        """Make what the owner records of `v` in the window implied by a whole holding that is about to be made above."""
+        for s, e, amount in list(steps.within(self.held[v][owner], start, end)):
+            self._uncover(v, owner, s, e)
+            self._release([v], [amount], s, e)
+            self._erase(v, owner, amount, s, e)
+            self._imply(v, owner, amount, s, e)
+
+    def _return_implied(self, top: int, owner: str, start: int, end: int) -> None:
+        """Record again what is at `top` or below it and no longer implied by a whole holding above, in the window (rule A6)."""
+        pools = self.implied.get(owner)
+        if not pools:
+            return
+        for v in sorted(v for v in pools if top <= v < self.structure.end.item(top)):
+            for s, e, amount in list(steps.within(self.implied.get(owner, {}).get(v, ()), start, end)):
+                for lo, hi in steps.without(s, e, self.whole_above(v, owner, s, e)):
+                    self._imply(v, owner, -amount, lo, hi)
+                    self._put(v, owner, amount, lo, hi)
+
+    def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Record units that are known to be the owner's."""
+        covers = []
+        if self.structure.end.item(v) > v + 1:
+            covers = steps.whole(self.steps_of(v, owner), start, end, amount, self.structure.size.item(v))
+        self._hold([v], [amount], start, end)
+        self._note(v, owner, amount, start, end)
+        self._cover(v, covers)
 
     def _hold(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         if len(vertices) == 1:
@@ -201,18 +283,33 @@ class Allocations(Holdings):
 
     # -- taking back -------------------------------------------------------------------------------------------------
 
-    def _drop(self, v: int, owner: str, start: int, end: int) -> None:
-        """Take all units of `owner` in the window from `v`."""
-        for s, e, amount in list(steps.within(self.held[v][owner], start, end)):
-            self._shrink([(v, amount, s, e)], owner, s, e)
-
     def _shrink(self, pieces: Sequence[Piece], owner: str, start: int, end: int) -> None:
         """Take back pieces of one window."""
-        for v, _, _, _ in pieces:
-            self._uncover(v, owner, start, end)
-        self._release([piece[0] for piece in pieces], [piece[1] for piece in pieces], start, end)
-        for v, amount, _, _ in pieces:
-            self._erase(v, owner, amount, start, end)
+        if owner in self.implied:
+            pieces = self._take_implied(pieces, owner)
+        for v, _, s, e in pieces:
+            self._uncover(v, owner, s, e)
+        if all(piece[2:] == (start, end) for piece in pieces):
+            if pieces:
+                self._release([piece[0] for piece in pieces], [piece[1] for piece in pieces], start, end)
+        else:
+            for v, amount, s, e in pieces:
+                self._release([v], [amount], s, e)
+        for v, amount, s, e in pieces:
+            self._erase(v, owner, amount, s, e)
+        if owner in self.implied:
+            for v, _, s, e in sorted(pieces):
+                self._return_implied(v, owner, s, e)
+
+    def _take_implied(self, pieces: Sequence[Piece], owner: str) -> list[Piece]:
+        """Take back the parts of pieces that are implied; the parts that are recorded."""
+        recorded: list[Piece] = []
+        for v, amount, start, end in pieces:
+            implied = [(s, e) for s, e, _ in steps.within(self.implied.get(owner, {}).get(v, ()), start, end)]
+            for s, e in implied:
+                self._imply(v, owner, -amount, s, e)
+            recorded += [(v, amount, s, e) for s, e in steps.without(start, end, implied)]
+        return recorded
 
     def _uncover(self, v: int, owner: str, start: int, end: int) -> None:
         size = self.structure.size.item(v)
@@ -238,6 +335,8 @@ class Allocations(Holdings):
             return batch
         pools = self.require_job(job)
         wanted: dict[int, int | None] = {}
+        if targets is None and (implied := self.implied.get(job)):
+            pools = pools | implied.keys()
         for v, amount in ((v, None) for v in sorted(pools)) if targets is None else targets:
             if amount is not None and amount < 1:
                 raise UsageError(f"amount must be at least 1, got {amount}", where=self.structure.where(v))
@@ -248,15 +347,23 @@ class Allocations(Holdings):
         self._check_window(lo, hi)
         windowed = start is not None and end is not None
         for v, amount in wanted.items():
-            pieces.extend(self._plan_free_one(job, v, amount, lo, hi, windowed, targets is None))
+            held = self._freeable(job, v, lo, hi, targets is None or any(u in wanted for u in self.structure.ancestors(v)))
+            pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
         return pieces
 
-    def _plan_free_one(
-        self, job: str, v: int, amount: int | None, lo: int, hi: int, windowed: bool, lenient: bool
-    ) -> list[Piece]:
+    def _freeable(self, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
+        """What a job holds of a pool and can give back: what is implied only with its records, or with a pool above."""
         held = self.steps_of(v, job)
+        implied = self.implied.get(job, {}).get(v, ())
+        if not implied or not (with_above or steps.touches(held, lo, hi)):
+            return held
+        return steps.canonical([*held, *implied])
+
+    def _plan_free_one(
+        self, job: str, v: int, held: Steps, amount: int | None, lo: int, hi: int, windowed: bool, lenient: bool
+    ) -> list[Piece]:
         parts = list(steps.within(held, lo, hi))
         if not parts:
             if lenient:
@@ -321,8 +428,10 @@ class Allocations(Holdings):
                 if batch.end <= now:
                     found.append((job, batch))
                 continue
-            held = self._held
-            pieces = [(v, amount, s, e) for v in sorted(self._pools_of[job]) for s, e, amount in held[v][job] if e <= now]
+            held, implied = self._held, self.implied.get(job, {})
+            spans = [(v, span) for v in sorted(self._pools_of[job]) for span in held[v][job]]
+            spans += [(v, span) for v, of_pool in implied.items() for span in of_pool]
+            pieces = [(v, amount, s, e) for v, (s, e, amount) in spans if e <= now]
             if pieces:
                 found.append((job, pieces))
         return found

@@ -25,7 +25,15 @@ def check_records(records: Records) -> list[Problem]:
     """
     return [
         problem
-        for rule in (_within_size, _given_whole, _exclusive_alone, _shared_counted, _index_complete, _planner_agrees)
+        for rule in (
+            _within_size,
+            _given_whole,
+            _exclusive_alone,
+            _implied_below_whole,
+            _shared_counted,
+            _index_complete,
+            _planner_agrees,
+        )
         for problem in rule(records)
     ]
 
@@ -86,6 +94,16 @@ def _below_whole(records: Records, v: int, owner: str, below: list[int], start: 
             if any(steps.within(held, start, end)) and not (staged and other == job):
                 who = records.job_behind(other)
                 yield _error(records, u, f"A3: {who} holds it below {records.structure.where(v)}, held whole by {job}")
+
+
+def _implied_below_whole(records: Records) -> _Rule:
+    # A6: what is kept for the end of a whole holding lies below one, of the same owner and at every moment.
+    for owner, pools in records.implied.items():
+        for v, held in pools.items():
+            for s, e, _ in held:
+                for lo, _hi in steps.without(s, e, records.whole_above(v, owner, s, e)):
+                    job = records.job_behind(owner)
+                    yield _error(records, v, f"A6: implied for {job} from tick {lo} on, and {job} holds nothing above it whole")
 
 
 def _shared_counted(records: Records) -> _Rule:

@@ -76,6 +76,9 @@ class Holdings:
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self._held: dict[int, dict[str, Steps]] = {}
+        self.implied: dict[str, dict[int, Steps]] = {}
+        """By owner and vertex, holdings below a pool that the owner holds whole at those moments: they are no records (rule A5),
+        and become records again when the whole holding goes (rule A6)."""
         self._pools_of: dict[str, set[int]] = {}
         self._shared: dict[int, dict[str, int]] = {}
         self._batches: dict[str, Batch] = {}
@@ -177,7 +180,27 @@ class Holdings:
         """The job of an owner: itself, or the job a stage was made for."""
         return self.stages[owner.removeprefix(STAGE_OWNER)].job if owner.startswith(STAGE_OWNER) else owner
 
+    def whole_above(self, v: int, owner: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Windows within [start, end) in which the owner holds a pool above `v` whole; they may overlap."""
+        found: list[tuple[int, int]] = []
+        pools = self.pools_of.get(owner, ())
+        for u in self.structure.ancestors(v):
+            if u in pools:
+                found += steps.whole(self.steps_of(u, owner), start, end, 0, self.structure.size.item(u))
+        return found
+
     # -- keeping -----------------------------------------------------------------------------------------------------
+
+    def _imply(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Add units (or take them, where negative) to what a whole holding above implies."""
+        pools = self.implied.setdefault(owner, {})
+        after = steps.add(pools.get(v, ()), start, end, amount)
+        if after:
+            pools[v] = after
+            return
+        del pools[v]
+        if not pools:
+            del self.implied[owner]
 
     def _note(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
         """Write the record of a holding."""

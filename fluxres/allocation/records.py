@@ -29,11 +29,11 @@ class Records(Allocations):
 
     # -- staging -----------------------------------------------------------------------------------------------------
 
-    def plan_stage(self, staged: Staged) -> list[Change]:
-        """Check a stage without making it; errors as for :meth:`plan_allocate`."""
+    def plan_stage(self, staged: Staged, *, implies: bool = False) -> list[Change]:
+        """Check a stage without making it; arguments and errors as for :meth:`plan_allocate`."""
         if staged.stage in self.stages:
             raise UsageError(f"there is a stage '{staged.stage}' already")
-        return self._plan(staged.targets, STAGE_OWNER + staged.stage, staged.job, staged.start, staged.end)
+        return self._plan(staged.targets, STAGE_OWNER + staged.stage, staged.job, staged.start, staged.end, implies=implies)
 
     def stage(self, staged: Staged, changes: list[Change]) -> None:
         """Apply what :meth:`plan_stage` found to be right."""
@@ -54,8 +54,7 @@ class Records(Allocations):
         """Give back what a stage locked."""
         staged = self.require_stage(stage)
         owner = STAGE_OWNER + stage
-        for v in sorted(self.pools_of[owner]):
-            self._drop(v, owner, staged.start, staged.end)
+        self.free(self.plan_free(owner, None, None, None), owner)
         del self.stages[stage]
         return staged
 
@@ -66,8 +65,10 @@ class Records(Allocations):
         something meanwhile. The stage stays as it is.
         """
         staged = self.require_stage(stage)
-        changes = [self._plan_commit(staged, v, amount) for v, amount in sorted(staged.targets)]
-        self._check_nesting(changes)
+        changes: list[Change] = []
+        for v, amount in sorted(staged.targets):
+            around = [w for above in changes if v < self.structure.end.item(above.v) for w in above.covers]
+            changes.append(self._plan_commit(staged, v, amount, around))
         return changes
 
     def commit(self, stage: str, changes: list[Change]) -> None:
@@ -75,12 +76,18 @@ class Records(Allocations):
         staged = self.release(stage)
         self.allocate(changes, staged.job, staged.start, staged.end, staged.slots)
 
-    def _plan_commit(self, staged: Staged, v: int, amount: int) -> Change:
+    def _plan_commit(self, staged: Staged, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
         # The stage holds the units already; what can have changed is only what the job's own units add up to.
-        own, size = self.steps_of(v, staged.job), self.structure.size.item(v)
-        leaf = self.structure.end.item(v) == v + 1
-        covers = [] if leaf else steps.whole(own, staged.start, staged.end, amount, size)
-        return Change(v, amount, covers, self._absorbed(v, amount, staged.job, staged.job, covers))
+        start, end = staged.start, staged.end
+        around = around + self.whole_above(v, staged.job, start, end)
+        change = Change(v, amount, [], [], steps.without(start, end, steps.without(start, end, around)) if around else [])
+        if self.structure.end.item(v) > v + 1:
+            own, size = self.steps_of(v, staged.job), self.structure.size.item(v)
+            for s, e in steps.without(start, end, around):
+                covers = steps.whole(own, s, e, amount, size)
+                change.covers += covers
+                change.absorbs += self._absorbed(v, amount, staged.job, staged.job, covers)
+        return change
 
     def expired_stages(self, now: int) -> list[str]:
         """Stages whose time is over."""
@@ -102,6 +109,16 @@ class Records(Allocations):
             for owner, held in other.held[v].items():
                 for start, end, amount in held:
                     self._put(new, owner, amount, start, end)
+        for owner, pools in other.implied.items():
+            for v in sorted(pools):
+                new = int(old_to_new[v])
+                for start, end, amount in pools[v] if new >= 0 else ():
+                    around = self.whole_above(new, owner, start, end)
+                    recorded = steps.without(start, end, around)
+                    for s, e in recorded:
+                        self._put(new, owner, amount, s, e)
+                    for s, e in steps.without(start, end, recorded):
+                        self._imply(new, owner, amount, s, e)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
             if moved:
@@ -109,9 +126,3 @@ class Records(Allocations):
         for job in known:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]
-
-    def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        leaf = self.structure.end.item(v) == v + 1
-        size = self.structure.size.item(v)
-        covers = [] if leaf or size == 1 else steps.whole(self.steps_of(v, owner), start, end, amount, size)
-        self.allocate([Change(v, amount, covers, [])], owner, start, end)

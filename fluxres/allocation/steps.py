@@ -120,3 +120,22 @@ def whole(steps: Steps, start: int, end: int, extra: int, size: int) -> list[tup
             else:
                 found.append((s, e))
     return found
+
+
+def without(start: int, end: int, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of ``[start, end)`` outside some windows, which may overlap.
+
+    >>> without(0, 10, [(2, 4), (3, 5), (9, 20)])
+    [(0, 2), (5, 9)]
+    """
+    found: list[tuple[int, int]] = []
+    at = start
+    for s, e in sorted(windows):
+        if s >= end:
+            break
+        if at < s:
+            found.append((at, s))
+        at = max(at, e)
+    if at < end:
+        found.append((at, end))
+    return found

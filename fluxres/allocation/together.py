@@ -33,9 +33,10 @@ class Share(NamedTuple):
         job: id.
         targets: (vertex, amount).
         start, end: window in ticks.
-        found: vertices and amounts as a matcher found them on the present state with what was locked before: nothing is
-            checked again.
+        found: vertices, amounts and what is implied, as a matcher found them on the present state with what was locked before:
+            nothing is checked again.
         slots: of the request; 0 where pools were named.
+        implies: targets below one that is held whole are implied by it; else they are refused.
     """
 
     place: str
@@ -43,8 +44,9 @@ class Share(NamedTuple):
     targets: Sequence[tuple[int, int]]
     start: int
     end: int
-    found: tuple[Int32, NDArray[np.int64]] | None = None
+    found: tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]] | None = None
     slots: int = 0
+    implies: bool = False
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def locking(records: Records) -> Iterator[Lock]:
         staged = Staged(stage, share.job, tuple(share.targets), share.start, share.end, FOREVER)
         with located(share.place):
             if share.found is None:
-                records.stage(staged, records.plan_stage(staged))
+                records.stage(staged, records.plan_stage(staged, implies=share.implies))
             else:
                 owner, window = STAGE_OWNER + stage, (share.start, share.end)
                 records.allocate(records.plan_match(*share.found, owner, *window), owner, *window)
@@ -103,7 +105,8 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
     for share in shares:
         window = share.start, share.end
         if share.found is None or records.is_holder(share.job):
-            records.allocate(records.plan_allocate(share.targets, share.job, *window), share.job, *window, share.slots)
+            planned = records.plan_allocate(share.targets, share.job, *window, implies=share.implies)
+            records.allocate(planned, share.job, *window, share.slots)
         else:
             records.allocate(records.plan_match(*share.found, share.job, *window), share.job, *window, share.slots)
 

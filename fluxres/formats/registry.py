@@ -245,6 +245,10 @@ def holds(graph: ResourceGraph) -> list[Hold]:
             if job in jobs:
                 for start, end, amount in held:
                     windows.setdefault((job, start, end), {})[v] = amount
+    for job, pools in graph.records.implied.items():
+        for v, held in pools.items() if job in jobs else ():
+            for start, end, amount in held:
+                windows.setdefault((job, start, end), {})[v] = amount
     found = []
     for job, start, end in sorted(windows):
         if seconds(start) < seconds(end):

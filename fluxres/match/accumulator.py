@@ -170,6 +170,7 @@ class Accumulator:
         amounts: dict[int, int] = {}
         shared: set[int] = set()
         record_of: list[int] = []
+        charged: dict[int, int] = {}
         node_at = situation.typology.node_at
         for pick in self.picks:
             v = pick.v if pick.within < 0 else pick.within
@@ -180,6 +181,8 @@ class Accumulator:
             if node_exclusive and node_at[v] >= 0:
                 v = node_at[v]
             record_of.append(v)
+            if pick.charge and pick.amount and v != pick.v:
+                charged[pick.v] = charged.get(pick.v, 0) + pick.amount
             if pick.amount == 0 and v == pick.v and not (node_exclusive and node_at[v] == v):
                 if v not in self.used:
                     shared.add(v)
@@ -208,6 +211,7 @@ class Accumulator:
             situation.end,
             policy=policy,
             fallback=True,
+            implied=tuple(sorted(charged.items())),
         )
 
     def _groups(self, plan: Plan, record_of: list[int], at: dict[int, int], node_exclusive: bool) -> tuple[SlotGroup, ...]:

@@ -36,6 +36,7 @@ class Match:
     Args:
         vertices: int32, ascending, each once: the pools to be recorded. A pool that is taken whole has none below it.
         amounts: int64, units of each.
+        implied: (vertex, units) of what was charged below a pool that is taken whole: no record now, one when that goes.
         whole: bool, all units of the pool, and so everything below it.
         shared: int32, ascending: pools that were asked for without exclusivity and have no unit to give; they are
             available in the window and nothing is recorded of them.
@@ -60,14 +61,21 @@ class Match:
     revision: int = 0
     policy: str = "first"
     fallback: bool = False
+    implied: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.vertices)
 
     @property
     def targets(self) -> list[tuple[int, int]]:
-        """(vertex, amount) of every record, as the writer takes them."""
-        return list(zip(self.vertices.tolist(), self.amounts.tolist(), strict=True))
+        """(vertex, amount) of every record, and of what one of them implies, as the writer takes them."""
+        records = zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)
+        return sorted([*records, *self.implied]) if self.implied else list(records)
+
+    @property
+    def found(self) -> tuple[Int32, Int64, tuple[tuple[int, int], ...]]:
+        """Vertices, amounts and what they imply: the same for a writer that need not check it again."""
+        return self.vertices, self.amounts, self.implied
 
     @property
     def nslots(self) -> int:
@@ -86,6 +94,7 @@ class Match:
             and np.array_equal(self.amounts, other.amounts)
             and np.array_equal(self.whole, other.whole)
             and np.array_equal(self.shared, other.shared)
+            and self.implied == other.implied
             and len(self.slots) == len(other.slots)
             and all(
                 a.label == b.label and np.array_equal(a.starts, b.starts) and np.array_equal(a.picks, b.picks)

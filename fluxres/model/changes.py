@@ -104,7 +104,7 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
 def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
-    planned = graph.records.plan_match(found.vertices, found.amounts, job, *window)
+    planned = graph.records.plan_match(*found.found, job, *window)
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots), len(found))
     graph.records.allocate(planned, job, *window, slots)
     graph.revision += 1
@@ -181,16 +181,24 @@ def expire(graph: ResourceGraph, before: int) -> list[str]:
     return [job for job, _ in ended]
 
 
-def stage(graph: ResourceGraph, job: str, wanted: Targets, window: Window, ttl_s: float, nslots: int = 0) -> Stage:
+def stage(
+    graph: ResourceGraph,
+    job: str,
+    named: list[tuple[int, int]],
+    window: Window,
+    ttl_s: float,
+    nslots: int = 0,
+    *,
+    implies: bool = False,
+) -> Stage:
     """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
     targets.job_id(job)
-    named = targets.with_amounts(graph, wanted)
     life = ticks(ttl_s, "ttl_s")
     if life < 1:
         raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
     expires = min(graph.now() + life, FOREVER)
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots)
-    planned = graph.records.plan_stage(staged)
+    planned = graph.records.plan_stage(staged, implies=implies)
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(named))
     graph.records.stage(staged, planned)

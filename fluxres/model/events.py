@@ -134,7 +134,7 @@ def _until(end: int | None) -> int:
 
 def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
     window = e["start"], _until(e["end"])
-    planned = graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], *window)
+    planned = graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], *window, implies=True)
     graph.records.allocate(planned, e["job"], *window, e.get("slots", 0))
 
 
@@ -147,6 +147,7 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
             part["start"],
             _until(part["end"]),
             slots=part.get("slots", 0),
+            implies=True,
         )
         for i, part in enumerate(e["parts"], 1)
     ]
@@ -167,7 +168,7 @@ def _apply_stage(graph: ResourceGraph, e: Event) -> None:
     targets = tuple(_targets(graph, e["pools"]))
     window = e["start"], _until(e["end"])
     staged = Staged(e["stage"], e["job"], targets, *window, _until(e["expires"]), e.get("slots", 0))
-    graph.records.stage(staged, graph.records.plan_stage(staged))
+    graph.records.stage(staged, graph.records.plan_stage(staged, implies=True))
 
 
 def _apply_commit(graph: ResourceGraph, e: Event) -> None:

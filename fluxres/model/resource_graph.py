@@ -252,8 +252,9 @@ class ResourceGraph(Requests):
 
             found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
             matching.require_picks(found)
-            return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s, found.nslots)
-        return changes.stage(self, job, cast("Targets", wanted), self._given_window(start, end, duration_s), ttl_s)
+            return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s, found.nslots, implies=True)
+        named = targets.with_amounts(self, cast("Targets", wanted))
+        return changes.stage(self, job, named, self._given_window(start, end, duration_s), ttl_s)
 
     def new_stage_id(self) -> str:
         """An id no stage has."""

@@ -223,7 +223,7 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
                 return _Fit(found, list(order), i)
             found[i] = match
             if len(match):
-                lock(Share(part.place, part.job or part.place, (), start, end, (match.vertices, match.amounts)))
+                lock(Share(part.place, part.job or part.place, (), start, end, match.found))
     return _Fit(found, list(order), None)
 
 
@@ -290,7 +290,8 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
                 other = parts[i]
                 pools = fit.matches[i].targets if i in fit.matches else other.pools
                 if pools:
-                    lock(Share(other.place, other.job or other.place, pools, start, min(start + other.length, FOREVER)))
+                    end = min(start + other.length, FOREVER)
+                    lock(Share(other.place, other.job or other.place, pools, start, end, implies=i in fit.matches))
             refusal = matching.explained(graph, part.request, window, policy)
     assert refusal is not None  # it had no match with the same pools out of reach
     if refusal.never:
@@ -331,7 +332,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
     shares = [
         Share(part.place, part.job, part.pools, start, min(start + part.length, FOREVER))
         if one is None
-        else Share(part.place, part.job, one.targets, one.start, one.end, (one.vertices, one.amounts), one.nslots)
+        else Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True)
         for part, one in zip(parts, found, strict=True)
     ]
     return _grant(graph, shares)
@@ -346,7 +347,7 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
             targets.job_id(job)
             matching.require_fresh(graph, found)
             matching.require_picks(found)
-        shares.append(Share(place, job, found.targets, found.start, found.end, slots=found.nslots))
+        shares.append(Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True))
     return _grant(graph, shares) if shares else []
 
 

@@ -40,14 +40,18 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
     Cost: arrays over the machine, and a match on what the job holds.
     """
     held = _held(graph, job, start, end)
+    charged = _implied(graph, job, start, end)
     if not held:
         throughout = "throughout" if start is not None and end is not None else "in"
         raise NotHeld(f"job '{job}' holds nothing {throughout} this window", hint="`allocated` shows what it holds")
     eligible = Eligible(matching.matcher(graph).typology, request.constraint)
     amounts = {v: n for v, n in held.items() if eligible.of(v) and eligible.all_below(v)}
     sought = replace(request, constraint=None)
-    picks, slots = _match(graph, amounts, sought, policy, below=True)
-    implied = [v for v, _ in picks if v not in amounts]
+    picks, slots = _match(graph, {**amounts, **charged}, sought, policy, below=True)
+    taken = {v for v, _ in picks}
+    implied = [
+        v for v, _ in picks if v not in amounts and not (v in charged and taken.intersection(graph.structure.ancestors(v)))
+    ]
     if implied:
         picks, slots = _match(graph, amounts, sought, policy, below=False)
     if picks:
@@ -78,10 +82,18 @@ def _held(graph: ResourceGraph, job: str, start: int | None, end: int | None) ->
     return found
 
 
+def _implied(graph: ResourceGraph, job: str, start: int | None, end: int | None) -> dict[int, int]:
+    """By pool what was charged below a supplier that the job holds whole: it goes back with units of that."""
+    lo, hi = 0 if start is None else start, FOREVER if end is None else end
+    pools = graph.records.implied.get(job, {})
+    least = {v: min((n for _, _, n in steps.within(pools[v], lo, hi)), default=0) for v in sorted(pools)}
+    return {v: amount for v, amount in least.items() if amount}
+
+
 def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> tuple[Structure, Int32]:
     """What is held as a machine with everything up, and the vertex of each of its pools in the real one."""
     size = np.zeros(structure.n, np.int64)
-    for v, amount in amounts.items():
+    for v, amount in sorted(amounts.items()):
         if below and amount == structure.size.item(v):
             size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.allocation.records import Records
 from fluxres.allocation.steps import Steps
@@ -30,6 +31,13 @@ def capture(records: Records) -> RecordColumns:
         for owner, held in holders.items()
         for start, end, amount in held
     ]
+    # What a whole holding implies is written like a record: read back below that holding, it is implied again.
+    spans += [
+        (number[owner], v, start, end, amount)
+        for owner, pools in records.implied.items()
+        for v, held in pools.items()
+        for start, end, amount in held
+    ]
     return RecordColumns.of(owners, spans, list(records.stages.values()), dict(records.slots_of))
 
 
@@ -41,16 +49,34 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     graph = ResourceGraph(structure, name=name, clock=clock)
     before = Records(structure, graph.planner)
     columns = (stored.owner, stored.vertex, stored.start, stored.end, stored.amount)
-    for i, v, start, end, amount in zip(*(column.tolist() for column in columns), strict=True):
-        holders: dict[str, Steps] = before.held.setdefault(v, {})
+    below = _below_whole(structure, stored).tolist()
+    for implied, i, v, start, end, amount in zip(below, *(column.tolist() for column in columns), strict=True):
         owner = stored.owners[i]
-        holders[owner] = (*holders.get(owner, ()), (start, end, amount))
+        of_owner: dict[int, Steps] = before.implied.setdefault(owner, {}) if implied else {}
+        holders: dict[str, Steps] = {} if implied else before.held.setdefault(v, {})
+        if implied:
+            of_owner[v] = (*of_owner.get(v, ()), (start, end, amount))
+        else:
+            holders[owner] = (*holders.get(owner, ()), (start, end, amount))
     before.stages = {staged.stage: staged for staged in stored.stages}
     # Jobs are listed in the order they first held something, and not in that of their pools.
     graph.records.pools_of = {owner: set() for owner in stored.owners}
     graph.records.take(before, np.arange(structure.n, dtype=np.int32))
     graph.records.slots_of = dict(stored.slots_of)
     return graph
+
+
+def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool_]:
+    """Which spans are of a pool below one of which their owner holds all units at some moment: those that may be implied."""
+    order = np.lexsort((stored.vertex, stored.owner))
+    vertex, owner = stored.vertex[order].astype(np.int64), stored.owner[order].astype(np.int64)
+    stop = np.where(stored.amount[order] == structure.size[vertex], structure.end[vertex], 0)
+    # The reach of what was met so far, started anew with each owner.
+    reach = np.maximum.accumulate(np.concatenate([[0], (owner * (structure.n + 1) + stop)[:-1]])) - owner * (structure.n + 1)
+    same = np.concatenate([[False], owner[1:] == owner[:-1]])
+    found = np.zeros(len(order), np.bool_)
+    found[order] = same & (reach > vertex)
+    return found
 
 
 def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
@@ -69,7 +95,7 @@ def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: C
     bounds = [0, *cuts.tolist(), len(targets)] if targets else [0]
     for lo, hi in pairwise(bounds):
         job, window = wanted.owners[owner[lo]], (int(start[lo]), int(end[lo]))
-        graph.records.allocate(graph.records.plan_allocate(targets[lo:hi], job, *window), job, *window)
+        graph.records.allocate(graph.records.plan_allocate(targets[lo:hi], job, *window, implies=True), job, *window)
     for code in np.unique(states).tolist():
         structure.set_state(np.flatnonzero(states == code).astype(np.int32), STATES[code])
     graph.records.slots_of = dict(wanted.slots_of)

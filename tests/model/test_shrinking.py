@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fluxres.errors import FluxresError, InfeasibleRequest, NotHeld, UnknownJob, UsageError
+import fluxres
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, NotHeld, UnknownJob, UsageError
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
@@ -185,3 +189,85 @@ def test_growing_by_request_lasts_as_long_as_the_job_or_a_window() -> None:
     with pytest.raises(InfeasibleRequest):
         g.grow("a", "slot=5/node")
     assert trace(g) == before
+
+
+PANEL = """
+fluxres: 1
+name: site
+resources:
+  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 8}]}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - {type: power, basename: feed, size: 3000, unit: W, with: [{type: power, basename: pdu, count: 2, size: 1600, unit: W}]}
+    edges:
+      - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]", relation: supplies}
+"""
+
+
+@pytest.fixture
+def panel() -> ResourceGraph:
+    """Two PDUs of 1600 W in one feed of 3000 W, a rack of four nodes on each."""
+    return ResourceGraph(cluster.read(Source(PANEL.encode(), "panel.yaml")).structure)
+
+
+def draws(graph: ResourceGraph) -> list[int]:
+    return [pool.allocated() for pool in graph.find("type=power")]
+
+
+def test_charges_below_a_feed_that_is_taken_whole_are_counted_when_it_is_no_longer(panel: ResourceGraph) -> None:
+    panel.allocate("slot=8/[node;power=375]", job="all")
+    assert draws(panel) == [3000, 1600, 1600]  # the feed is exclusive, and implies what is in it
+    panel.shrink("all", "slot=2/[node;power=375]")
+    assert draws(panel) == [2250, 1500, 750]
+    assert panel.check() == []
+    with pytest.raises(InsufficientResources):
+        panel.allocate("slot=2/[core=1;power=450]", job="more")
+    panel.allocate("slot=1/[core=1;power=450]", job="more")
+    assert draws(panel) == [2700, 1500, 1200]
+
+
+def test_a_supplier_and_what_it_implies_shrink_together_by_name(panel: ResourceGraph) -> None:
+    panel.allocate("slot=8/[node;power=375]", job="all")
+    feed, pdu0, pdu1 = panel.find("type=power")
+    panel.shrink("all", {feed: 375, pdu0: 375})
+    assert draws(panel) == [2625, 1125, 1500]
+    panel.free("all", {feed: 1})
+    assert draws(panel) == [2624, 1125, 1500]
+    panel.free("all")
+    assert draws(panel) == [0, 0, 0]
+
+
+def test_what_a_whole_supplier_implies_is_saved_and_loaded(panel: ResourceGraph, tmp_path: Path) -> None:
+    panel.allocate("slot=8/[node;power=375]", job="all")
+    for target in ("site.db", "site.json"):
+        place = f"sqlite:///{tmp_path / target}" if target.endswith("db") else str(tmp_path / target)
+        fluxres.save(panel, place, **({} if target.endswith("db") else {"format": "node-link"}))
+        loaded = fluxres.load(place)
+        assert loaded.check() == []
+        loaded.shrink("all", "slot=2/[node;power=375]")
+        assert draws(loaded) == [2250, 1500, 750], target
+
+
+def test_records_under_a_whole_holding_come_back_for_the_moments_at_which_it_goes(panel: ResourceGraph) -> None:
+    panel.allocate("/site/rack0/node0/core0", job="j", start=0, end=100)
+    panel.allocate("/site/rack0/node0", job="j", start=20, end=40)
+    panel.allocate("/site/rack0", job="j", start=30, end=35)
+    panel.shrink("j", "/site/rack0/node0", start=20, end=40)
+    core = panel.pool("/site/rack0/node0/core0")
+    assert [(span.start, span.end) for span in (*core.allocations(), *core.reservations())] == [(0, 30), (35, 100)]
+    panel.shrink("j", "/site/rack0")
+    assert [(span.start, span.end) for span in (*core.allocations(), *core.reservations())] == [(0, 100)]
+    with pytest.raises(InsufficientResources):
+        panel.allocate(core, job="other", start=20, end=40)
+
+
+def test_what_a_whole_holding_implies_cannot_be_freed_alone(panel: ResourceGraph) -> None:
+    panel.allocate("/site/rack0/node0/core0", job="j")
+    panel.allocate("/site/rack0/node0", job="j")
+    with pytest.raises(NotHeld, match="holds nothing of it") as refused:
+        panel.free("j", "/site/rack0/node0/core0")
+    assert refused.value.hint == "it is held through /site/rack0/node0: free that"
+    panel.free("j", ["/site/rack0/node0/core0", "/site/rack0/node0"])
+    assert panel.jobs() == []
