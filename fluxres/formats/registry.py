@@ -245,8 +245,8 @@ def holds(graph: ResourceGraph) -> list[Hold]:
             if job in jobs:
                 for start, end, amount in held:
                     windows.setdefault((job, start, end), {})[v] = amount
-    for job, pools in graph.records.implied.items():
-        for v, held in pools.items() if job in jobs else ():
+    for job, implied in graph.records.implied.items():
+        for v, held in implied.items() if job in jobs else ():
             for start, end, amount in held:
                 windows.setdefault((job, start, end), {})[v] = amount
     found = []

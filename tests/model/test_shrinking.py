@@ -230,7 +230,7 @@ def test_charges_below_a_feed_that_is_taken_whole_are_counted_when_it_is_no_long
 
 def test_a_supplier_and_what_it_implies_shrink_together_by_name(panel: ResourceGraph) -> None:
     panel.allocate("slot=8/[node;power=375]", job="all")
-    feed, pdu0, pdu1 = panel.find("type=power")
+    feed, pdu0, _ = panel.find("type=power")
     panel.shrink("all", {feed: 375, pdu0: 375})
     assert draws(panel) == [2625, 1125, 1500]
     panel.free("all", {feed: 1})
