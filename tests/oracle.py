@@ -91,12 +91,18 @@ class Oracle:
         return any(self.owner(a, tick) is not None for a in self.ancestors(key))
 
     def used(self, key: str, tick: int) -> int:
+        if self.is_way(key):
+            return 0
         return self.pools[key]["size"] if self.implied(key, tick) else sum(self.held[key][tick].values())
 
     def available(self, key: str, ticks: Iterable[int]) -> int:
-        if not self.is_up(key):
+        if not self.is_up(key) or self.is_way(key):
             return 0
         return self.pools[key]["size"] - self.most_used(key, ticks)
+
+    def is_way(self, key: str) -> bool:
+        """Whether the pool is here only as the way to others, and gives nothing (N1)."""
+        return bool(self.pools[key].get("way"))
 
     def most_used(self, key: str, ticks: Iterable[int]) -> int:
         return max(self.used(key, t) for t in ticks)
@@ -205,7 +211,7 @@ class Oracle:
 
     def _no_room(self, holder: Holder, key: str, n: int, ticks: range) -> Iterator[str]:
         size = self.pools[key]["size"]
-        if n > size:
+        if n > size or self.is_way(key):
             yield "InfeasibleRequest"
             return
         if not self.is_up(key):

@@ -7,7 +7,7 @@ auxiliary graphs between uuids.  Paths follow from that, and are worked out anew
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.oracle import Oracle, PoolData, Refused
@@ -32,6 +32,8 @@ class Graph:
 
 
 Graphs = dict[str, Graph]
+Along = Callable[[set[str]], set[str]]
+"""Of some pools, what supplies them: that is held to a definition of its own in tests/match/test_paths.py."""
 
 
 @dataclass
@@ -117,7 +119,13 @@ def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]
 
 
 def free_units(oracle: Oracle, tick: int) -> dict[str, int]:
-    return {pool["uuid"]: oracle.available(key, [tick]) for key, pool in oracle.pools.items()}
+    """What a copy would have of each pool; a way stays a way."""
+    return {
+        pool["uuid"]: pool["size"] * (oracle.is_up(key) and not oracle.implied(key, tick))
+        if oracle.is_way(key)
+        else oracle.available(key, [tick])
+        for key, pool in oracle.pools.items()
+    }
 
 
 def beside(shape: Shape, taken: Iterable[str]) -> set[str]:
@@ -170,8 +178,8 @@ def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle,
     return oracle_of(made, oracle), made.graphs
 
 
-def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int) -> tuple[Oracle, Graphs]:
-    """What a job holds at a moment, with what stands above it."""
+def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int, along: Along) -> tuple[Oracle, Graphs]:
+    """What a job holds at a moment, with what stands above it and what supplies it."""
     if job not in oracle.jobs():
         raise Refused(["UnknownJob"])
     shape = shape_of(oracle, graphs)
@@ -185,7 +193,8 @@ def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int) -> tuple[Ora
     if not units:
         raise Refused(["InsufficientResources"])
     taken = {shape.root} | set(units) | {above for u in units for above in shape.ancestors(u)}
-    taken |= linked(shape, [u for u in units if u in shape.tree])
+    taken |= linked(shape, [u for u in units if u in shape.tree]) | along(set(units))
+    taken |= {above for u in taken for above in shape.ancestors(u)}
     taken |= beside(shape, taken)
     pools = {
         u: {**pool, "size": units.get(u, pool["size"]), "way": pool["way"] or u not in units}
@@ -218,14 +227,15 @@ def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
         shape.graphs[name].edges = [edge for edge in shape.graphs[name].edges if edge[1] not in below]
         left = [u for v in below if v not in shape.tree for u in shape.subtree(v)]
     loose = [u for u in shape.pools if u in left and shape.in_hierarchy(u)]
-    gone = [u for u in left if u not in loose]
     later = range(oracle.now, oracle.horizon + 1)
     where = {pool["uuid"]: k for k, pool in oracle.pools.items()}
     for u in left:
-        if any((oracle.held[where[u]][t] and u in gone) or oracle.implied(where[u], t) for t in later):
+        if any(oracle.held[where[u]][t] or oracle.implied(where[u], t) for t in later):
             raise Refused(["StillHeld"])
     pools = {u: pool for u, pool in shape.pools.items() if u not in left}
-    pools.update({u: {**shape.pools[u], "parent": None} for u in loose})
+    # Out of the tree is out: what stands in another hierarchy is only a way there.
+    ways = {u: {**shape.pools[u], "way": shape.pools[u]["way"] or name is None} for u in loose}
+    pools.update({u: {**pool, "parent": None} for u, pool in ways.items()})
     made = shape.restricted(pools)
     return oracle_of(made, oracle, (oracle, {})), made.graphs
 

@@ -99,6 +99,8 @@ class Allocations(Holdings):
                 where=self.structure.where(v),
                 hint=f"ask for at most {size}",
             )
+        if self.structure.is_way(v):
+            raise refusals.way(self, v)
         barred = self.structure.unavailable_above(v)
         if barred >= 0:
             raise refusals.barred(self, v, barred)

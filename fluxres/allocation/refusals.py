@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fluxres import clock
 from fluxres.allocation import steps
-from fluxres.errors import InsufficientResources
+from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
     reason = f"it is {state}" if by == v else f"{at} is {state}"
     return InsufficientResources(
         f"not available: {reason}", where=structure.where(v), hint=f"set the state of {at} to up", reasons={at: state}
+    )
+
+
+def way(records: Allocations, v: int) -> InfeasibleRequest:
+    """The pool is here only as the way to others (rule N1)."""
+    return InfeasibleRequest(
+        "this graph has the pool only as the way to others, and none of its units",
+        where=records.structure.where(v),
+        hint="ask the graph that it was copied from",
     )
 
 

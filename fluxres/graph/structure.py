@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Int32, Subsystem
-from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind, KindTable
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
 from fluxres.graph.lookup import Lookup
 from fluxres.syntax import template
 
@@ -106,6 +106,8 @@ class Structure:
         self.tags = tags if tags is not None else {}
         self.capacity = capacity if capacity is not None else {}
         self.subsystems = subsystems if subsystems is not None else {}
+        self.linked: NDArray[np.bool_] | None = None
+        """Ways whose units the enclosing instance gives on request, where this is the graph of a child instance."""
         self._unavailable_roots: Int32 | None = None
 
     # -- what a pool is called ---------------------------------------------------------------------------------------
@@ -311,6 +313,24 @@ class Structure:
         tops = on_one[(above < 0) | (self.rank[above] != self.rank[on_one])].astype(np.int32)
         ranks, first = np.unique(self.rank[tops], return_index=True)
         return ranks, tops[first]
+
+    # -- what it has to give -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def ways(self) -> NDArray[np.bool_]:
+        """Pools that are here only as the way to others, and have nothing to give (rule N1)."""
+        found: NDArray[np.bool_] = (self.flags & WAY) != 0
+        return found if self.linked is None else found & ~self.linked
+
+    def is_way(self, v: int) -> bool:
+        """Whether a pool is here only as the way to others."""
+        return bool(self.flags.item(v) & WAY) and (self.linked is None or not self.linked.item(v))
+
+    @cached_property
+    def units(self) -> NDArray[np.int64]:
+        """Units of each pool that may be held here: its size, and none of a way."""
+        ways = self.ways
+        return np.where(ways, 0, self.size) if ways.any() else self.size
 
     # -- states and tags ---------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.merge import merge
 from fluxres.graph.structure import Structure
 
-__all__ = ["duplicate", "extract", "extract_many", "merge", "unlink"]
+__all__ = ["duplicate", "extract", "extract_many", "merge", "remove", "unlink"]
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -142,12 +142,13 @@ def extract(
     return made, vertices
 
 
-def extract_many(s: Structure, keep: Mask, size: Int64 | None = None) -> tuple[Structure, Int32]:
+def extract_many(s: Structure, keep: Mask, size: Int64 | None = None, along: Mask | None = None) -> tuple[Structure, Int32]:
     """Any set of pools, with what stands above them as the way: what a job holds, for a nested instance.
 
     Args:
         keep: bool over all n pools; those outside the has-a tree are the result's own where kept, a way where needed.
         size: int64 over all n pools; a pool with 0 is not kept.
+        along: bool over all n pools that come along as ways, with those above them.
 
     Returns: as :func:`extract`.
     Errors: UsageError where nothing is kept or an array has the wrong length.
@@ -160,7 +161,7 @@ def extract_many(s: Structure, keep: Mask, size: Int64 | None = None) -> tuple[S
         kept &= size > 0
     if not kept.any():
         raise UsageError("nothing to copy", hint="a copy needs at least one pool with available units")
-    taken = kept.copy()
+    taken = kept.copy() if along is None else kept | along
     taken[0] = True
     taken[_joined(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), 0, s.n)] = True
     taken = _with_ancestors(s, taken)
@@ -173,6 +174,8 @@ def extract_many(s: Structure, keep: Mask, size: Int64 | None = None) -> tuple[S
     sizes = s.size[vertices] if size is None else np.where(own, size[vertices], s.size[vertices])
     flags = s.flags[vertices]
     flags[~own] |= WAY
+    if s.linked is not None:  # what was given of a way to others is the result's own
+        flags[own & s.linked[vertices]] &= np.uint8(255 - WAY)
     subsystems = {name: _edges(graph, numbers, None) for name, graph in s.subsystems.items()}
     return _carry(s, numbers, sizes, flags, subsystems, int(np.searchsorted(vertices, s.tree_end))), vertices
 
@@ -180,7 +183,8 @@ def extract_many(s: Structure, keep: Mask, size: Int64 | None = None) -> tuple[S
 def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structure, Int32]:
     """The machine without `v` and what is below it, in one hierarchy (rule M1; RFC 4, "Unlink").
 
-    In containment the subtree leaves the has-a tree; what stands in an auxiliary hierarchy stays there, outside the tree.
+    In containment the subtree leaves the has-a tree and has nothing to give any more; what stands in an auxiliary hierarchy
+    stays there as the way to others, outside the tree, until a merge brings it back.
     In an auxiliary hierarchy `v` and what is below it there lose the edges that reach them; what stood outside the tree
     and in no other hierarchy is gone.
 
@@ -229,7 +233,23 @@ def _unlink_contained(s: Structure, v: int) -> tuple[Structure, Int32]:
     for graph in s.subsystems.values():
         if graph.hierarchy:
             stays[graph.members] = True
-    return _without(s, gone & ~stays, gone & stays, s.subsystems)
+    made, old_to_new = _without(s, gone & ~stays, gone & stays, s.subsystems)
+    made.flags[old_to_new[gone & stays]] |= WAY
+    return made, old_to_new
+
+
+def remove(s: Structure, v: int) -> tuple[Structure, Int32]:
+    """The machine without `v` and what is below it in the has-a tree, in no hierarchy any more.
+
+    What only stood below it in an auxiliary hierarchy stays, with the edges that are left.
+
+    Returns, errors: as :func:`unlink`.
+    """
+    if not 0 < v < s.tree_end:
+        raise UsageError("only pools below the root of the has-a tree can be removed", where=s.where(v))
+    gone = np.zeros(s.n, np.bool_)
+    gone[v : s.end.item(v)] = True
+    return _without(s, gone, np.zeros(s.n, np.bool_), s.subsystems)
 
 
 def _without(s: Structure, gone: Mask, loose: Mask, subsystems: dict[str, Subsystem]) -> tuple[Structure, Int32]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.kinds import EXCLUSIVE, WAY
+from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.match.demand import Demand
 from fluxres.match.supply import Supply
 from fluxres.match.typology import Typology
@@ -101,7 +101,7 @@ class Drawing:
         """Units that each supplier has; one less where all of them would be the whole pool, and that is not to be had."""
         floor, pools = self._floor, self.supply.pools
         structure, planner = floor.typology.structure, floor.planner
-        sizes = structure.size[pools]
+        sizes = structure.units[pools]
         if not len(pools):
             return sizes
         lo, hi = int(pools[0]), int(pools[-1]) + 1
@@ -115,7 +115,7 @@ class Drawing:
         open_ = (free == sizes) & (sizes > 0)
         for at in np.flatnonzero(open_ & (structure.end[pools] > pools + 1)).tolist():
             open_[at] = floor.ideal or not planner.busy_below(int(pools[at]), start, end)
-        whole_is_out = (free == sizes) & (~open_ | ((structure.flags[pools] & (WAY | EXCLUSIVE)) > 0))
+        whole_is_out = (free == sizes) & (~open_ | structure.ways[pools] | ((structure.flags[pools] & EXCLUSIVE) > 0))
         left: Int64 = np.maximum(free - whole_is_out, 0)
         return left
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.kinds import WAY
 from fluxres.match.eligible import Eligible
 from fluxres.match.failures import Failures
 from fluxres.match.policy import PERFORMANCE_CLASS
@@ -90,8 +89,7 @@ class Floor:
         if self._up is None or self._takeable is None:
             up = self.is_up(level.vertices)
             self._up = level.roof.words(np.flatnonzero(up))
-            way = self.typology.structure.flags[level.vertices] & WAY
-            self._takeable = level.roof.words(np.flatnonzero(up & (way == 0)))
+            self._takeable = level.roof.words(np.flatnonzero(up & ~self.typology.structure.ways[level.vertices]))
         found = self._takeable if whole else self._up
         if eligible.everywhere:
             return found

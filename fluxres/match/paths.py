@@ -92,6 +92,37 @@ class Paths:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
         return tuple((givers, part) for givers, part in self.charged(v, kind) if v not in givers)
 
+    def along(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """What else a part of the machine needs so that charges for its pools lead the same ways as in the whole.
+
+        That is every supplier on a way, what hangs on it, and the pools through which a supply comes into a node.
+
+        Args:
+            kept: bool over all pools.
+
+        Cost: arrays as long as the machine, once a step of the longest way.
+        """
+        structure = self._structure
+        taken = kept.copy()
+        if not self.feeds:
+            return taken & ~kept
+        nodes = self._nodes[_with_ancestors(structure, kept)[self._nodes]]
+        leaves = structure.end == np.arange(1, structure.n + 1)
+        leaves &= np.isin(structure.type, list(self.channels)) & (structure.parent >= 0)
+        for feeds in self.feeds:
+            at = nodes.searchsorted(feeds.below, "right") - 1
+            inside = (at >= 0) & (feeds.below < structure.end[nodes[at]]) if nodes.size else np.zeros(len(at), np.bool_)
+            taken[feeds.below[inside]] = True
+        number = -1
+        while number != (number := int(taken.sum())):
+            taken = _with_ancestors(structure, taken)
+            for feeds in self.feeds:
+                taken[feeds.above[taken[feeds.below]]] = True
+                on, attached = feeds.attached
+                taken[attached[taken[on]]] = True
+            taken |= leaves & taken[structure.parent]
+        return taken & ~kept
+
     @cached_property
     def is_forest(self) -> bool:
         """Whether no pool is supplied from two sides: then whoever takes the first way that fits leaves the most to others."""
@@ -156,3 +187,10 @@ class Paths:
             if hung := self._hung(v, kind):
                 yield hung
             v = self._structure.parent.item(v)
+
+
+def _with_ancestors(structure: Structure, pools: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """These pools and all that have one of them below."""
+    before = np.concatenate([[0], np.cumsum(pools)])
+    found: NDArray[np.bool_] = before[structure.end] > before[: structure.n]
+    return found

@@ -62,6 +62,7 @@ class Cause:
             "unit": f"{are} counted in a unit that does not convert",
             "state": f"{are} {_list(self.detail)}, or below a pool that is",
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
+            "way": f"{are} here only as the way to others",
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
             "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
@@ -191,7 +192,7 @@ class _Writer:
         planner = situation.planner
         n = self.structure.n
         self.busy = np.zeros(0, np.int32) if situation.ideal else planner.busy(0, n, situation.start, situation.end)
-        self.free = self.structure.size if situation.ideal else planner.free_slice(0, n, situation.start, situation.end)
+        self.free = self.structure.units if situation.ideal else planner.free_slice(0, n, situation.start, situation.end)
         self.node_exclusive = policy.node_exclusive
 
     def reports(self, demands: tuple[Demand, ...], times: int) -> Iterator[PartReport]:
@@ -252,11 +253,14 @@ class _Writer:
             yield "state", (at >= 0) & (pools < structure.end[roots[at]])
         if not situation.eligible.everywhere:
             yield "constraint", np.array([not situation.eligible.of(v) for v in pools.tolist()])
+        if not demand.is_slot and (demand.whole or not demand.children):
+            yield "way", structure.ways[pools]
         own = np.isin(pools, self.busy)
-        yield "held-above", (self.free[pools] == 0) & ~own & (structure.size[pools] > 0)
+        none_free = (self.free[pools] == 0) & ~structure.ways[pools]
+        yield "held-above", none_free & ~own & (structure.size[pools] > 0)
         whole = (demand.whole or (not demand.children and not demand.shared)) and not demand.is_slot
         single = (structure.size[pools] == 1) | demand.whole
-        yield "held", (self.free[pools] < structure.size[pools]) if demand.whole else self.free[pools] == 0
+        yield "held", (self.free[pools] < structure.units[pools]) if demand.whole else none_free
         if whole or self.node_exclusive:
             first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(structure.end[pools])
             yield "below", (first < stop) & (single | self.node_exclusive)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.kinds import EXCLUSIVE, WAY
+from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.match.eligible import Eligible
 from fluxres.match.policy import PERFORMANCE_CLASS
@@ -75,9 +75,17 @@ class Situation:
         if found is None:
             found = 0
             if self.is_up(v) and self.eligible.of(v):
-                found = self.size[v] if self.ideal else self.planner.free(v, self.start, self.end)
+                found = self.structure.units.item(v) if self.ideal else self.planner.free(v, self.start, self.end)
             self._free[v] = found
         return found
+
+    def is_passable(self, v: int) -> bool:
+        """Whether others may be sought in a pool: it has a unit free, or is a way and nobody holds a pool above it whole."""
+        if self.free(v) > 0:
+            return True
+        if not self.structure.is_way(v) or not (self.is_up(v) and self.eligible.of(v)):
+            return False
+        return self.ideal or self.planner.covered_by(v, self.start, self.end) < 0
 
     def is_busy_below(self, v: int) -> bool:
         """Whether anything below is held at some moment of the window."""
@@ -90,7 +98,7 @@ class Situation:
             size = self.size[v]
             found = self._clear[v] = (
                 size > 0
-                and not self.flags[v] & WAY
+                and not self.structure.is_way(v)
                 and self.free(v) == size
                 and not self.is_busy_below(v)
                 and self.eligible.all_below(v)
@@ -102,7 +110,7 @@ class Situation:
         found = self._signatures.get(v)
         if found is None:
             stop = self.stop[v]
-            free = self.structure.size[v:stop] if self.ideal else self.planner.free_slice(v, stop, self.start, self.end)
+            free = self.structure.units[v:stop] if self.ideal else self.planner.free_slice(v, stop, self.start, self.end)
             found = self._signatures[v] = (
                 self.structure.kind[v:stop].tobytes(),
                 (self.structure.end[v:stop] - np.arange(v, stop)).tobytes(),
@@ -118,19 +126,23 @@ class Situation:
         return bool(self.flags[v] & EXCLUSIVE)
 
     def totals(self) -> NDArray[np.int64]:
-        """Units free through the window, by type, in the whole machine; the constraint does not count here."""
+        """Units free through the window, or to be passed through, by type in the whole machine; the constraint does not count."""
+        structure = self.structure
         if self.ideal:
-            return np.array([int(self.typology.sizes(kind).sum()) for kind in range(len(self.structure.types))], np.int64)
-        found = np.zeros(len(self.structure.types), np.int64)
+            return np.array([int(self.typology.sizes(kind).sum()) for kind in range(len(structure.types))], np.int64)
+        # Ways have nothing to give, and what is sought in one needs it all the same.
+        ways = np.flatnonzero(structure.ways)
+        found = np.zeros(len(structure.types), np.int64)
+        np.add.at(found, structure.type[ways], structure.size[ways])
         for root in self.typology.roots:
-            found += self.planner.totals(root, self.start, self.end, self.structure.unavailable_roots())
+            found += self.planner.totals(root, self.start, self.end, structure.unavailable_roots())
         return found
 
     @cached_property
     def free_everywhere(self) -> NDArray[np.int64]:
         """Units free through the window, by vertex; 0 where a pool is out of service. The constraint does not count here."""
         n, structure = self.structure.n, self.structure
-        free = structure.size.copy() if self.ideal else self.planner.free_slice(0, n, self.start, self.end)
+        free = structure.units.copy() if self.ideal else self.planner.free_slice(0, n, self.start, self.end)
         for root in [] if self.ideal else structure.unavailable_roots().tolist():
             free[root : structure.end.item(root)] = 0
         return free

@@ -291,7 +291,7 @@ class Traverser:
 
     def _is_passable(self, node: int) -> bool:
         """Whether an instance of a confined slot may lie in a node."""
-        return self.situation.is_clear(node) if self.policy.node_exclusive else self.situation.free(node) > 0
+        return self.situation.is_clear(node) if self.policy.node_exclusive else self.situation.is_passable(node)
 
     # -- the Walker --------------------------------------------------------------------------------------------------
 
@@ -383,7 +383,7 @@ class Traverser:
             return False
         if demand.whole:
             return self.situation.is_clear(v) and not self.taken.below.get(v)
-        return self.situation.free(v) > 0
+        return self.situation.is_passable(v)
 
     def _room(self, demand: Demand, v: int) -> tuple[int, bool, Fraction]:
         """Units that a pool has for a demand, whether only all of them together, and what one is worth."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.kinds import EXCLUSIVE, WAY
+from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.match.paths import Paths
 from fluxres.match.supply import Supply
@@ -125,9 +125,9 @@ class Typology:
 
     def is_flagged(self, kind: int) -> bool:
         """Whether some pool of the type is only given whole, or not at all."""
-        found = self._flagged.get(kind)
+        found, structure = self._flagged.get(kind), self.structure
         if found is None:
-            found = self._flagged[kind] = bool((self.structure.flags[self.vertices(kind)] & (EXCLUSIVE | WAY)).any())
+            found = self._flagged[kind] = bool((((structure.flags & EXCLUSIVE) != 0) | structure.ways)[self.vertices(kind)].any())
         return found
 
     def most_worth(self, demand: Demand) -> Fraction:

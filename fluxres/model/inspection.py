@@ -61,7 +61,7 @@ class Inspection:
         def of_type(number: int) -> Int32:
             return structure.of_type(structure.types[number])
 
-        return Planner(structure.parent, structure.end, structure.type, structure.size, of_type=of_type)
+        return Planner(structure.parent, structure.end, structure.type, structure.units, of_type=of_type)
 
     @property
     def _face(self) -> ResourceGraph:

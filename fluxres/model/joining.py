@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
@@ -18,6 +19,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UsageError
 from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import targets
 
@@ -34,17 +36,22 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     structure, planner = graph.structure, graph.planner
     graph.now()
     stop, window = structure.end.item(v), (moment, moment + 1)
-    if structure.unavailable_above(v) >= 0 or planner.free(v, *window) == 0:
+    nothing = planner.covered_by(v, *window) >= 0 if structure.is_way(v) else planner.free(v, *window) == 0
+    if structure.unavailable_above(v) >= 0 or nothing:
         where = structure.where(v)
         raise InsufficientResources(
             "nothing of it is available, so there is nothing to copy", where=where, hint=f"`show {where}` says who holds it"
         )
-    free = planner.free_slice(v, stop, *window)
+    # A way stays a way, whatever is free in it.
+    ways = structure.ways
+    free = np.where(ways[v:stop], structure.size[v:stop], planner.free_slice(v, stop, *window))
     barred = structure.unavailable_roots()
     for u in barred[np.searchsorted(barred, v) : np.searchsorted(barred, stop)].tolist():
         free[u - v : structure.end.item(u) - v] = 0
-    outside = planner.free_slice(structure.tree_end, structure.n, *window) if structure.tree_end < structure.n else None
-    if outside is not None:
+    outside = None
+    if structure.tree_end < structure.n:
+        beyond = slice(structure.tree_end, structure.n)
+        outside = np.where(ways[beyond], structure.size[beyond], planner.free_slice(structure.tree_end, structure.n, *window))
         for u in barred[np.searchsorted(barred, structure.tree_end) :].tolist():
             outside[u - structure.tree_end : structure.end.item(u) - structure.tree_end] = 0
     above = [planner.free(u, *window) for u in reversed(structure.ancestors(v))]
@@ -52,8 +59,11 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     return _made(graph, made)
 
 
-def copy_job(graph: ResourceGraph, job: str, moment: int) -> ResourceGraph:
+def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = False) -> ResourceGraph:
     """What a job holds at a moment, as a graph of its own with nothing allocated.
+
+    Args:
+        linked: the suppliers on the way to what it holds give of theirs on request: the copy is that of a child instance.
 
     Errors: UnknownJob; InsufficientResources when it holds nothing then.
     """
@@ -67,8 +77,27 @@ def copy_job(graph: ResourceGraph, job: str, moment: int) -> ResourceGraph:
             size[v] = amount
     if not size.any():
         raise InsufficientResources(f"job '{job}' holds nothing at this moment", hint="give a moment (`at`) when it does")
-    made, _ = surgery.extract_many(structure, size > 0, size)
+    kept = size > 0
+    made, vertices = surgery.extract_many(structure, kept, size, _along(graph, kept))
+    if linked:
+        made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
     return _made(graph, made)
+
+
+def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """What a part needs of auxiliary graphs, so that its charges lead the same ways."""
+    if not graph.structure.subsystems:
+        return None
+    from fluxres.model import matching
+
+    return matching.matcher(graph).typology.paths.along(kept)
+
+
+def _suppliers(graph: ResourceGraph) -> NDArray[np.bool_]:
+    """Pools of the types that are distributed over an auxiliary graph."""
+    from fluxres.model import matching
+
+    return np.isin(graph.structure.type, list(matching.matcher(graph).typology.paths.channels))
 
 
 def duplicate(graph: ResourceGraph) -> ResourceGraph:
@@ -173,7 +202,7 @@ def _require_free(graph: ResourceGraph, after: Structure, old_to_new: Int32, top
             continue
         for owner, held in holders.items():
             implies = before.end.item(v) > v + 1 and steps.whole(held, now, FOREVER, 0, before.size.item(v))
-            if (gone[v] and held[-1][1] > now) or implies:
+            if held[-1][1] > now or implies:
                 raise _still_held(before, top, f"{records.job_behind(owner)} holds {before.where(v)}")
 
 

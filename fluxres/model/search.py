@@ -47,7 +47,11 @@ def find(
     if during is not None and not (isinstance(during, tuple | list) and len(during) == 2):
         raise UsageError(f"during: expected a pair of start and end, got {during!r}")
     window = graph.window(at, None) if during is None else graph.open_window(*during)
-    return Selection(graph, np.flatnonzero(_Search(graph, window).mask(parsed)).astype(np.int32))
+    found = _Search(graph, window).mask(parsed)
+    # What is a way outside the tree has nothing to give and nothing in it (rules M1, N1); the way within the tree has.
+    outside = slice(graph.structure.tree_end, None)
+    found[outside] &= ~graph.structure.ways[outside]
+    return Selection(graph, np.flatnonzero(found).astype(np.int32))
 
 
 class _Search:
@@ -190,7 +194,7 @@ class _Search:
 
     def _allocated(self, node: Compare) -> Mask:
         free = self.graph.planner.free_slice(0, self.structure.n, *self._when(node))
-        return _numbers(self.structure.size - free, node)
+        return _numbers(self.structure.units - free, node)
 
     def _job(self, node: Compare) -> Mask:
         records, (start, end) = self.graph.records, self._when(node)

@@ -57,6 +57,7 @@ class Columns:
         self._vertices: list[Vertices | None] = [None] * self.types
         self._sums: list[npt.NDArray[np.int64] | None] = [None] * self.types
         self._dtypes: dict[int, np.dtype[Any] | None] = {}
+        self._plain: set[int] = set()
         self._ordinals: npt.NDArray[np.int32] | None = None
 
     def vertices(self, kind: int) -> Vertices:
@@ -81,10 +82,10 @@ class Columns:
             yield kind, kinds == kind
 
     def dtype(self, kind: int) -> np.dtype[Any] | None:
-        """The integer type that counts units of a type's pools; None where all sizes are 1, and a bit will do."""
+        """The integer type that counts units of a type's pools; None where no size is above 1, and a bit will do."""
         if kind not in self._dtypes:
             sizes = self.sizes[self.vertices(kind)]
-            unit = not sizes.size or (sizes.min() == 1 and sizes.max() == 1)
+            unit = not sizes.size or sizes.max() <= 1
             self._dtypes[kind] = None if unit else narrowest(int(sizes.max()))
         return self._dtypes[kind]
 
@@ -93,11 +94,14 @@ class Columns:
 
         Errors: LimitExceeded when all pools of the type together have more units than an int64 counts.
         """
-        if self.dtype(kind) is None:
+        if kind in self._plain:
             return None
         found = self._sums[kind]
         if found is None:
             sizes = self.sizes[self.vertices(kind)]
+            if self.dtype(kind) is None and (sizes == 1).all():
+                self._plain.add(kind)
+                return None
             if float(sizes.sum(dtype=np.float64)) > float(limits.SIZE_MAX):
                 raise LimitExceeded(
                     f"the pools of type number {kind} have more than {limits.SIZE_MAX} units together",

@@ -14,9 +14,12 @@ import tempfile
 import weakref
 from typing import Any
 
+import numpy as np
+
 import fluxres
 from fluxres import FluxresError, ResourceGraph, clock
 from fluxres.graph import uuids
+from fluxres.model import matching
 from tests import oracle_shape
 from tests.oracle import Refused, job_of
 from tests.properties.comparison import Comparison, Difference
@@ -197,8 +200,17 @@ class Pair(Comparison):
     def _do_copy(self, key: str, tick: int, adopt: bool) -> None:
         self.look_at(self.graph.copy(key, at=self.seconds(tick)), adopt)
 
+    def along(self, uuids: set[str]) -> set[str]:
+        structure = self.graph.structure
+        if not structure.subsystems:
+            return set()
+        kept = np.zeros(structure.n, np.bool_)
+        kept[[structure.vertex(uuid) for uuid in uuids]] = True
+        found = matching.matcher(self.graph).typology.paths.along(kept)
+        return {structure.uuid(v) for v in np.flatnonzero(found).tolist()}
+
     def _expect_copy_job(self, job: str, tick: int, adopt: bool) -> None:
-        self.next = oracle_shape.copied_job(self.oracle, self.graphs, job, tick)
+        self.next = oracle_shape.copied_job(self.oracle, self.graphs, job, tick, self.along)
 
     def _do_copy_job(self, job: str, tick: int, adopt: bool) -> None:
         self.look_at(self.graph.copy(job=job, at=self.seconds(tick)), adopt)
@@ -247,8 +259,8 @@ class Pair(Comparison):
         self.adopt(trial, ordered=False)
 
     def _expect_merge_jobs(self, one: str, two: str, tick: int) -> None:
-        first = oracle_shape.copied_job(self.oracle, self.graphs, one, tick)
-        self.next = oracle_shape.merged(*first, *oracle_shape.copied_job(self.oracle, self.graphs, two, tick))
+        first = oracle_shape.copied_job(self.oracle, self.graphs, one, tick, self.along)
+        self.next = oracle_shape.merged(*first, *oracle_shape.copied_job(self.oracle, self.graphs, two, tick, self.along))
 
     def _do_merge_jobs(self, one: str, two: str, tick: int) -> None:
         """What two jobs hold, as one machine: sizes of what both hold a part of add up."""
