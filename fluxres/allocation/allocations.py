@@ -272,16 +272,25 @@ class Allocations(Holdings):
         self._cover(v, covers)
 
     def _hold(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
-        if len(vertices) == 1:
-            self.planner.hold(int(vertices[0]), int(amounts[0]), start, end)
-        else:
-            self.planner.hold_all(vertices, amounts, start, end)
+        if self.upstream is not None:
+            self.upstream.take(vertices, amounts, start, end)
+        try:
+            if len(vertices) == 1:
+                self.planner.hold(int(vertices[0]), int(amounts[0]), start, end)
+            else:
+                self.planner.hold_all(vertices, amounts, start, end)
+        except FluxresError:
+            if self.upstream is not None:
+                self.upstream.give(vertices, amounts, start, end)
+            raise
 
     def _release(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         if len(vertices) == 1:
             self.planner.release(int(vertices[0]), int(amounts[0]), start, end)
         else:
             self.planner.release_all(vertices, amounts, start, end)
+        if self.upstream is not None:
+            self.upstream.give(vertices, amounts, start, end)
 
     # -- taking back -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from fluxres.allocation import steps
+from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.graph.kinds import EXCLUSIVE
@@ -53,7 +54,7 @@ def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
 def _within_size(records: Records) -> _Rule:
     # A1, A2: units of a pool are alike, so no unit has two holders when the sum stays within the size.
     for v, holders in records.held.items():
-        size = records.structure.size.item(v)
+        size = records.structure.units.item(v)
         for s, _e, amount in _total(holders):
             if amount > size:
                 yield _error(records, v, f"A1: {amount} of {size} units are held from tick {s} on")
@@ -82,7 +83,8 @@ def _exclusive_alone(records: Records) -> _Rule:
         if not below:
             continue
         for owner, held in records.held[v].items():
-            for s, e in steps.whole(held, 0, FOREVER, 0, size):
+            # Other instances are many: together they may hold all of a pool, and none of them what is below.
+            for s, e in steps.whole(held, 0, FOREVER, 0, size) if owner != ELSEWHERE else ():
                 yield from _below_whole(records, v, owner, below, s, e)
 
 
@@ -150,7 +152,7 @@ def _covered(records: Records, v: int, holders: dict[str, steps.Steps]) -> _Rule
     # A5: the first child sees exactly the moments at which somebody holds all of its parent.
     size = records.structure.size.item(v)
     for moment in sorted({t for held in holders.values() for s, e, _ in held for t in (s, e) if t < FOREVER}):
-        whole = any(steps.amount_at(held, moment) == size for held in holders.values())
+        whole = any(steps.amount_at(held, moment) == size for owner, held in holders.items() if owner != ELSEWHERE)
         if whole != (records.planner.covered_by(v + 1, moment, moment + 1) == v):
             yield _error(records, v, f"A5: the planner {'does not cover' if whole else 'covers'} it at tick {moment}")
     for message in records.planner.check():

@@ -7,7 +7,9 @@ once.  Batches are newer than what is written, so the order in which jobs first 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +24,28 @@ Target = tuple[int, int]
 """A vertex and an amount of its units."""
 Piece = tuple[int, int, int, int]
 """A vertex, an amount of its units, and the window (start, end) they are taken back over."""
-STAGE_OWNER = "\x00stage:"
+HIDDEN = "\x00"
+"""What the names of owners that are no jobs begin with."""
+STAGE_OWNER = HIDDEN + "stage:"
 """What the owner of a stage's records is called, before the id of the stage."""
+ELSEWHERE = HIDDEN + "elsewhere"
+"""The owner of what other instances draw from the suppliers that a child instance shares with them."""
+
+
+class Upstream(Protocol):
+    """Gives units of suppliers that a graph has only as a way: the parent of a child instance (rule N1)."""
+
+    def refresh(self) -> None:
+        """Bring what is held elsewhere up to date."""
+
+    def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        """Get those of these units that come from above.
+
+        Errors: InsufficientResources; nothing changes then.
+        """
+
+    def give(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        """Give them back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +104,8 @@ class Holdings:
         self._pools_of: dict[str, set[int]] = {}
         self._shared: dict[int, dict[str, int]] = {}
         self._batches: dict[str, Batch] = {}
+        self.upstream: Upstream | None = None
+        """Who gives the units of linked ways; None for a graph that stands by itself."""
         self.stages: dict[str, Staged] = {}
         self.slots_of: dict[str, int] = {}
         """By job, of how many slots its requests were (RFC 20); no entry where pools were named, or some of them went back."""
@@ -115,7 +139,7 @@ class Holdings:
 
     def jobs(self) -> list[str]:
         """Jobs that hold anything, in the order they first did."""
-        return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(STAGE_OWNER)]
+        return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(HIDDEN)]
 
     def is_holder(self, owner: str) -> bool:
         """Whether a job, or a stage, holds anything."""
@@ -142,7 +166,7 @@ class Holdings:
         found = [
             (job, s, e, amount)
             for job, held in self.held.get(v, {}).items()
-            if not job.startswith(STAGE_OWNER)
+            if not job.startswith(HIDDEN)
             for s, e, amount in held
             if s < end and start < e
         ]
@@ -153,7 +177,7 @@ class Holdings:
         u = v
         while u >= 0:
             for owner, held in self.held.get(u, {}).items():
-                if steps.amount_at(held, moment) == self.structure.size.item(u):
+                if owner != ELSEWHERE and steps.amount_at(held, moment) == self.structure.size.item(u):
                     return u, self.job_behind(owner)
             u = self.structure.parent.item(u)
         return None
@@ -166,7 +190,7 @@ class Holdings:
         stop = self.structure.end.item(v)
         found = []
         for job in self.shared.get(v, ()):
-            if job.startswith(STAGE_OWNER):
+            if job.startswith(HIDDEN):
                 continue
             if any(v < u < stop and steps.touches(self.held[u][job], start, end) for u in self.pools_of[job]):
                 found.append(job)
@@ -177,7 +201,9 @@ class Holdings:
         return any(owner.startswith(STAGE_OWNER) for owner in self.held.get(v, ()))
 
     def job_behind(self, owner: str) -> str:
-        """The job of an owner: itself, or the job a stage was made for."""
+        """The job of an owner: itself, or the job a stage was made for; other instances by a word that is no job."""
+        if owner == ELSEWHERE:
+            return "other instances"
         return self.stages[owner.removeprefix(STAGE_OWNER)].job if owner.startswith(STAGE_OWNER) else owner
 
     def whole_above(self, v: int, owner: str, start: int, end: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from fluxres.allocation import steps
 from fluxres.allocation.allocations import Allocations, Change
-from fluxres.allocation.holdings import STAGE_OWNER, Staged
+from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Staged
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 
@@ -93,6 +93,21 @@ class Records(Allocations):
         """Stages whose time is over."""
         return [staged.stage for staged in self.stages.values() if staged.expires <= now]
 
+    # -- what is held elsewhere --------------------------------------------------------------------------------------
+
+    def set_elsewhere(self, v: int, held: steps.Steps) -> bool:
+        """Note what other instances draw from a supplier that is shared with them; whether that is another amount than before."""
+        before = self.steps_of(v, ELSEWHERE)
+        if held == before:
+            return False
+        for start, end, amount in before:
+            self.planner.release(v, amount, start, end)
+            self._erase(v, ELSEWHERE, amount, start, end)
+        for start, end, amount in held:
+            self.planner.hold(v, amount, start, end)
+            self._note(v, ELSEWHERE, amount, start, end)
+        return True
+
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def take(self, other: Records, old_to_new: Int32) -> None:
@@ -107,7 +122,8 @@ class Records(Allocations):
             if new < 0:
                 continue
             for owner, held in other.held[v].items():
-                for start, end, amount in held:
+                # What is held elsewhere is found anew, and what a child draws from its parent is drawn already.
+                for start, end, amount in held if owner != ELSEWHERE else ():
                     self._put(new, owner, amount, start, end)
         for owner, pools in other.implied.items():
             for v in sorted(pools):

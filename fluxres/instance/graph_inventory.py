@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InfeasibleRequest
+from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.measure import Measure
 from fluxres.instance.recording import lifted
@@ -80,7 +80,11 @@ class GraphInventory:
         if found is None:
             self._failed[what] = end - now
             return None
-        hold = self._commit(key, found)
+        try:
+            hold = self._commit(key, found)
+        except InsufficientResources:  # of a supplier that the parent has, and gives to others first
+            self._failed[what] = end - now
+            return None
         self._running.add(hold)
         return hold
 
@@ -90,6 +94,10 @@ class GraphInventory:
         if len(found):  # a request that only shares pools holds nothing
             changes.commit_match(self.graph, found, fluid.encode(key))
         return hold
+
+    def forget_failures(self) -> None:
+        """Requests that found nothing may find something now."""
+        self._failed.clear()
 
     def has_room(self, ask: Request, now: int) -> bool:
         """Whether there is a match for a moment; see Inventory."""
@@ -103,7 +111,10 @@ class GraphInventory:
         found = matching.matcher(self.graph).earliest(ask, duration, now, self.match_policy)
         if found is None:
             return None
-        self._reserved[key] = self._commit(key, found)
+        try:
+            self._reserved[key] = self._commit(key, found)
+        except InsufficientResources:
+            return None
         return found.start
 
     def begin(self, key: int, ask: Request, now: int, end: int) -> Hold | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fluxres.clock import FOREVER, Clock, seconds, ticks
-from fluxres.errors import InputError, UnknownJob, UsageError
+from fluxres.errors import FluxresError, InputError, UnknownJob, UsageError
 from fluxres.graph.structure import Problem
 from fluxres.instance import audit, down, states, urgency
 from fluxres.instance import dependencies as deps
@@ -185,9 +185,7 @@ class Instance(Nesting):
                 )
             self.queue.unreserve()
             self.queue.changed = True
-            self.inventory.resize(found.number, found.claim, now, end)
-            found.limit = end
-            self._rerecord(found)
+            self._move_limit(found, now, end)
             self._watch(found)
             if found.child is not None:
                 found.child.expires = min(end, found.child.expires_given)
@@ -201,6 +199,28 @@ class Instance(Nesting):
             self.queue.drop(found)
             self.queue.changed = True
         self._after()
+
+    def _move_limit(self, job: Job, now: int, end: int) -> None:
+        """Hold what a running job has until another moment, with what its child draws."""
+        upstream, before = None if job.child is None else job.child.upstream, job.limit
+
+        def move(to: int) -> None:
+            self.inventory.resize(job.number, job.claim, now, to)
+            job.limit = to
+            self._rerecord(job)
+
+        if upstream is None:
+            move(end)
+            return
+        upstream.give_all()
+        try:
+            move(end)
+            upstream.take_all()
+        except FluxresError:
+            if job.limit != before:
+                move(before)
+            upstream.take_all()
+            raise
 
     def add_dependency(self, job: Job | JobId | int | str, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Let a pending job wait for something more.

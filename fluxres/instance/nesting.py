@@ -15,12 +15,15 @@ from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import LimitExceeded, UnknownJob, UsageError
 from fluxres.instance import parts, recording, states
+from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.job import Event, Job, JobId
 from fluxres.instance.lifecycle import Lifecycle
 from fluxres.instance.policy import QueuePolicy
 from fluxres.instance.runner import STOPPED, Runner
 from fluxres.instance.states import State
 from fluxres.instance.tree import Branch, branches, lines
+from fluxres.instance.upstream import ParentSupply
+from fluxres.model import joining
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
@@ -48,6 +51,10 @@ class Nesting(Lifecycle):
         self.expires = self.expires_given = FOREVER
         self.inventory_kind = settings["inventory"]
         self._children: dict[int, Instance] = {}
+        self.shares_supplies = self.is_spreading = False
+        """Of an outermost instance: whether instances below draw on common suppliers; whether what came back is offered now."""
+        self.supplies_returned = self.supplies_seen = 0
+        """Of an outermost instance: how often jobs ended that may have drawn on them, and up to which end it was offered."""
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 
@@ -131,7 +138,9 @@ class Nesting(Lifecycle):
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
         self._record(found)
-        graph = self._graph.copy(job=fluid.encode(found.number), at=seconds(now))
+        graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True)
+        upstream = graph.records.upstream = ParentSupply(self._face, found, graph)
+        upstream.refresh()
         child = type(self._face)(
             graph,
             queue_policy=queue_policy if queue_policy is not None else self._own_policy(),
@@ -145,6 +154,9 @@ class Nesting(Lifecycle):
             passes=passes if passes is not None else self.passes,
         )
         child.measure_in(self._measure)
+        if graph.structure.linked is not None and graph.structure.linked.any():
+            self.outermost.shares_supplies = True
+        upstream.on_change = child.supply_changed
         child.parent, child.job_in_parent = self._face, found
         child.expires = found.limit
         found.child = self._children[found.number] = child
@@ -161,6 +173,12 @@ class Nesting(Lifecycle):
             raise UsageError(
                 f"a child needs a policy of its own, and {given.name} cannot be made without arguments", hint="give queue_policy"
             ) from None
+
+    @property
+    def upstream(self) -> ParentSupply | None:
+        """What this instance draws from suppliers of its parent; None for an outermost one."""
+        found = self._graph.records.upstream
+        return found if isinstance(found, ParentSupply) else None
 
     # -- more and less -----------------------------------------------------------------------------------------------
 
@@ -245,6 +263,8 @@ class Nesting(Lifecycle):
                 job.status = STOPPED
                 self._clean(job)
         self.is_closed = True
+        if (upstream := self.upstream) is not None:
+            upstream.close()
         if self.parent is not None and self.job_in_parent is not None:
             self.parent._children.pop(self.job_in_parent.number, None)
 
@@ -282,6 +302,45 @@ class Nesting(Lifecycle):
             parent._except(job_above, "timelimit", states.FATAL, "the instance expires")
             if job_above.state in states.RUNNING:
                 parent.finish(job_above, STOPPED)
+
+    # -- suppliers that instances share ------------------------------------------------------------------------------
+
+    @property
+    def outermost(self) -> Instance:
+        """The instance that has no parent."""
+        found = self._face
+        while found.parent is not None:
+            found = found.parent
+        return found
+
+    def supply_changed(self) -> None:
+        """What was not there before may be there now: the next pass looks again."""
+        if isinstance(self.inventory, GraphInventory):
+            self.inventory.forget_failures()
+        self.queue.changed = True
+
+    def _clean(self, job: Job) -> None:
+        outermost = self.outermost
+        super()._clean(job)
+        if outermost.shares_supplies:
+            outermost.supplies_returned += 1
+
+    def _after(self) -> None:
+        super()._after()
+        outermost = self.outermost
+        if not outermost.shares_supplies or self.passes != "event" or outermost.is_spreading:
+            return
+        outermost.is_spreading = True
+        try:
+            while outermost.supplies_seen != outermost.supplies_returned:
+                outermost.supplies_seen = outermost.supplies_returned
+                for other in list(outermost.walk()):
+                    if len(other.queue) and not other.is_closed:
+                        other._enter()
+                        other.supply_changed()
+                        Lifecycle._after(other)
+        finally:
+            outermost.is_spreading = False
 
     # -- timers ------------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance.recording import lifted
-from fluxres.model import targets
+from fluxres.model import joining, targets
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -44,9 +46,10 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     graph.allocate(wanted, job=growth, start=start, end=end, policy=parent.match_policy)
     records = graph.records
     pools = [(v, max(amount for _, _, amount in records.held[v][growth])) for v in sorted(records.require_job(growth))]
-    paths = [graph.structure.path(v) for v, _ in pools]
+    paths = [graph.structure.where(v) for v, _ in pools]
     try:
-        part = graph.copy(job=growth, at=start)
+        part = joining.copy_job(graph, growth, parent.now, linked=True)
+        _require_undrawn(child, part)
         child._graph.merge(part)
     except FluxresError:
         graph.free(growth)
@@ -68,9 +71,8 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     if child.inventory.kind == "graph":
         child.queue.unreserve()
     for path in paths:
-        child._graph.unlink(path)
+        joining.remove(child._graph, child._graph.structure.vertex(path))
         _release(graph, fluid.encode(job.number), graph.structure.vertex(path), parent.now, job.limit)
-        _mark_ways(child._graph, path)
     for instance in (child, parent):
         _refresh(instance)
     return paths
@@ -129,10 +131,16 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
             graph.allocate(rest, job=job, start=seconds(now), end=None if limit >= FOREVER else seconds(limit))
 
 
-def _mark_ways(graph: ResourceGraph, gone: str) -> None:
-    """Pools above what has gone are no longer the child's to hand out whole."""
-    structure = graph.structure
-    at = structure.vertex(gone.rpartition("/")[0])
-    for v in (at, *structure.ancestors(at)):
-        structure.flags[v] |= WAY
-    graph.matcher = None
+def _require_undrawn(child: Instance, part: ResourceGraph) -> None:
+    """Refuse units of a supplier of which the child draws some on request: they would be its own, and not as many."""
+    upstream, structure = child.upstream, part.structure
+    if upstream is None:
+        return
+    given = {structure.uuid(v) for v in np.flatnonzero((structure.flags & WAY) == 0).tolist()}
+    for v in upstream.above():
+        if child._graph.structure.uuid(v) in given and upstream.drawn(v):
+            raise StillHeld(
+                "jobs of the child draw from it what the parent gives on request",
+                where=child._graph.structure.where(v),
+                hint="grow by the nodes alone, or when these jobs have ended",
+            )

@@ -7,6 +7,7 @@ without anything in between that could fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -101,6 +102,15 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
     return given(graph, job, lambda: columns(named), window)
 
 
+def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window) -> None:
+    """Give units of pools to a job whose own holdings may imply some of them."""
+    planned = graph.records.plan_allocate(named, job, *window, implies=True)
+    structure = graph.structure
+    tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
+    graph.records.allocate(planned, job, *window)
+    graph.revision += 1
+
+
 def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
@@ -170,6 +180,16 @@ def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int,
     return Allocation(job, tuple(Pool(graph, v) for v in dict.fromkeys(v for v, *_ in held)), spans, r)
 
 
+def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
+    """Take back pieces that a job is known to hold."""
+    structure = graph.structure
+    for v, amount, start, end in pieces:
+        targets_of: list[tuple[int, int | None]] = [(v, amount)]
+        tell(graph, partial(events.free, structure, job, targets_of, start, end))
+    graph.records.free(pieces, job)
+    graph.revision += 1
+
+
 def expire(graph: ResourceGraph, before: int) -> list[str]:
     """Drop the records that ended; see :meth:`ResourceGraph.expire`."""
     ended = graph.records.ended(before)
@@ -224,10 +244,11 @@ def release(graph: ResourceGraph, stage: str) -> None:
     graph.revision += 1
 
 
-def expire_stages(graph: ResourceGraph, now: int) -> None:
-    """Release the stages whose time is over."""
-    for stage in graph.records.expired_stages(now):
-        release(graph, stage)
+def expire_stages(graph: ResourceGraph) -> None:
+    """Release the stages whose time is over: at every change, and at no question."""
+    if graph.records.stages:
+        for stage in graph.records.expired_stages(graph.now()):
+            release(graph, stage)
 
 
 def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:

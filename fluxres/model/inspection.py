@@ -80,11 +80,10 @@ class Inspection:
         self._clock_given = given
 
     def now(self) -> int:
-        """Now, in ticks.  Stages whose time is over are dropped on the way, so that no question meets one."""
-        now = 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
-        if self.records.stages:
-            changes.expire_stages(self._face, now)
-        return now
+        """Now, in ticks."""
+        if self.records.upstream is not None:
+            self.records.upstream.refresh()
+        return 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
 
     def window(self, at: float | None, duration_s: float | None) -> tuple[int, int]:
         """Start and duration in seconds as a window in ticks; a moment is one tick long.

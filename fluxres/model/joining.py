@@ -21,7 +21,7 @@ from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.model import targets
+from fluxres.model import changes, targets
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -34,7 +34,6 @@ def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
 def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     """What is available below and at `v`; see :meth:`ResourceGraph.copy`."""
     structure, planner = graph.structure, graph.planner
-    graph.now()
     stop, window = structure.end.item(v), (moment, moment + 1)
     nothing = planner.covered_by(v, *window) >= 0 if structure.is_way(v) else planner.free(v, *window) == 0
     if structure.unavailable_above(v) >= 0 or nothing:
@@ -115,9 +114,11 @@ def _next_records(graph: ResourceGraph, structure: Structure) -> Records:
 
 def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     """Take `other` in; see :meth:`ResourceGraph.merge`."""
+    changes.expire_stages(graph)
     if other.records.stages:
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
+    _carry_linked(structure, (graph.structure, from_own), (other.structure, from_other))
     _require_fit(structure, (graph.records, from_own), (other.records, from_other))
     records = _next_records(graph, structure)
     records.take(graph.records, from_own)
@@ -132,6 +133,17 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
     graph.restructure(structure, records)
+
+
+def _carry_linked(structure: Structure, *parts: tuple[Structure, Int32]) -> None:
+    """What a child instance shares with others, it shares in the next generation, as long as it has none of its own."""
+    if all(part.linked is None for part, _ in parts):
+        return
+    linked = np.zeros(structure.n, np.bool_)
+    for part, numbers in parts:
+        if part.linked is not None:
+            linked[numbers[part.linked & (numbers >= 0)]] = True
+    structure.linked = linked & ((structure.flags & WAY) != 0)
 
 
 def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
@@ -171,12 +183,13 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
 
 def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) -> None:
     """Take a pool out of a hierarchy; see :meth:`ResourceGraph.unlink`."""
-    graph.now()
+    changes.expire_stages(graph)
     v = targets.vertex(graph, where)
     if hierarchy is None and isinstance(where, str) and ":/" in where:
         named = where.partition(":/")[0]
         hierarchy = None if named == graph.structure.hierarchy else named
     structure, old_to_new = surgery.unlink(graph.structure, v, hierarchy)
+    _carry_linked(structure, (graph.structure, old_to_new))
     now = graph.now()
     _require_free(graph, structure, old_to_new, v, now)
     records = _next_records(graph, structure)
@@ -185,6 +198,22 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
         graph,
         {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
     )
+    graph.restructure(structure, records)
+
+
+def remove(graph: ResourceGraph, v: int) -> None:
+    """Take a pool and all below it out of every hierarchy; those above it are ways from now on.
+
+    Errors: StillHeld when a job holds something there; UsageError for the root and outside the has-a tree.
+    """
+    structure, old_to_new = surgery.remove(graph.structure, v)
+    structure.flags[old_to_new[graph.structure.ancestors(v)]] |= WAY
+    _carry_linked(structure, (graph.structure, old_to_new))
+    _require_free(graph, structure, old_to_new, v, graph.now())
+    records = _next_records(graph, structure)
+    records.take(graph.records, old_to_new)
+    where = graph.structure.where(v)
+    _tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
 
 

@@ -207,14 +207,17 @@ class Pool:
     @property
     def staged(self) -> bool:
         """Whether a stage locks units of it."""
-        self.graph.now()
         return self.graph.records.is_staged(self.vertex)
 
     def allocated(self, at: float | None = None) -> int:
         """Units held at a moment (now by default), what a pool above implies included."""
         start, end = self.graph.window(at, None)
         planner, structure = self.graph.planner, self.graph.structure
-        return structure.units.item(self.vertex) if planner.covered_by(self.vertex, start, end) >= 0 else planner.used(self.vertex, start, end)
+        return (
+            structure.units.item(self.vertex)
+            if planner.covered_by(self.vertex, start, end) >= 0
+            else planner.used(self.vertex, start, end)
+        )
 
     def available(self, at: float | None = None, duration_s: float | None = None) -> int:
         """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7)."""

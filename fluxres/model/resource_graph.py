@@ -63,6 +63,7 @@ class ResourceGraph(Requests):
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
+        changes.expire_stages(self)
         begin = start if at is None else at
         if targets.is_request(self, wanted):
             from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
@@ -100,6 +101,7 @@ class ResourceGraph(Requests):
         """
         from fluxres.model import matching
 
+        changes.expire_stages(self)
         return matching.reserve(self, wanted, job, after, duration_s, policy)
 
     # -- several at once ---------------------------------------------------------------------------------------------
@@ -126,6 +128,7 @@ class ResourceGraph(Requests):
         """
         from fluxres.model import several
 
+        changes.expire_stages(self)
         begin = start if at is None else at
         parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s))
         return several.give(self, parts, self.open_window(begin, None)[0], policy)
@@ -147,6 +150,7 @@ class ResourceGraph(Requests):
         """
         from fluxres.model import several
 
+        changes.expire_stages(self)
         parts = several.parts_of(self, wanted, duration_s, sought_only=True)
         begin = self.open_window(after, None)[0]
         start = several.start_of_all(self, parts, begin, policy)
@@ -163,7 +167,6 @@ class ResourceGraph(Requests):
         """
         from fluxres.model import several
 
-        self.now()
         return several.commit(self, found)
 
     # -- giving back -------------------------------------------------------------------------------------------------
@@ -178,7 +181,7 @@ class ResourceGraph(Requests):
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
-        self.now()
+        changes.expire_stages(self)
         changes.free(self, job, wanted, start, end)
 
     def grow(
@@ -194,6 +197,7 @@ class ResourceGraph(Requests):
 
         Errors: UnknownJob, and those of allocate; nothing changes then.
         """
+        changes.expire_stages(self)
         return changes.grow(self, job, wanted, start, end, policy)
 
     def shrink(
@@ -216,14 +220,15 @@ class ResourceGraph(Requests):
         Returns: what was taken back.
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
-        self.now()
+        changes.expire_stages(self)
         return changes.shrink(self, job, wanted, start, end, policy)
 
     def expire(self, before: float | None = None) -> list[str]:
-        """Drop the records that ended by now, or by `before`; the jobs concerned.
+        """Drop the records that ended by now, or by `before`, and the stages whose time is over; the jobs concerned.
 
         RFC 16: an allocation that expires is removed from the resources.
         """
+        changes.expire_stages(self)
         return changes.expire(self, self.now() if before is None else ticks(before, "before"))
 
     # -- staging -----------------------------------------------------------------------------------------------------
@@ -247,6 +252,7 @@ class ResourceGraph(Requests):
 
         Errors: as for allocate.
         """
+        changes.expire_stages(self)
         if targets.is_request(self, wanted):
             from fluxres.model import matching
 
@@ -268,7 +274,7 @@ class ResourceGraph(Requests):
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
-        self.now()
+        changes.expire_stages(self)
         return changes.commit(self, stage)
 
     def release(self, stage: str) -> None:
@@ -276,7 +282,7 @@ class ResourceGraph(Requests):
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
-        self.now()
+        changes.expire_stages(self)
         changes.release(self, stage)
 
     # -- states and tags ---------------------------------------------------------------------------------------------
@@ -351,6 +357,7 @@ class ResourceGraph(Requests):
 
     def restructure(self, structure: Structure, records: Records) -> None:
         """Take the next generation, with records over it; handles of the last one are stale from here on."""
+        records.upstream = self.records.upstream
         self.structure, self.records, self.planner = structure, records, records.planner
         self.matcher = None
         self.generation += 1

@@ -31,9 +31,9 @@ class Stage:
 
     @property
     def active(self) -> bool:
-        """Whether it still locks its pools."""
-        self.graph.now()
-        return self.stage in self.graph.records.stages
+        """Whether it can still be committed."""
+        staged = self.graph.records.stages.get(self.stage)
+        return staged is not None and staged.expires > self.graph.now()
 
     def commit(self) -> Allocation:
         """Make it an allocation of its job.

@@ -93,7 +93,7 @@ class Simulator:
         self._sites: dict[Instance, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = None if cost is None else []
-        self._made = self._submitted = self._handled = 0
+        self._made = self._submitted = self._handled = self._supplies_seen = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -321,7 +321,17 @@ class Simulator:
         self._begin(job, moment)
 
     def _settle(self, site: Site, *, passed: bool = False) -> None:
-        """After something happened at an instance: the next pass, its timers, its end."""
+        """After something happened at an instance: the next pass, its timers, its end; what came back is offered to all."""
+        outermost = self.instance
+        if outermost.shares_supplies and self._supplies_seen != outermost.supplies_returned:
+            self._supplies_seen = outermost.supplies_returned
+            for other in list(self._sites.values()):
+                if other is not site and not other.instance.is_closed:
+                    other.instance.supply_changed()
+                    self._settle_one(other, passed=False)
+        self._settle_one(site, passed=passed)
+
+    def _settle_one(self, site: Site, *, passed: bool) -> None:
         instance = site.instance
         if self.cost is not None and not passed and site.pass_at == FOREVER and not instance.is_closed:
             site.pass_at = max(self.clock.now, site.busy_until)

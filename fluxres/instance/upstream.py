@@ -1,0 +1,171 @@
+"""What a child instance draws from suppliers that it has only as a way (rule N1).
+
+Power and bandwidth are not cut into parts when a job becomes an instance: a PDU supplies the nodes of many jobs.  A child whose
+job was given watts has these.  One whose job was given none asks its parent, whenever a job of its own takes or reserves
+some: the parent charges its own pools, under the child's job, and asks its own parent in turn where it has them as a way
+itself.  So every supplier has the whole draw of all that is below it, and what is drawn elsewhere shows in the child as held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.allocation import steps
+from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.allocation.steps import Steps
+from fluxres.errors import FluxresError, StaleHandle
+from fluxres.model import changes
+from fluxres.syntax import fluid
+
+if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
+    from fluxres.instance.job import Job
+    from fluxres.model import ResourceGraph
+
+Vertices = Sequence[int] | NDArray[np.int32]
+Amounts = Sequence[int] | NDArray[np.int64]
+
+
+class ParentSupply:
+    """The suppliers that a child instance shares with others, and its parent, which gives units of them.
+
+    Args:
+        parent: its job holds what the child has.
+        graph: of the child, with `linked` set on its structure.
+    """
+
+    def __init__(self, parent: Instance, job: Job, graph: ResourceGraph) -> None:
+        self.parent, self.job, self.graph = parent, job, graph
+        self.is_closed = False
+        self.on_change: Callable[[], None] = _ignore
+        """Called when what is held elsewhere has changed."""
+        self._seen: tuple[int, ...] = ()
+        self._generations: tuple[int, int] = (-1, -1)
+        self._above: dict[int, int] = {}
+
+    @property
+    def holder(self) -> str:
+        """The job in the parent that draws what the child does."""
+        return fluid.encode(self.job.number)
+
+    def above(self) -> dict[int, int]:
+        """By linked pool of the child, the pool of the parent."""
+        mine, theirs = self.graph, self.parent._graph
+        generations = mine.generation, theirs.generation
+        if generations != self._generations:
+            linked = mine.structure.linked
+            vertices = np.flatnonzero(linked).tolist() if linked is not None else []
+            self._above = {v: theirs.structure.vertex(mine.structure.uuid(v)) for v in vertices}
+            self._generations = generations
+        return self._above
+
+    def refresh(self) -> None:
+        """Bring what is held elsewhere up to date; see Upstream."""
+        graph, above = self.graph, self.parent._graph
+        if self.is_closed:
+            return
+        if above.records.upstream is not None:
+            above.records.upstream.refresh()
+        state = above.revision, above.generation, graph.generation, self.job.limit
+        if state == self._seen:
+            return
+        changed = [graph.records.set_elsewhere(v, self.elsewhere(p)) for v, p in self.above().items()]
+        self._seen = state
+        if any(changed):
+            graph.revision += 1
+            self.on_change()
+
+    def elsewhere(self, p: int) -> Steps:
+        """What is held of a pool of the parent, by any but the child's job, until that ends."""
+        records, structure = self.parent._graph.records, self.parent._graph.structure
+        total: Steps = ()
+        for owner, held in records.held.get(p, {}).items():
+            for s, e, amount in steps.within(held, 0, self.job.limit) if owner != self.holder else ():
+                total = steps.add(total, s, e, amount)
+        for u in structure.ancestors(p):
+            for owner, held in records.held.get(u, {}).items() if structure.size.item(u) else ():
+                if owner not in (self.holder, ELSEWHERE):
+                    for s, e in steps.whole(held, 0, self.job.limit, 0, structure.size.item(u)):
+                        total = steps.add(total, s, e, structure.size.item(p))
+        return total
+
+    def drawn(self, v: int) -> Steps:
+        """What the child's own jobs and stages hold of a linked pool, as far as its job in the parent lasts."""
+        total: Steps = ()
+        of_pool = [held for owner, held in self.graph.records.held.get(v, {}).items() if owner != ELSEWHERE]
+        for held in of_pool:
+            for s, e, amount in steps.within(held, 0, self.job.limit):
+                total = steps.add(total, s, e, amount)
+        return total
+
+    def take(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
+        """Charge the parent; see Upstream."""
+        named = self._named(vertices, amounts)
+        end = min(end, self.job.limit)
+        if not named or start >= end:
+            return
+        if self.is_closed:
+            raise StaleHandle("the instance that gave its suppliers has ended", where=self.graph.structure.where(named[0][0]))
+        above = self.above()
+        changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
+
+    def give(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
+        """Give back to the parent; see Upstream."""
+        named = self._named(vertices, amounts)
+        end = min(end, self.job.limit)
+        if not named or start >= end or self.is_closed:
+            return
+        self._give([(v, amount, start, end) for v, amount in named])
+
+    def _give(self, pieces: list[tuple[int, int, int, int]]) -> None:
+        records, above = self.parent._graph.records, self.above()
+        found = []
+        for v, amount, start, end in pieces:
+            p = above[v]
+            held = steps.canonical([*records.steps_of(p, self.holder), *records.implied.get(self.holder, {}).get(p, ())])
+            # What ended may have expired in the parent.
+            found += [(p, min(amount, units), s, e) for s, e, units in steps.within(held, start, end)]
+        if found:
+            changes.free_pieces(self.parent._graph, self.holder, found)
+
+    def give_all(self) -> None:
+        """Give back all that the child draws: its job in the parent is about to get another limit."""
+        self._give([(v, n, s, e) for v in self.above() for s, e, n in self.drawn(v)])
+
+    def take_all(self) -> None:
+        """Draw again what the child draws, as far as its job lasts now.
+
+        Errors: InsufficientResources where the parent has not as much; nothing is drawn then.
+        """
+        above = self.above()
+        taken: list[tuple[int, int, int, int]] = []
+        for v in above:
+            for s, e, amount in self.drawn(v):
+                try:
+                    changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount)], (s, e))
+                except FluxresError:
+                    self._give(taken)
+                    raise
+                taken.append((v, amount, s, e))
+
+    def close(self) -> None:
+        """The child has ended: nothing it does reaches the parent any more."""
+        self.is_closed = True
+
+    def _named(self, vertices: Vertices, amounts: Amounts) -> list[tuple[int, int]]:
+        linked = self.graph.structure.linked
+        if linked is None:
+            return []
+        which = np.asarray(vertices)
+        mask = linked[which]
+        if not mask.any():
+            return []
+        return list(zip(which[mask].tolist(), np.asarray(amounts)[mask].tolist(), strict=True))
+
+
+def _ignore() -> None:
+    """Nobody asked."""
