@@ -17,7 +17,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.measure import Measure
 from fluxres.instance.recording import lifted
-from fluxres.match import Match
+from fluxres.match import Match, Matcher
 from fluxres.model import changes, matching
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
@@ -48,6 +48,11 @@ class GraphInventory:
         """Requests that found nothing since something last came back, with the shortest window that was too long."""
         self._scale: tuple[int, Measure] | None = None
 
+    def _matcher(self) -> Matcher:
+        if self.graph.records.upstream is not None:
+            self.graph.records.upstream.refresh()
+        return matching.matcher(self.graph)
+
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> Request:
@@ -55,7 +60,7 @@ class GraphInventory:
         what = request.resources, request.constraint
         known = self._feasible.get(what)
         if known is None:
-            known = matching.matcher(self.graph).satisfiable(request)
+            known = self._matcher().satisfiable(request)
             if len(self._feasible) > 4096:
                 self._feasible.clear()
             self._feasible[what] = known
@@ -76,7 +81,7 @@ class GraphInventory:
         what = ask.resources, ask.constraint
         if end - now >= self._failed.get(what, FOREVER + 1):
             return None
-        found = matching.matcher(self.graph).match(ask, now, end, self.match_policy)
+        found = self._matcher().match(ask, now, end, self.match_policy)
         if found is None:
             self._failed[what] = end - now
             return None
@@ -101,14 +106,14 @@ class GraphInventory:
 
     def has_room(self, ask: Request, now: int) -> bool:
         """Whether there is a match for a moment; see Inventory."""
-        return matching.matcher(self.graph).match(ask, now, now + 1, self.match_policy) is not None
+        return self._matcher().match(ask, now, now + 1, self.match_policy) is not None
 
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
         """The earliest match, recorded; see Inventory."""
         self.unreserve(key)
-        found = matching.matcher(self.graph).earliest(ask, duration, now, self.match_policy)
+        found = self._matcher().earliest(ask, duration, now, self.match_policy)
         if found is None:
             return None
         try:
