@@ -86,6 +86,11 @@ class Oracle:
         """Who has all units of this pool."""
         return next((h for h, n in self.held[key][tick].items() if n == self.pools[key]["size"]), None)
 
+    def intruders(self, holder: Holder, key: str, tick: int) -> bool:
+        """Whether another job is in a pool around this one that is for one job at a time (A8)."""
+        around = [k for k in (key, *self.ancestors(key)) if self.pools[k]["exclusive"]]
+        return any(job_of(h) != job_of(holder) for k in around for b in self.below(k) for h in self.held[b][tick])
+
     def implied(self, key: str, tick: int) -> bool:
         """Whether a pool above is exclusive to someone, and this one therefore his (A5)."""
         return any(self.owner(a, tick) is not None for a in self.ancestors(key))
@@ -219,7 +224,7 @@ class Oracle:
         for t in ticks:
             if self.pools[key]["exclusive"] and self.held[key][t].get(holder, 0) + n != size:
                 yield "UsageError"
-            if self.used(key, t) + n > size:
+            if self.used(key, t) + n > size or self.intruders(holder, key, t):
                 yield "InsufficientResources"
 
     def _not_whole(self, holder: Holder, wanted: dict[str, int], ticks: range) -> set[str]:

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.oracle import Oracle, PoolData, Refused
+from tests.oracle import Oracle, PoolData, Refused, job_of
 
 Edge = tuple[str, str, str, float | None]
 """uuid, uuid, relation, capacity."""
@@ -403,6 +403,9 @@ def is_broken(oracle: Oracle) -> bool:
             if sum(oracle.held[key][t].values()) > pool["size"]:
                 return True
             if pool["exclusive"] and any(n != pool["size"] for n in oracle.held[key][t].values()):
+                return True
+            inside = {job_of(h) for b in oracle.below(key) for h in oracle.held[b][t]}
+            if pool["exclusive"] and len(inside) > 1:
                 return True
             allowed = () if holder is None or isinstance(holder, str) else holder[:1]
             for k in oracle.below(key) if holder is not None else ():

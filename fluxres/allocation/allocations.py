@@ -6,7 +6,7 @@ planner's rows, which say how much is free when, and which pools are held whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -115,6 +115,7 @@ class Allocations(Holdings):
                 )
             if self.planner.free(v, s, e) < amount:
                 raise refusals.taken(self, v, amount, job, s, e)
+            self._require_alone(v, amount, job, s, e)
             if self.structure.end.item(v) > v + 1:
                 covers = steps.whole(own, s, e, amount, size)
                 change.covers += covers
@@ -122,6 +123,21 @@ class Allocations(Holdings):
         if around:
             change.implied = steps.without(start, end, steps.without(start, end, list(around)))
         return change
+
+    def _require_alone(self, v: int, amount: int, job: str, start: int, end: int) -> None:
+        """Refuse units in a pool that is for one job at a time, and another is there (rule A8)."""
+        for u in self.structure.exclusive_around(v):
+            for w, other in self.inside(u, start, end):
+                if other != job:
+                    raise refusals.exclusive(self, v, amount, job, u, w, other, start, end)
+
+    def inside(self, v: int, start: int, end: int) -> Iterator[tuple[int, str]]:
+        """Records below a pool that touch a window: the pool held, and the job."""
+        stop = self.structure.end.item(v)
+        for owner in self.shared.get(v, ()):
+            for u in self.pools_of[owner]:
+                if v < u < stop and steps.touches(self.held[u][owner], start, end):
+                    yield u, self.job_behind(owner)
 
     def _absorbed(self, v: int, amount: int, job: str, owner: str, covers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Own records below `v` that its whole holding makes needless (rules A3, A5): (vertex, start, end)."""

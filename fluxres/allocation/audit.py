@@ -31,6 +31,7 @@ def check_records(records: Records) -> list[Problem]:
             _given_whole,
             _exclusive_alone,
             _implied_below_whole,
+            _one_job_inside,
             _shared_counted,
             _index_complete,
             _planner_agrees,
@@ -106,6 +107,26 @@ def _implied_below_whole(records: Records) -> _Rule:
                 for lo, _hi in steps.without(s, e, records.whole_above(v, owner, s, e)):
                     job = records.job_behind(owner)
                     yield _error(records, v, f"A6: implied for {job} from tick {lo} on, and {job} holds nothing above it whole")
+
+
+def _one_job_inside(records: Records) -> _Rule:
+    # A8: two jobs never use an exclusive pool at the same moment, whatever parts of it they hold.
+    for v in records.structure.exclusive_composites.tolist():
+        stop = records.structure.end.item(v)
+        spans = [
+            (s, e, u, records.job_behind(owner))
+            for owner in records.shared.get(v, ())
+            for u in records.pools_of[owner]
+            if v < u < stop
+            for s, e, _ in records.held[u][owner]
+        ]
+        latest: dict[str, tuple[int, int]] = {}
+        for s, e, u, job in sorted(spans):
+            for other, (until, w) in latest.items():
+                if other != job and s < until:
+                    where = records.structure.where
+                    yield _error(records, v, f"A8: exclusive, and {other} holds {where(w)} while {job} holds {where(u)}")
+            latest[job] = max(latest.get(job, (e, u)), (e, u))
 
 
 def _shared_counted(records: Records) -> _Rule:

@@ -63,6 +63,15 @@ def below(records: Allocations, v: int, amount: int, job: str, u: int, owner: st
     return _refusal(records, (v, amount, job, start, end), message, {u: who})
 
 
+def exclusive(
+    records: Allocations, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
+) -> InsufficientResources:
+    """A pool at or above it is for one job at a time, and another has something in it (rule A8)."""
+    where = records.structure.where
+    message = f"{where(u)} is exclusive to one job, and {other} holds {where(held)} in it"
+    return _refusal(records, (v, amount, job, start, end), message, {u: other})
+
+
 def _refusal(
     records: Allocations, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
 ) -> InsufficientResources:
@@ -82,5 +91,24 @@ def _earliest_s(records: Allocations, v: int, amount: int, job: str, start: int,
     leaf = records.structure.end.item(v) == v + 1
     if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
         return None  # the job's own units would be absorbed or complete the pool, and the planner knows no jobs
-    earliest = records.planner.earliest([(v, amount)], end - start if end < clock.FOREVER else clock.FOREVER, start)
+    length = end - start if end < clock.FOREVER else clock.FOREVER
+    earliest = records.planner.earliest([(v, amount)], length, start)
+    while earliest is not None and (left := _left(records, v, job, earliest, min(earliest + length, clock.FOREVER))):
+        # Another job is in a pool around it that is for one at a time, and has to leave first.
+        earliest = None if left >= clock.FOREVER else records.planner.earliest([(v, amount)], length, left)
     return None if earliest is None else clock.seconds(earliest)
+
+
+def _left(records: Allocations, v: int, job: str, start: int, end: int) -> int:
+    """When the first of the others in an exclusive pool around has left that is there in a window; 0 where none is."""
+    ends = [
+        e
+        for u in records.structure.exclusive_around(v)
+        for w, other in records.inside(u, start, end)
+        if other != job
+        for owner, held in records.held[w].items()
+        if records.job_behind(owner) == other
+        for _, e, _ in steps.within(held, start, clock.FOREVER)
+        if e > start
+    ]
+    return min(ends, default=0)

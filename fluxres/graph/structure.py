@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Int32, Subsystem
-from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
+from fluxres.graph.kinds import EXCLUSIVE, STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
 from fluxres.graph.lookup import Lookup
 from fluxres.syntax import template
 
@@ -313,6 +313,20 @@ class Structure:
         tops = on_one[(above < 0) | (self.rank[above] != self.rank[on_one])].astype(np.int32)
         ranks, first = np.unique(self.rank[tops], return_index=True)
         return ranks, tops[first]
+
+    # -- who may share it --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def exclusive_composites(self) -> Int32:
+        """Pools with others in them that only one job may use at a time, ascending (RFC 4, "Exclusive flag")."""
+        inside = self.end > np.arange(1, self.n + 1)
+        return np.flatnonzero(inside & ((self.flags & EXCLUSIVE) != 0)).astype(np.int32)
+
+    def exclusive_around(self, v: int) -> list[int]:
+        """Of the pool and those above it, the ones with others in them that only one job may use at a time."""
+        if not len(self.exclusive_composites):
+            return []
+        return [u for u in (v, *self.ancestors(v)) if self.flags.item(u) & EXCLUSIVE and self.end.item(u) > u + 1]
 
     # -- what it has to give -----------------------------------------------------------------------------------------
 

@@ -95,6 +95,8 @@ class Form:
 
 def form(plan: Plan, typology: Typology) -> Form | None:
     """The form of a request, or None where only the traverser will do."""
+    if len(typology.structure.exclusive_composites):
+        return None  # whether somebody is in a pool is not known by numbers of units
     sought, charged = split(plan.demands)
     if len(sought) != 1 or plan.named or typology.node < 0 or typology.nests(typology.node):
         return None
@@ -131,7 +133,8 @@ def _slot(top: Demand, typology: Typology) -> Form | None:
 
 def _nodes(node: Demand, outer: Demand | None, typology: Typology) -> Form | None:
     if not node.children:
-        return Form("nodes", node, outer, ()) if node.wanted_unit is None else None
+        takes_any = node.whole or not typology.is_flagged(node.kind)
+        return Form("nodes", node, outer, ()) if node.wanted_unit is None and takes_any else None
     parts: list[Part] = []
     draws: list[Draw] = []
     for child in node.children:

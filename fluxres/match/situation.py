@@ -76,6 +76,8 @@ class Situation:
             found = 0
             if self.is_up(v) and self.eligible.of(v):
                 found = self.structure.units.item(v) if self.ideal else self.planner.free(v, self.start, self.end)
+                if found and not self.ideal and any(map(self.is_busy_below, self.structure.exclusive_around(v))):
+                    found = 0  # rule A8: somebody else is there
             self._free[v] = found
         return found
 
@@ -84,6 +86,8 @@ class Situation:
         if self.free(v) > 0:
             return True
         if not self.structure.is_way(v) or not (self.is_up(v) and self.eligible.of(v)):
+            return False
+        if not self.ideal and any(map(self.is_busy_below, self.structure.exclusive_around(v))):
             return False
         return self.ideal or self.planner.covered_by(v, self.start, self.end) < 0
 

@@ -184,24 +184,42 @@ def test_a_stage_locks_for_others_commits_for_its_job_and_expires() -> None:
     now[0] = 29.0
     assert lock.active
     now[0] = 30.0
-    assert g.pool("/demo/rack/node1").available() == 1
+    assert not lock.active
     with pytest.raises(StaleHandle, match="expired"):
         lock.commit()
+    assert g.pool("/demo/rack/node1").available() == 1
     assert g.check() == []
 
 
-def test_an_expired_stage_is_met_by_no_question() -> None:
-    now = [0.0]
+def test_a_stage_falls_at_a_change_and_at_no_question() -> None:
+    now, events = [0.0], []
     g = machine()
     g.clock = lambda: now[0]
     g.stage(NODE, job="a", ttl_s=1)
-    assert g.pool(NODE).exclusive
-    assert "node0" not in [p.name for p in g.find("type=node and available>=1", during=(5, 6))]
+    found = g.match("slot=1/core", duration_s=1)
+    g.sink = events.append
     now[0] = 5.0
-    assert not g.pool(NODE).exclusive
-    g.stage(NODE, job="a", ttl_s=1)
+    revision = g.revision
+    for ask in (
+        lambda: g.pool(NODE).available(),
+        lambda: g.pool(NODE).staged,
+        lambda: g.find("type=node and available>=1", during=(8, 9)),
+        lambda: g.match("slot=1/core"),
+        lambda: g.why_not("slot=9/core"),
+        lambda: g.earliest("slot=1/node"),
+        lambda: g.satisfiable("slot=1/node"),
+        lambda: (g.aggregate(), g.available(), g.allocated(), g.jobs(), g.check()),
+        lambda: (g.copy("/demo/rack/node1"), g.duplicate()),
+    ):
+        ask()
+        assert (g.revision, events) == (revision, [])
+    g.commit_match(found, job="b")
+    g.allocate(NODE, job="c", start=6, end=7)
+    assert [event["event"] for event in events] == ["allocate", "release", "allocate"]
+    g.stage(NODE, job="a", start=8, ttl_s=1)
     now[0] = 7.0
-    assert [p.name for p in g.find("type=node and available>=1", during=(8, 9))] == ["node0", "node1"]
+    g.expire()
+    assert g.pool(NODE).available(at=9) == 1
 
 
 def test_a_stage_may_name_a_pool_twice() -> None:

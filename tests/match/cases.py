@@ -85,7 +85,7 @@ def machine(source: random.Random, graphs: random.Random | None = None) -> Struc
 
 
 def planner_of(structure: Structure) -> Planner:
-    return Planner(structure.parent, structure.end, structure.type, structure.size)
+    return Planner(structure.parent, structure.end, structure.type, structure.units)
 
 
 def scene(source: random.Random, graphs: random.Random | None = None) -> Scene:

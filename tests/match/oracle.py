@@ -138,7 +138,7 @@ class Case(Site):
             nodes, at = sorted(nodes, key=lambda v: (self.taken_in(v, taken) - self.room(v), v)), 0
         for position in range(at, len(nodes)):
             node = nodes[position]
-            if not (self.is_up(node) and self.satisfies(node) and self.free(node) > 0):
+            if not (self.is_up(node) and self.satisfies(node) and self.is_passable(node)):
                 continue
             if self.policy.endswith("nodex") and not self.whole_is_possible(node):
                 continue
@@ -305,7 +305,8 @@ class Case(Site):
         """Whether an entry may not join those taken."""
         v, size = new.v, self.size(new.v)
         others = [e for e in taken if e.what != "slot"]
-        if not self.is_up(v) or not self.satisfies(v) or self.free(v) < 1:
+        is_there = self.is_passable(v) if new.what == "bind" else self.free(v) > 0
+        if not self.is_up(v) or not self.satisfies(v) or not is_there:
             return True
         node = self.node(v)
         if self.policy.endswith("nodex") and node >= 0 and not self.whole_is_possible(node):

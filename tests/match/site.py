@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from fluxres.graph.kinds import UNAVAILABLE_STATES, WAY
+from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Structure
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax import unit
@@ -84,7 +84,23 @@ class Site:
         """Units free at every moment."""
         return self.once("free", v, lambda: self._free(v))
 
+    def is_passable(self, v: int) -> bool:
+        """Whether others may be sought in it: something is free, or it is a way and nobody has what is above it."""
+        return self.free(v) > 0 or (self.is_way(v) and not self.is_closed(v))
+
+    def is_way(self, v: int) -> bool:
+        return bool(self.structure.flags.item(v) & WAY)
+
+    def is_closed(self, v: int) -> bool:
+        """Whether somebody holds a pool above it whole, or is in one around it that is for one job at a time."""
+        around = [u for u in (v, *self.above(v)) if self.structure.flags.item(u) & EXCLUSIVE]
+        if any(self.used(w, t) for u in around for w in self.below(u) for t in self.moments()):
+            return True
+        return any(self.used(u, t) == self.size(u) > 0 for u in self.above(v) for t in self.moments())
+
     def _free(self, v: int) -> int:
+        if self.is_way(v) or self.is_closed(v):
+            return 0
         if any(self.used(u, t) == self.size(u) > 0 for u in self.above(v) for t in self.moments()):
             return 0
         return self.size(v) - max(self.used(v, t) for t in self.moments())
