@@ -73,21 +73,16 @@ class Scores:
             taken += 1
         self.chosen[type_] = taken
 
-    def choose_all(self) -> None:
-        """Take every candidate of the types nobody asked a number of."""
-        for type_, candidates in self.found.items():
-            self.chosen.setdefault(type_, len(candidates))
+    def picked(self) -> Iterator[tuple[Edge, int, bool]]:
+        """What leads to each candidate chosen: the edge, the units, and whether exclusively."""
+        for type_, taken in self.chosen.items():
+            for candidate in self.found.get(type_, ())[:taken]:
+                yield from candidate.edges
 
     def mark(self, token: int) -> None:
         """Write on the edges of what was chosen that a match of this token takes them."""
-        for type_, taken in self.chosen.items():
-            for candidate in self.found.get(type_, ())[:taken]:
-                for edge, needs, exclusive in candidate.edges:
-                    edge.mark(needs, exclusive, token)
-
-    def shares(self, type_: str, per_share: int) -> int:
-        """How many bundles of so many units whole candidates make, each candidate used once."""
-        return sum(1 for _ in self.bundles(type_, per_share))
+        for edge, needs, exclusive in self.picked():
+            edge.mark(needs, exclusive, token)
 
     def bundles(self, type_: str, per_share: int) -> Iterator[list[Candidate]]:
         """Candidates in order, gathered until each bundle has enough units; the surplus of a bundle is lost."""
