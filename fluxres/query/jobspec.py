@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import LimitExceeded
 from fluxres.formats.yaml_document import Document
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax.constraint import Constraint

@@ -2,7 +2,8 @@
 
 A visit decides whether a vertex can take part, looks below it, and hands its candidates up; the first level that asks for
 a number of something chooses, and marks the edges of its choice, and of nothing else.  At the top the edges that lead to what
-was chosen there are marked too.  The walk over the marks then records what was taken (:mod:`fluxres.query.record`).  The walk recurses once a level of the graph, and levels are bounded.
+was chosen there are marked too.  A walk over the marks then records what was taken (:mod:`fluxres.query.record`).  Both walks
+recurse once a level of the graph, and levels are bounded.
 """
 
 from __future__ import annotations
@@ -233,9 +234,7 @@ class Traverser:
         stops = self.policy.stop_on_1_matches
         if not resources:
             # Nothing below can match; each child would be looked at once.
-            self.preorder += sum(
-                edge.subsystem == self.dominant and edge.target.color != self.token for edge in vertex.edges
-            )
+            self.preorder += sum(edge.subsystem == self.dominant and edge.target.color != self.token for edge in vertex.edges)
             return False
         edges = self._ring(vertex) if stops else vertex.edges
         tallies = [Tally(resource, slots) for resource in resources] if stops else []
