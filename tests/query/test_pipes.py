@@ -27,7 +27,10 @@ class Driven:
         (folder / "job").write_text(jobspec(ask("slot", 1, ask("node", 1))), encoding="utf-8")
         command = [*COMMAND, "-L", str(folder / "graph"), "-P", "low", *words]
         self.job = folder / "job"
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # Where Python itself buffers nothing, nothing would be shown.
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=buffered)
         assert self.process.stdin
         assert self.process.stdout
         assert self.process.stderr
