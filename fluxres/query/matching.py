@@ -227,6 +227,8 @@ class Scheduling:
 
     def _take(self, job: int, request: Jobspec, operation: Operation, window: Window, chosen: Chosen) -> Outcome:
         _, needs, exclusive = chosen
+        if self.traverser.is_hollow:
+            return Outcome(None, reason="a slot has to be filled by the children of the pool that it is asked for below")
         holding = None
         if operation not in UNRECORDED:
             holding = Holding(job, window.at, window.duration, reserved=window.at > 0)

@@ -6,6 +6,7 @@ edges that lead to them are marked as a match would mark them, and the result is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,8 +45,10 @@ def update(scheduling: Scheduling, text: bytes, file: str, reader: str, job: int
         part = _of_resource_set(scheduling, rv1.read(document))
     else:
         part = _of_jgf(scheduling, jgf.read(document), whole=reader == "jgf_shorthand")
-    for vertex in part.taken:
-        if vertex.available(at, duration) < vertex.size or not vertex.unshared(at, duration):
+    taking = {id(vertex) for vertex in part.taken}
+    for vertex in _up_to_root(scheduling, [*part.taken, *part.partial, *part.shared]):
+        is_alone = id(vertex) not in taking or vertex.unshared(at, duration)
+        if vertex.available(at, duration) < vertex.size or not is_alone:
             raise InsufficientResources(f"{vertex.path} is not free from {at} for {duration} s")
     exclusive = _mark(scheduling, part, scheduling.next_color())
     scheduling.traverser.exclusive_types = set()
@@ -75,20 +78,25 @@ class _Part:
     from_root: bool
 
 
+def _up_to_root(scheduling: Scheduling, vertices: Iterable[Vertex]) -> list[Vertex]:
+    """Vertices and all above them, each once."""
+    found = {id(vertex): vertex for vertex in vertices}
+    todo = list(found.values())
+    while todo:
+        for edge in todo.pop().ins:
+            if edge.subsystem == scheduling.subsystem and id(edge.source) not in found:
+                found[id(edge.source)] = edge.source
+                todo.append(edge.source)
+    return list(found.values())
+
+
 def _mark(scheduling: Scheduling, part: _Part, token: int) -> bool:
     """Mark the edges that lead to vertices; whether the root is written as exclusive."""
     exclusive = {id(vertex) for vertex in (*part.taken, *part.partial)}
-    todo = [*part.taken, *part.partial, *part.shared]
-    seen: set[int] = set()
-    while todo:
-        vertex = todo.pop()
-        if id(vertex) in seen:
-            continue
-        seen.add(id(vertex))
+    for vertex in _up_to_root(scheduling, [*part.taken, *part.partial, *part.shared]):
         for edge in vertex.ins:
             if edge.subsystem == scheduling.subsystem:
                 edge.mark(vertex.size, id(vertex) in exclusive, token)
-                todo.append(edge.source)
     return id(scheduling.root) in exclusive
 
 

@@ -55,6 +55,11 @@ class Met:
     resource: Resource | None
     slots: Sequence[Resource]
 
+    @property
+    def lacks_slots(self) -> bool:
+        """Whether slots are asked for that only a level further down can fill, to which no mark leads."""
+        return self.resource is not None and not self.slots and any(child.is_slot for child in self.resource.children)
+
 
 @dataclass
 class Traverser:
@@ -76,6 +81,8 @@ class Traverser:
     """Types of which every vertex taken is given whole, with all below it."""
     labels: dict[int, str] = field(default_factory=dict)
     """Labels of the request by identity of the vertices that met them in the last walk."""
+    is_hollow: bool = False
+    """Whether a part of what the last walk chose would not be taken."""
     _labelled: bool = False
 
     def select(self, resources: Sequence[Resource], window: Window) -> tuple[int, bool] | None:
@@ -96,9 +103,12 @@ class Traverser:
         for resource in resources:
             if not self._choose_top(scores, resource):
                 return None
-        for edge, units, whole in scores.picked():
-            edge.mark(units, whole, self.token)
-            self._mark_above(edge.source, scores)
+        self.is_hollow = False
+        for candidate in scores.picked():
+            self.is_hollow |= candidate.is_hollow
+            for edge, units, whole in candidate.edges:
+                edge.mark(units, whole, self.token)
+                self._mark_above(edge.source, scores)
         needs = 1
         for resource in resources:
             if resource.type == root.type:
@@ -157,10 +167,12 @@ class Traverser:
             self._explore(vertex, wanted, pristine and met.resource is None, asked, scores, 1, below)
         if not self._finish(vertex, resources, scores):
             return None
+        is_hollow = False
         if scores.chosen:
-            scores.mark(self.token)
+            is_hollow = (scores.mark(self.token) or met.lacks_slots) and not whole
         else:
             to_parent.merge(scores)
+        to_parent.is_hollow = is_hollow
         to_parent.available = vertex.available(window.at, window.duration)
         to_parent.score = self.policy.score(vertex, enclosing)
         if self._labelled:
@@ -247,7 +259,7 @@ class Traverser:
             whole = self._visit(target, resources, pristine, exclusive, window, scores, enclosing, depth)
             if whole is not None:
                 count = scores.available
-                scores.add(target.type, Candidate(scores.score, count, ((edge, count, whole),)))
+                scores.add(target.type, Candidate(scores.score, count, ((edge, count, whole),), scores.is_hollow))
                 found = True
                 if stops:
                     enough.update(tally.type for tally in tallies if tally.advance(scores))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -48,9 +49,26 @@ def test_a_slot_has_to_be_filled_by_the_children_of_the_level_that_asks_for_it(s
     session = start("-P", "low")
     below = ask("node", 1, ask("slot", 3, ask("core", 2)))
     assert session.taken(below) == ["busy"]
-    assert "nothing exclusively" in session.told()
+    assert "filled by the children" in session.told()
+    assert session.taken(ask("rack", 1, below)) == ["busy"]
     assert session.taken(ask("node", 1, ask("slot", 3, ask("core", 2)), exclusive=True))[-1] == "node0"
     assert len(session.taken(ask("slot", 3, ask("core", 2)))) == 6
+
+
+def test_of_several_pools_either_all_are_granted_or_none(start: Start) -> None:
+    # Only the second node has cores without sockets between.
+    paths = ("/c0", "/c0/n0", "/c0/n0/s0", "/c0/n0/s0/core0", "/c0/n1", "/c0/n1/core0")
+    kinds = {"c": "cluster", "n": "node", "s": "socket", "core": "core"}
+    nodes = [
+        {"id": str(number), "metadata": {"type": kinds[path.rpartition("/")[2].rstrip("01")], "paths": {"containment": path}}}
+        for number, path in enumerate(paths)
+    ]
+    keys = {path: str(number) for number, path in enumerate(paths)}
+    edges = [{"source": keys[path.rpartition("/")[0]], "target": key} for path, key in keys.items() if path != "/c0"]
+    session = start("-f", "jgf", graph=json.dumps({"graph": {"nodes": nodes, "edges": edges}}))
+    one = ask("slot", 1, ask("core", 1))
+    assert session.taken(ask("node", 2, one)) == ["busy"]
+    assert len(session.taken(ask("node", 2, one, exclusive=True))) == 5
 
 
 def test_a_request_that_takes_nothing_is_not_granted(start: Start) -> None:
