@@ -99,7 +99,7 @@ class Traverser:
         if exclusive is None:
             return None
         available = scores.available
-        scores.add(root.type, Candidate(scores.score, available, ()))
+        scores.add(root.type, Candidate(scores.score, available, (), scores.is_hollow))
         for resource in resources:
             if not self._choose_top(scores, resource):
                 return None

@@ -81,7 +81,7 @@ class Ledger:
         whole = {one["type"] for one in _all(request["resources"]) if one.get("exclusive")}
         grant = Grant(self.machine, answer, whole | ({"node"} if self.node_exclusive else set()))
         grant.check_pools(system.get("constraints"))
-        grant.check_request(request["resources"], flexible=self.flexible)
+        grant.check_any(request["resources"], flexible=self.flexible)
         end = min(at + duration, END_S)
         taken = self.taken(at, end)
         for path in grant.exclusive:
@@ -186,6 +186,17 @@ class Grant:
             if path not in self.exclusive:
                 below = any(one.path in self.exclusive for one in pool.walk())
                 require(below, f"{path} is granted shared, and nothing below it")
+
+    def check_any(self, resources: list[Values], *, flexible: bool) -> None:
+        """One of the alternatives that `xor_slot`s are, or the request itself, is in it."""
+        choices = [[one | {"type": "slot"}] for one in resources if one["type"] == "xor_slot"] or [resources]
+        wrong = []
+        for choice in choices:
+            try:
+                self.check_request(choice, flexible=flexible)
+            except Wrong as error:
+                wrong.append(str(error))
+        require(len(wrong) < len(choices), "; ".join(wrong))
 
     def check_request(self, resources: list[Values], *, flexible: bool) -> None:
         """What was asked for is in it, and no more where that can be counted."""

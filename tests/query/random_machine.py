@@ -105,7 +105,7 @@ def _rules(random: Random) -> list[Rule]:
     if random.random() < 0.5:
         rules.append(("node", "socket", random.randint(1, 2), 0))
         top = "socket"
-        if random.random() < 0.2:
+        if random.random() < 0.2 and all(target != "ssd" for _, target, _, _ in rules):
             rules.append(("node", "ssd", 1, 0))
     rules.append((top, "core", random.randint(1, 6), random.choice([0, 1])))
     if random.random() < 0.4:

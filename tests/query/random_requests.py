@@ -29,7 +29,9 @@ def _resources(random: Random, machine: Machine, *, flexible: bool) -> list[Valu
     places = [pool for pool in machine.pools() if pool.children]
     place = random.choice(places)
     if flexible and random.random() < 0.7:
-        return [_slot(random, place, leaves=True) for _ in range(random.randint(1, 3))]
+        slots = [_slot(random, place, leaves=True) for _ in range(random.randint(1, 3))]
+        kind = random.choice(["slot", "slot", "xor_slot"])
+        return [slot | {"type": kind} for slot in slots]
     asked = _slot(random, place)
     roll = random.random()
     if roll < 0.1:

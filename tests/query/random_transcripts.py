@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import json
 import math
 import re
@@ -190,9 +191,8 @@ class Transcript:
         require(len(found) == 1, f"{len(found)} answers to one request")
         answer = found[0]
         job = int(answer.get("JOBID") or -1)
-        while self.next_job in self.ledger.jobs:
-            self.next_job += 1
-        require(job == self.next_job, f"job id {job}, expected {self.next_job}")
+        expected = next(number for number in itertools.count(self.next_job) if number not in self.ledger.jobs)
+        require(job == expected, f"job id {job}, expected {expected}")
         refused = "a type of the graph" in error
         records = not operation.startswith("without")
         if records and not refused:
@@ -202,6 +202,8 @@ class Transcript:
             reserves = operation in ("allocate_orelse_reserve", "without_allocating_future")
             is_free = earliest == 0 or (reserves and earliest not in (None, math.inf))
             require(not is_free, f"refused although it is free from {earliest}: {request['resources']}")
+            comes_free = earliest not in (None, math.inf)
+            require(not (comes_free and "Unsatisfiable request" in answer.lines), f"unsatisfiable, and free from {earliest}")
             self.counts["refused"] += 1
             return False
         at = answer.get("SCHEDULED AT")

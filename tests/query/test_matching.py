@@ -68,6 +68,7 @@ def test_of_several_pools_either_all_are_granted_or_none(start: Start) -> None:
     session = start("-f", "jgf", graph=json.dumps({"graph": {"nodes": nodes, "edges": edges}}))
     one = ask("slot", 1, ask("core", 1))
     assert session.taken(ask("node", 2, one)) == ["busy"]
+    assert session.taken(ask("cluster", 1, ask("node", {"min": 2}, one))) == ["busy"]
     assert len(session.taken(ask("node", 2, one, exclusive=True))) == 5
 
 
