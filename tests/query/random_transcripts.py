@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 from fluxres.query import options
 from fluxres.query.session import Session
 from tests.query import random_machine, random_requests
-from tests.query.answer_checker import END_S, Held, Ledger, Wrong, require
-from tests.query.random_machine import Machine, Pool
+from tests.query.answer_checker import Held, Ledger, Wrong, require
+from tests.query.random_machine import Pool
 from tests.query.random_requests import Values
 
 LINES = 40
@@ -47,11 +47,12 @@ OPERATIONS = (
     "satisfiability", "without_allocating", "without_allocating_future",
 )  # fmt: skip
 JUNK = (
-    "nonsense", "match allocate", "match borrow {file}", "match allocate /does/not/exist", "multi-match allocate {file}", "find",
-    "find (", "find status=up and", "cancel", "cancel x", "cancel 99999", "partial-cancel 1 xml {file}", "partial-cancel 99999 jgf {file}",
-    "set-status /none up", "set-property /none a=1", "get-property /none", "get-status /none", "attach {file}", "attach /none",
-    "remove /none true", "remove 77 false", "remove 0- false", "update allocate jgf {file} 5 0 10", "update allocate rv1exec {file} x 0 10",
-    "info 1", "list", "stat", "help", "cat {file}", "#", "", "match allocate {file} extra", "set-property / =", "f sched-now=free",
+    "nonsense", "match allocate", "match borrow {file}", "match allocate /does/not/exist", "multi-match allocate {file}",
+    "match allocate {file} extra", "find", "find (", "find status=up and", "f sched-now=free", "cancel", "cancel x",
+    "cancel 99999", "partial-cancel 1 xml {file}", "partial-cancel 99999 jgf {file}", "set-status /none up",
+    "set-property /none a=1", "set-property / =", "get-property /none", "get-status /none", "attach {file}", "attach /none", "remove /none true",
+    "remove 77 false", "remove 0- false", "update allocate jgf {file} 5 0 10", "update allocate rv1exec {file} x 0 10",
+    "info 1", "list", "stat", "help", "cat {file}", "#", "",
 )  # fmt: skip
 RULE = "INFO: ============================="
 
@@ -127,8 +128,8 @@ class Transcript:
     def run(self) -> None:
         """Type some lines, and give everything back at the end."""
         moves: list[tuple[int, Callable[[], None]]] = [
-            (30, self.match), (4, self.match_many), (10, self.cancel), (8, self.partial_cancel), (12, self.find), (4, self.status),
-            (4, self.properties), (5, self.update), (3, self.attach), (2, self.remove), (6, self.junk),
+            (30, self.match), (4, self.match_many), (10, self.cancel), (8, self.partial_cancel), (12, self.find),
+            (4, self.status), (4, self.properties), (5, self.update), (3, self.attach), (2, self.remove), (6, self.junk),
         ]  # fmt: skip
         for _ in range(LINES):
             self.random.choices([move for _, move in moves], [weight for weight, _ in moves])[0]()
