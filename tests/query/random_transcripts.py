@@ -50,9 +50,9 @@ JUNK = (
     "nonsense", "match allocate", "match borrow {file}", "match allocate /does/not/exist", "multi-match allocate {file}",
     "match allocate {file} extra", "find", "find (", "find status=up and", "f sched-now=free", "cancel", "cancel x",
     "cancel 99999", "partial-cancel 1 xml {file}", "partial-cancel 99999 jgf {file}", "set-status /none up",
-    "set-property /none a=1", "set-property / =", "get-property /none", "get-status /none", "attach {file}", "attach /none", "remove /none true",
-    "remove 77 false", "remove 0- false", "update allocate jgf {file} 5 0 10", "update allocate rv1exec {file} x 0 10",
-    "info 1", "list", "stat", "help", "cat {file}", "#", "",
+    "set-property /none a=1", "set-property / =", "get-property /none", "get-status /none", "attach {file}", "attach /none",
+    "remove /none true", "remove 77 false", "remove 0- false", "update allocate jgf {file} 5 0 10",
+    "update allocate rv1exec {file} x 0 10", "info 1", "list", "stat", "help", "cat {file}", "#", "",
 )  # fmt: skip
 RULE = "INFO: ============================="
 
