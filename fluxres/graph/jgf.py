@@ -124,14 +124,14 @@ def node(
         metadata["name"] = name
     metadata["id"] = number
     metadata["rank"] = rank
-    if exclusive:
-        metadata["exclusive"] = True
-    if sort.unit:
-        metadata["unit"] = sort.unit
-    if size != 1:
-        metadata["size"] = size
     if sort.properties:
         metadata["properties"] = dict(sort.properties)
+    if sort.unit:
+        metadata["unit"] = sort.unit
+    if exclusive:
+        metadata["exclusive"] = True
+    if size != 1:
+        metadata["size"] = size
     metadata["paths"] = paths
     return {"id": key, "metadata": metadata}
 

@@ -4,7 +4,8 @@
     term       := "(" expression ")" | key "=" value
 
 `and` and `or` bind equally from the left, and terms side by side are joined by `and`.  Down, allocated and reserved are
-inherited from above.  `agfilter` asks for the counts below each vertex to be shown, and is met by vertices that have some.
+inherited from above.  `agfilter=true` asks for the counts below each vertex to be shown, and then only vertices that have some
+are shown; nothing meets `agfilter=false`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Expression:
     Args:
         test: whether a vertex with what it inherits meets it.
         filters: whether aggregates are shown.
-        job: the job whose share of the aggregates is shown; None shows everybody's.
+        job: the job whose share of the aggregates is shown; None shows that of all jobs.
     """
 
     test: Test
@@ -118,8 +119,8 @@ class _Parser:
         if key == "agfilter":
             if value.lower() not in _TRUTHS:
                 raise InputError(f"agfilter: expected true or false, got {value[:40]!r}", where="expression")
-            self.filters = self.filters or _TRUTHS[value.lower()]
-            return lambda vertex, inherited: vertex.aggregate is not None
+            shown = self.filters = _TRUTHS[value.lower()]
+            return lambda vertex, inherited: shown
         if key in _JOBS:
             self.job = job = fluid.decode(value)
             held = _JOBS[key]
@@ -152,7 +153,7 @@ _STATES: Final[dict[tuple[str, str], Test]] = {
 _JOBS: Final[dict[str, Callable[[Vertex, int], bool]]] = {
     "jobid-alloc": lambda vertex, job: job in vertex.allocations,
     "jobid-reserved": lambda vertex, job: job in vertex.reservations,
-    "jobid-span": lambda vertex, job: job in vertex.allocations or job in vertex.reservations,
+    "jobid-span": lambda vertex, job: vertex.schedule is not None and job in vertex.schedule.spans_below,
     "jobid-tag": lambda vertex, job: job in vertex.tags,
 }
 
@@ -177,8 +178,11 @@ def find(graph: Graph, dominant: str, expression: Expression, writer: Writer, vi
                 writer.edge(edge)
                 found = True
         found = expression.test(vertex, here) or found
+        filters = None
+        if found and expression.filters:
+            filters = _filters(vertex, expression.job)
+            found = filters is not None
         if found:
-            filters = _filters(vertex, expression.job) if expression.filters else None
             writer.vertex(vertex, vertex.size, True, level, filters)
         return found
 
@@ -186,14 +190,16 @@ def find(graph: Graph, dominant: str, expression: Expression, writer: Writer, vi
 
 
 def _filters(vertex: Vertex, job: int | None) -> dict[str, str] | None:
+    """What is used of each type that is counted below a vertex; None where nothing is, or nothing for the job."""
     aggregate = vertex.aggregate
     if aggregate is None:
         return None
-    shown = {}
-    schedule = vertex.schedule
-    spans = schedule.spans_below.get(job, ()) if schedule is not None and job is not None else ()
-    for number, (type_, plan) in enumerate(zip(aggregate.types, aggregate.plans, strict=True)):
-        of_job = plan.window(spans[number])[2] if spans else 0
-        used = of_job if job is not None else plan.total - plan.at(0)
-        shown[type_] = f"used:{used}, total:{plan.total}"
-    return dict(sorted(shown.items()))
+    if job is None:
+        used = [plan.total - plan.at(0) for plan in aggregate.plans]
+    elif vertex.schedule is None or job not in vertex.schedule.spans_below:
+        return None
+    else:
+        spans = vertex.schedule.spans_below[job]
+        used = [plan.window(span)[2] for plan, span in zip(aggregate.plans, spans, strict=True)]
+    shown = zip(aggregate.types, used, aggregate.plans, strict=True)
+    return {type_: f"used:{units}, total:{plan.total}" for type_, units, plan in sorted(shown, key=lambda one: one[0])}

@@ -17,7 +17,7 @@ from fluxres.errors import LimitExceeded
 from fluxres.query.graph import Vertex
 from fluxres.query.jobspec import SLOT, XOR_SLOT, Resource
 from fluxres.query.scores import Candidate, Scores
-from fluxres.query.traverser import Traverser, Window, fill
+from fluxres.query.traverser import Met, Traverser, Window, fill
 
 
 def expand(resources: Sequence[Resource]) -> list[list[Resource]]:
@@ -46,14 +46,19 @@ def _variants(resource: Resource) -> list[Resource]:
 class FlexibleTraverser(Traverser):
     """A traverser for which slots side by side are alternatives."""
 
-    def _match(self, vertex: Vertex, resources: Sequence[Resource]) -> tuple[Resource | None, Sequence[Resource]]:
-        for resource in resources:
-            if resource.type == vertex.type:
-                return resource, self._fillable(vertex, resource.children)
-        return None, self._fillable(vertex, resources)
-
-    def _fillable(self, vertex: Vertex, resources: Sequence[Resource]) -> Sequence[Resource]:
-        return [resource for resource in resources if resource.is_slot and self._offers(vertex, resource)]
+    def _match(self, vertex: Vertex, resources: Sequence[Resource]) -> Met | None:
+        resource: Resource | None = None
+        slots = [one for one in resources if one.is_slot]
+        for one in resources:
+            if one.type == vertex.type:
+                if resource is not None or slots:
+                    return None
+                resource = one
+        if resource is not None:
+            slots = [child for child in resource.children if child.is_slot]
+        # A vertex below which none of the alternatives can be is not what the request asks for.
+        filled = any(self._offers(vertex, slot) for slot in slots)
+        return Met(None if slots else resource, slots if filled else ())
 
     def _has_slots(self, vertex: Vertex, slots: Sequence[Resource], window: Window) -> bool:
         return any(self._has_below(vertex, slot, window) for slot in slots)
@@ -72,14 +77,29 @@ class FlexibleTraverser(Traverser):
 
 
 def _union(slots: Sequence[Resource]) -> list[Resource]:
-    """One resource of each type that any of the slots wants, the most demanding one."""
+    """One resource of each type that any of the slots wants.
+
+    What it asks for below itself is what all of them ask for, because candidates are told apart by their type only.
+    """
     found: dict[str, Resource] = {}
-    for slot in slots:
-        for child in slot.children:
-            known = found.get(child.type)
-            if known is None or child.count.least > known.count.least:
-                found[child.type] = child
+    for child in (child for slot in slots for child in slot.children):
+        known = found.get(child.type)
+        found[child.type] = child if known is None else _both(known, child)
     return list(found.values())
+
+
+def _both(one: Resource, other: Resource) -> Resource:
+    children: dict[str, Resource] = {}
+    for child in (*one.children, *other.children):
+        known = children.get(child.type)
+        if known is None:
+            children[child.type] = child
+        else:
+            count = max(known.count, child.count, key=lambda each: each.least)
+            children[child.type] = replace(_both(known, child), count=count)
+    types = one.needs | other.needs
+    needs = {type_: max(one.needs.get(type_, 0), other.needs.get(type_, 0)) for type_ in types}
+    return replace(one, exclusive=one.exclusive or other.exclusive, children=list(children.values()), needs=needs)
 
 
 def mix(slots: Sequence[Resource], inner: Scores) -> list[Candidate]:

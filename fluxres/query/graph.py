@@ -149,6 +149,8 @@ class Graph:
     by_type: dict[str, list[Vertex]] = field(default_factory=dict)
     types: dict[str, int] = field(default_factory=dict)
     """Types in the order of their first vertex."""
+    counted: frozenset[str] = frozenset()
+    """Types that are counted below any vertex."""
 
     def add(self, vertex: Vertex) -> Vertex:
         """Take a vertex in; its paths are set with :meth:`place`."""
@@ -169,6 +171,13 @@ class Graph:
         found = self.by_path.setdefault(path, [])
         if vertex not in found:
             found.append(vertex)
+
+    def count(self, vertex: Vertex, units: int, below: Mapping[str, int], into: dict[str, int]) -> None:
+        """Add what a job has of a vertex and below it to the sums of its parent; types that are not counted stay out."""
+        if vertex.type in self.counted:
+            into[vertex.type] = into.get(vertex.type, 0) + units
+        for type_, count in below.items():
+            into[type_] = into.get(type_, 0) + count
 
     def set_root(self, subsystem: str, vertex: Vertex) -> None:
         """Make a vertex the top of a subsystem, once."""

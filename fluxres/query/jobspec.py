@@ -8,12 +8,12 @@ of a vertex compares them with what is left below it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import LimitExceeded
 from fluxres.formats.yaml_document import Document
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax.constraint import Constraint
@@ -21,10 +21,13 @@ from fluxres.syntax.place import Place
 
 SLOT: Final = "slot"
 XOR_SLOT: Final = "xor_slot"
-KNOWN_TYPES: Final = frozenset((SLOT, XOR_SLOT, "cluster", "node", "storage_node", "core", "gpu"))
+KNOWN_TYPES: Final = frozenset(
+    (SLOT, XOR_SLOT, "cluster", "rack", "node", "storage_node", "socket", "core", "gpu", "ssd"),
+)
 """Types that a request may name on any graph."""
 _TOP = ("version", "resources", "tasks", "attributes")
 _KEYS = ("type", "count", "unit", "exclusive", "with", "label", "id")
+_TASK_KEYS_MAX = 5
 _VERSION_MAX = 9999
 _BITS = 64
 """Powers beyond twice as many bits are above any bound, and need not be worked out."""
@@ -95,11 +98,11 @@ class Jobspec:
     queue: str | None = None
 
 
-def read(document: Document, known: Sequence[str] | frozenset[str]) -> Jobspec:
+def read(document: Document, known: Iterable[str]) -> Jobspec:
     """A request from a document.
 
     Args:
-        known: types of the graph.
+        known: types of the graph, and those that its filters count.
 
     Errors: InputError with the place of what is wrong; LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels.
     """
@@ -113,11 +116,12 @@ def read(document: Document, known: Sequence[str] | frozenset[str]) -> Jobspec:
     resources = _resources(given["resources"], place.at("resources"), types, 1)
     _tasks(given["tasks"], place.at("tasks"))
     system = _system(given["attributes"], place.at("attributes"))
-    job = Jobspec(resources, queue=system.get("queue"))
+    queue = system.get("queue")
+    job = Jobspec(resources, queue=None if queue is None else str(queue))
     where = place.at("attributes", "system")
     if "duration" in system:
         job.duration_s = _duration(system["duration"], where.at("duration"))
-    if system.get("constraints"):
+    if system.get("constraints") is not None:
         job.constraint = constraints.parse(system["constraints"], where.at("constraints"))
     return job
 
@@ -125,9 +129,8 @@ def read(document: Document, known: Sequence[str] | frozenset[str]) -> Jobspec:
 def _resources(values: Any, place: Place, known: frozenset[str], depth: int) -> list[Resource]:
     if depth > limits.REQUEST_DEPTH_MAX:
         raise LimitExceeded(f"more than {limits.REQUEST_DEPTH_MAX} levels of resources", where=str(place))
-    if not isinstance(values, list) or not values:
-        raise place.expected("a list of resources", values)
-    return [_resource(value, place.at(number), known, depth) for number, value in enumerate(values)]
+    listed = place.sequence(values, "a list of resources", empty=depth > 1)
+    return [_resource(value, place.at(number), known, depth) for number, value in enumerate(listed)]
 
 
 def _resource(value: Any, place: Place, known: frozenset[str], depth: int) -> Resource:
@@ -138,15 +141,23 @@ def _resource(value: Any, place: Place, known: frozenset[str], depth: int) -> Re
     exclusive = given.get("exclusive")
     if exclusive is not None and not isinstance(exclusive, bool):
         raise place.at("exclusive").expected("true or false", exclusive)
-    label = given.get("label", "")
-    if type_ in (SLOT, XOR_SLOT) and not label:
+    _check_scalars(given, place, ("unit", "label", "id"))
+    label = str(given.get("label", ""))
+    is_slot = type_ in (SLOT, XOR_SLOT)
+    if is_slot and not label:
         raise place.error("expected a label, got a slot without one")
-    resource = Resource(type_, _count(given["count"], place.at("count")), exclusive, str(given.get("unit", "")), str(label))
+    resource = Resource(type_, _count(given["count"], place.at("count")), exclusive, str(given.get("unit", "")), label)
     if "with" in given:
         resource.children = _resources(given["with"], place.at("with"), known, depth + 1)
-    elif type_ in (SLOT, XOR_SLOT):
+    if is_slot and not resource.children:
         raise place.error("expected resources below a slot, got none")
     return resource
+
+
+def _check_scalars(given: Mapping[str, Any], place: Place, keys: Iterable[str]) -> None:
+    for key in keys:
+        if key in given and (given[key] is None or isinstance(given[key], dict | list)):
+            raise place.at(key).expected("text or a number", given[key])
 
 
 def _count(value: Any, place: Place) -> Count:
@@ -169,20 +180,34 @@ def _count(value: Any, place: Place) -> Count:
 
 
 def _tasks(values: Any, place: Place) -> None:
-    if not isinstance(values, list):
-        raise place.expected("a list of tasks", values)
-    for number, value in enumerate(values):
-        place.at(number).mapping(value, ("command", "slot", "count", "distribution", "attributes"), ("command", "slot", "count"))
+    for number, value in enumerate(place.sequence(values, "a list of tasks", empty=True)):
+        _task(value, place.at(number))
 
 
-def _system(attributes: Any, place: Place) -> dict[str, Any]:
+def _task(value: Any, place: Place) -> None:
+    """Three to five keys, of which those that are known have to be right; sites may add their own."""
+    given = place.mapping(value, (), ("command", "slot"))
+    if not 3 <= len(given) <= _TASK_KEYS_MAX:
+        raise place.error(f"expected 3 to {_TASK_KEYS_MAX} keys, got {len(given)}")
+    words = place.at("command").sequence(given["command"], empty=True)
+    if any(isinstance(word, dict | list) for word in words):
+        raise place.at("command").error("expected a list of words")
+    _check_scalars(given, place, ("slot", "distribution"))
+    for key in ("count", "attributes"):
+        pairs = place.at(key).mapping(given.get(key, {}))
+        _check_scalars(pairs, place.at(key), pairs)
+        if key == "count" and key in given and len(pairs) != 1:
+            raise place.at(key).error(f"expected one entry, got {len(pairs)}")
+
+
+def _system(attributes: Any, place: Place) -> Mapping[str, Any]:
     if attributes is None:
         return {}
-    if not isinstance(attributes, dict):
-        raise place.expected("a mapping", attributes)
-    system = attributes.get("system") or {}
-    if not isinstance(system, dict):
-        raise place.at("system").expected("a mapping", system)
+    inside = place.at("system")
+    system = inside.mapping(place.mapping(attributes, ("user", "system")).get("system") or {})
+    _check_scalars(system, inside, ("queue", "cwd"))
+    environment = inside.at("environment").mapping(system.get("environment") or {})
+    _check_scalars(environment, inside.at("environment"), environment)
     return system
 
 
@@ -220,16 +245,16 @@ def _add(total: dict[str, int], needs: dict[str, int]) -> None:
         total[type_] = total.get(type_, 0) + count
 
 
-def refuse_shared_in_exclusive(resources: Sequence[Resource], inside: bool = False) -> None:
-    """Refuse `exclusive: false` below a slot or an exclusive resource, where nothing can be shared.
-
-    Errors: InputError with the type.
-    """
+def shared_in_exclusive(resources: Sequence[Resource], inside: bool = False) -> str | None:
+    """The type of a resource that says `exclusive: false` below a slot or an exclusive one, where nothing can be shared."""
     for resource in resources:
         if inside and resource.exclusive is False:
-            raise InputError(f"expected no sharing below a slot, got exclusive: false for {resource.type}")
+            return resource.type
         held = inside or resource.exclusive is True or resource.type in (SLOT, XOR_SLOT)
-        refuse_shared_in_exclusive(resource.children, held)
+        found = shared_in_exclusive(resource.children, held)
+        if found is not None:
+            return found
+    return None
 
 
 def exclusive_types(resources: Sequence[Resource]) -> set[str]:
@@ -238,3 +263,8 @@ def exclusive_types(resources: Sequence[Resource]) -> set[str]:
     for resource in resources:
         found |= exclusive_types(resource.children)
     return found
+
+
+def has_labels(resources: Sequence[Resource]) -> bool:
+    """Whether anything but a slot has a label."""
+    return any((one.label and one.type not in (SLOT, XOR_SLOT)) or has_labels(one.children) for one in resources)

@@ -12,7 +12,6 @@ from fluxres.formats import grug, yaml_document
 from fluxres.query import jgf, recipe, rv1
 from fluxres.query.graph import CONTAINMENT, Edge, Graph, Vertex
 
-_NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _UNIQ_ID = re.compile(r"[0-9]{1,18}\Z")
 
 
@@ -100,8 +99,10 @@ def _add_node(graph: Graph, node: jgf.Node) -> Vertex:
     basename = node.basename or node.type
     number = node.id
     if number is None:
-        digits = _NUMBER.search(node.name or "") if node.type == "node" else None
-        number = int(digits[0]) if digits else uniq_id
+        number = rv1.suffix(node.name or "") if node.type == "node" else -1
+        if number > rv1.NUMBER_MAX:
+            raise InputError(f"node {node.key!r}: the number in its name is larger than {rv1.NUMBER_MAX}", hint="give it an id")
+        number = uniq_id if number < 0 else number
     name = node.name if node.name is not None else f"{basename}{number}"
     roots = [subsystem for subsystem, path in node.paths.items() if path.count("/") == 1]
     for subsystem in roots:
@@ -133,12 +134,14 @@ def from_resource_set(resources: rv1.ResourceSet) -> Graph:
     graph.place(root, CONTAINMENT, "/cluster0")
     graph.set_root(CONTAINMENT, root)
     hosts = resources.host_of()
+    properties: dict[int, dict[str, str]] = {}
+    for key, ranks in resources.properties.items():
+        for rank in ranks:
+            properties.setdefault(rank, {})[key] = ""
     for entry in resources.entries:
         for rank in entry.ranks:
             node = _add_host(graph, root, hosts[rank], rank)
-            for key, ranks in resources.properties.items():
-                if rank in ranks:
-                    node.properties[key] = ""
+            node.properties.update(properties.get(rank, {}))
             for type_, ids in entry.children.items():
                 for number in ids:
                     _add_below(graph, node, type_, f"{type_}{number}", number, rank)
@@ -146,10 +149,8 @@ def from_resource_set(resources: rv1.ResourceSet) -> Graph:
 
 
 def _add_host(graph: Graph, root: Vertex, host: str, rank: int) -> Vertex:
-    digits = _NUMBER.search(host)
-    basename = host[: digits.start()] if digits else host
-    vertex = _add_below(graph, root, "node", host, int(digits[0]) if digits else -1, rank)
-    vertex.basename = basename
+    vertex = _add_below(graph, root, "node", host, rv1.suffix(host), rank)
+    vertex.basename = host.rstrip("0123456789") or host
     return vertex
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from fluxres.clock import Clock
 from fluxres.errors import InputError
 from fluxres.query import flexible, pruning
 from fluxres.query.graph import Graph, Vertex
-from fluxres.query.jobspec import Jobspec, Resource, exclusive_types, refuse_shared_in_exclusive, sum_needs
+from fluxres.query.jobspec import Jobspec, Resource, exclusive_types, shared_in_exclusive, sum_needs
 from fluxres.query.planner import HORIZON_S
 from fluxres.query.policies import Policy
 from fluxres.query.record import Holding, Recorder, release
@@ -41,7 +41,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
 """Operations by the word typed."""
 UNRECORDED: Final = ("satisfiability", "without_allocating", "without_allocating_future")
 """Operations that take no job id."""
-_RESERVING = ("allocate_orelse_reserve", "without_allocating_future")
+_RESERVING: Final = ("allocate_orelse_reserve", "without_allocating_future")
+_ONLY_NOW: Final = ("allocate", "without_allocating")
 Chosen = tuple[Sequence[Resource], int, bool]
 
 
@@ -54,12 +55,14 @@ class Outcome:
         text: what the writer made of it.
         is_satisfiable: whether it could be found at some time, as far as the operation asked.
         elapsed_s: how long it took.
+        reason: why nothing was taken although something was found, or why nothing ever can be.
     """
 
     at: int | None
     text: str = ""
     is_satisfiable: bool = True
     elapsed_s: float = 0.0
+    reason: str = ""
 
 
 class Scheduling:
@@ -94,7 +97,7 @@ class Scheduling:
         kind = flexible.FlexibleTraverser if is_flexible else Traverser
         self.traverser = kind(graph, subsystem, policy)
         self._expands = is_flexible
-        self._up: list[Vertex] | None = None
+        self._up: int | None = None
         self.prime()
 
     @property
@@ -132,13 +135,17 @@ class Scheduling:
         started = self._clock()
         traverser = self.traverser
         traverser.preorder = traverser.postorder = 0
-        refuse_shared_in_exclusive(request.resources)
         duration = math.ceil(request.duration_s) or HORIZON_S
         if duration > HORIZON_S:
             raise InputError(f"duration: {duration} s is longer than the graph plans ahead ({HORIZON_S} s)")
-        variants = flexible.expand(request.resources) if self._expands else [request.resources]
-        outcome = self._attempt(job, request, operation, duration, variants)
-        return Outcome(outcome.at, outcome.text, outcome.is_satisfiable, self._clock() - started)
+        shared = shared_in_exclusive(request.resources)
+        if shared is None:
+            variants = flexible.expand(request.resources) if self._expands else [request.resources]
+            outcome = self._attempt(job, request, operation, duration, variants)
+        else:
+            reason = f"expected no sharing below a slot, got exclusive: false for {shared}"
+            outcome = Outcome(None, is_satisfiable=operation in _ONLY_NOW, reason=reason)
+        return replace(outcome, elapsed_s=self._clock() - started)
 
     def _attempt(
         self, job: int, request: Jobspec, operation: Operation, duration: int, variants: Sequence[Sequence[Resource]]
@@ -150,9 +157,7 @@ class Scheduling:
         if operation == "satisfiability":
             return Outcome(None, is_satisfiable=self._ever(request, duration, variants))
         nodes = min((need.get("node", 0) for need in needs), default=0)
-        if not self._enough_nodes(request, nodes):
-            if operation in _RESERVING:
-                return Outcome(None, is_satisfiable=self._ever(request, duration, variants))
+        if nodes and not self._enough_nodes(request, operation, duration, nodes):
             return Outcome(None, is_satisfiable=operation != "allocate_with_satisfiability")
         window = Window(0, min(duration, HORIZON_S), request.constraint)
         chosen = self._select(variants, window)
@@ -200,33 +205,55 @@ class Scheduling:
             window = Window(0, duration, request.constraint, only_up=False, starts_now=False)
         return self._select(variants, window) is not None
 
-    def _enough_nodes(self, request: Jobspec, nodes: int) -> bool:
-        """Whether so many nodes are up and as the request wants them, held or not."""
-        if not nodes or (self.root.aggregate is None or "node" not in self.root.aggregate.types):
+    def _enough_nodes(self, request: Jobspec, operation: Operation, duration: int, nodes: int) -> bool:
+        """Whether so many nodes are up, and as the request wants them and free at the only time, or the last, that it allows."""
+        if "node" not in self.graph.counted:
             return True
         if self._up is None:
-            self._up = [vertex for vertex in self.graph.by_type.get("node", ()) if self.graph.is_up(vertex)]
+            self._up = sum(self.graph.is_up(vertex) for vertex in self.graph.by_type.get("node", ()))
+        if self._up < nodes:
+            return False
         if request.constraint is None:
-            return len(self._up) >= nodes
+            return True
+        at = 0 if operation in _ONLY_NOW else HORIZON_S - 1
+        any_state = operation == "allocate_with_satisfiability"
         found = 0
-        for vertex in self._up:
-            found += accepts(request.constraint, vertex)
-            if found >= nodes:
-                return True
+        for vertex in self.graph.by_type.get("node", ()):
+            if (any_state or vertex.up) and vertex.available(at, duration) and accepts(request.constraint, vertex):
+                found += 1
+                if found >= nodes:
+                    return True
         return False
 
     def _take(self, job: int, request: Jobspec, operation: Operation, window: Window, chosen: Chosen) -> Outcome:
         _, needs, exclusive = chosen
+        if self.traverser.is_hollow:
+            return Outcome(None, reason="a slot has to be filled by the children of the pool that it is asked for below")
         holding = None
         if operation not in UNRECORDED:
             holding = Holding(job, window.at, window.duration, reserved=window.at > 0)
-        text = self.record(holding, needs, exclusive, window.at, window.duration, request.queue)
-        return Outcome(window.at) if text is None else Outcome(window.at, text)
+        taken, text = self.record(holding, needs, exclusive, window.at, window.duration, request.queue)
+        if not taken:
+            return Outcome(None, reason="what was found takes nothing exclusively; ask for a slot, or with exclusive: true")
+        if text is None:
+            if holding is not None:
+                self.cancel(job)
+            raise InputError(
+                f"-F {self.match_format} has no form for a match without cores and gpus", hint="use another form, as -F simple"
+            )
+        return Outcome(window.at, text)
 
     def record(
-        self, holding: Holding | None, needs: int, exclusive: bool, at: int, duration: int, queue: str | None = None
-    ) -> str | None:
-        """Record and write what the marks on the edges say; None when they say nothing."""
+        self,
+        holding: Holding | None,
+        needs: int,
+        exclusive: bool,
+        at: int,
+        duration: int,
+        queue: str | None = None,
+        planned: frozenset[int] | None = None,
+    ) -> tuple[bool, str | None]:
+        """Record and write what the marks on the edges say; whether they take anything, and the text of the writer."""
         writer = self.writer()
         token = self.traverser.token
         recorder = Recorder(
@@ -238,12 +265,14 @@ class Scheduling:
             self.traverser.policy.stop_on_1_matches,
             writer,
             holding,
+            planned,
+            self.traverser.labels,
         )
         if not recorder.walk(self.root, needs, exclusive):
-            return None
+            return False, ""
         if holding is not None:
             self.holdings[holding.job] = holding
-        return writer.text(at, at + duration, queue)
+        return True, writer.text(at, at + duration, queue)
 
     def visits(self, job: int) -> tuple[int, int]:
         """How many vertices a walk over all that a job has looks at, and how many of them it has something at or below."""
@@ -253,11 +282,11 @@ class Scheduling:
 
     def cancel(self, job: int) -> None:
         """Give back all that a job has."""
-        release(self.holdings.pop(job))
+        release(self.graph, self.subsystem, self.holdings.pop(job))
 
     def release_some(self, job: int, vertices: Sequence[Vertex]) -> bool:
         """Give back what a job has on some vertices; whether nothing is left of it."""
-        if release(self.holdings[job], vertices):
+        if release(self.graph, self.subsystem, self.holdings[job], vertices):
             del self.holdings[job]
             return True
         return False

@@ -30,6 +30,11 @@ class Plan:
         self._spans: dict[int, tuple[int, int, int]] = {}
         self._next = 1
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything is planned at any time, be it nothing of it."""
+        return bool(self._spans)
+
     def lowest(self, at: int, duration: int) -> int:
         """The fewest units left anywhere in a window."""
         left = self.left

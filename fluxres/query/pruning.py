@@ -49,6 +49,7 @@ def prime(graph: Graph, subsystem: str, filters: dict[str, list[str]]) -> None:
     at_cluster += [type_ for type_ in graph.types if type_ in leaves and type_ not in at_cluster]
     # Types are numbered when they are first named, and the filters are read before the graph.
     named = [low for lows in filters.values() for low in lows]
+    graph.counted = frozenset(named) | leaves
     rank = {type_: number for number, type_ in enumerate(dict.fromkeys([*named, *graph.types]))}
     everywhere = sorted(at_type.get(ANY, ()), key=lambda type_: rank.get(type_, len(rank)))
     types_of: dict[str, list[str]] = {}

@@ -6,7 +6,7 @@ each vertex plans what was taken below it and each ancestor knows the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fluxres.query.graph import Edge, Graph, Schedule, Vertex
@@ -39,10 +39,12 @@ class Recorder:
 
     Args:
         token: of the marks on the edges.
-        visited: colour of this walk.
+        visited: color of this walk.
         exclusive_types: types whose vertices are taken with all below them.
         weigh: whether edges are weighed anew, for policies that try the emptiest first.
         holding: where to record; None only writes.
+        planned: identities of the vertices to plan; None plans all that are taken exclusively.
+        labels: labels of the request by identity of vertices.
     """
 
     graph: Graph
@@ -53,6 +55,8 @@ class Recorder:
     weigh: bool
     writer: Writer
     holding: Holding | None
+    planned: frozenset[int] | None = None
+    labels: Mapping[int, str] = field(default_factory=dict)
 
     def walk(self, root: Vertex, needs: int, exclusive: bool) -> bool:
         """Record from the root; whether anything was taken."""
@@ -60,9 +64,8 @@ class Recorder:
 
     def _take(self, vertex: Vertex, needs: int, exclusive: bool, whole: bool, to_parent: dict[str, int], level: int) -> int:
         vertex.color = self.visited
-        if not whole and vertex.type in self.exclusive_types and (exclusive or self._chosen_below(vertex)):
-            whole = exclusive = True
-            needs = vertex.size
+        whole = whole or vertex.type in self.exclusive_types
+        exclusive = exclusive or whole
         below: dict[str, int] = {}
         plans = 0
         reweighed = False
@@ -78,40 +81,19 @@ class Recorder:
                 continue
             if count:
                 plans += count
-                reweighed |= self.weigh and self.holding is not None and self._weigh(edge)
+                reweighed |= self.weigh and _weigh(edge)
                 self.writer.edge(edge)
         if reweighed:
             vertex.ring = None
         if exclusive:
             plans += 1
         if plans:
+            units = needs if exclusive and (self.planned is None or id(vertex) in self.planned) else 0
             if self.holding is not None:
-                self._record(vertex, needs if exclusive else 0, below)
-            self.writer.vertex(vertex, needs, exclusive, level)
-            if exclusive:
-                to_parent[vertex.type] = to_parent.get(vertex.type, 0) + needs
-            for type_, units in below.items():
-                to_parent[type_] = to_parent.get(type_, 0) + units
+                self._record(vertex, units, below)
+            self.writer.vertex(vertex, needs, exclusive, level, label=self.labels.get(id(vertex)))
+            self.graph.count(vertex, units, below, to_parent)
         return plans
-
-    def _chosen_below(self, vertex: Vertex) -> bool:
-        """Whether marks lead to something that is taken exclusively."""
-        todo, seen = [vertex], {id(vertex)}
-        while todo:
-            for edge in todo.pop().edges:
-                if edge.token == self.token and edge.subsystem == self.dominant and id(edge.target) not in seen:
-                    if edge.exclusive:
-                        return True
-                    seen.add(id(edge.target))
-                    todo.append(edge.target)
-        return False
-
-    def _weigh(self, edge: Edge) -> bool:
-        aggregate = edge.target.aggregate
-        if aggregate is None:
-            return False
-        edge.weight = aggregate.plans[-1].at(0)
-        return True
 
     def _record(self, vertex: Vertex, units: int, below: dict[str, int]) -> None:
         holding = self.holding
@@ -124,11 +106,25 @@ class Recorder:
         know(vertex, holding, below)
 
 
+def _weigh(edge: Edge) -> bool:
+    """Weigh an edge by what is left below it now of the type counted last; whether that changes its place."""
+    aggregate = edge.target.aggregate
+    if aggregate is None:
+        return False
+    last = aggregate.plans[-1]
+    left = last.at(0)
+    if left == 0 and not last.is_used:
+        return False
+    edge.weight = left
+    return True
+
+
 def know(vertex: Vertex, holding: Holding, below: dict[str, int]) -> None:
     """Let a vertex know that a job has something at or below it."""
     schedule = vertex.scheduled()
     schedule.sharer_spans[holding.job] = schedule.sharers.add(holding.at, holding.duration, 1)
     aggregate: Aggregate | None = vertex.aggregate
+    # A job that has nothing that is counted below a vertex has no share there, which `find` can tell from a share of 0.
     if aggregate is not None and below:
         schedule.spans_below[holding.job] = aggregate.add(holding.at, holding.duration, aggregate.counts(below))
 
@@ -142,8 +138,10 @@ def forget(vertex: Vertex, job: int) -> None:
         vertex.aggregate.remove(spans)
 
 
-def release(holding: Holding, gone: Iterable[Vertex] | None = None) -> bool:
+def release(graph: Graph, dominant: str, holding: Holding, gone: Iterable[Vertex] | None = None) -> bool:
     """Give back what a job has, or only what it has on some vertices; whether nothing is left.
+
+    A vertex that is given back still knows the job while something below it is not.
 
     Cost O(vertices of the job).
     """
@@ -163,21 +161,18 @@ def release(holding: Holding, gone: Iterable[Vertex] | None = None) -> bool:
     if not units:
         holding.vertices = []
         return True
-    members = {id(vertex) for vertex in holding.vertices if leaving is None or id(vertex) not in leaving or id(vertex) in units}
+    members = {id(vertex) for vertex in holding.vertices}
     below: dict[int, dict[str, int]] = {}
     kept = []
     for vertex in holding.vertices:
-        own, sums = units.get(id(vertex), 0), below.get(id(vertex), {})
-        if not own and not sums:
+        own, sums = units.get(id(vertex), 0), below.get(id(vertex))
+        if not own and sums is None:
             continue
         kept.append(vertex)
-        know(vertex, holding, sums)
-        parent = next((edge.source for edge in vertex.ins if id(edge.source) in members), None)
+        know(vertex, holding, sums or {})
+        above = (edge.source for edge in vertex.ins if edge.subsystem == dominant)
+        parent = next((source for source in above if id(source) in members), None)
         if parent is not None:
-            into = below.setdefault(id(parent), {})
-            if own:
-                into[vertex.type] = into.get(vertex.type, 0) + own
-            for type_, count in sums.items():
-                into[type_] = into.get(type_, 0) + count
+            graph.count(vertex, own, sums or {}, below.setdefault(id(parent), {}))
     holding.vertices = kept
     return False

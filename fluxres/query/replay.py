@@ -7,13 +7,13 @@ edges that lead to them are marked as a match would mark them, and the result is
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
 from fluxres.errors import InputError, InsufficientResources, UsageError
 from fluxres.formats import yaml_document
 from fluxres.query import jgf, loading, rv1
-from fluxres.query.graph import Graph, Vertex
+from fluxres.query.graph import CONTAINMENT, Graph, Vertex
 from fluxres.query.matching import Outcome, Scheduling
 from fluxres.query.planner import HORIZON_S
 from fluxres.query.record import Holding
@@ -24,8 +24,12 @@ CANCEL_READERS: Final = ("jgf", "rv1exec")
 """Forms that `partial-cancel` reads."""
 
 
-def update(scheduling: Scheduling, file: str, reader: str, job: int, at: int, duration: int) -> Outcome:
+def update(scheduling: Scheduling, text: bytes, file: str, reader: str, job: int, at: int, duration: int) -> Outcome:
     """Take over an allocation.
+
+    Args:
+        text: the document.
+        file: its name for messages.
 
     Errors: InputError for what cannot be read or names pools that are not there; InsufficientResources for pools that are
     not free; UsageError for a job that is there already, or an empty or impossible window.
@@ -36,53 +40,80 @@ def update(scheduling: Scheduling, file: str, reader: str, job: int, at: int, du
         raise UsageError(f"expected a window from 0 to {HORIZON_S} s, got {duration} s from {at}")
     if reader not in READERS:
         raise UsageError(f"no reader {reader!r}", hint=f"one of {', '.join(READERS)}")
-    document = yaml_document.load(Path(file))
+    document = yaml_document.load(text, file=file)
     if reader == "rv1exec":
-        taken, shared = _of_resource_set(scheduling, rv1.read(document))
+        part = _of_resource_set(scheduling, rv1.read(document))
     else:
-        taken, shared = _of_jgf(scheduling, jgf.read(document), whole=reader == "jgf_shorthand")
-    for vertex in taken:
-        if vertex.available(at, duration) < vertex.size or not vertex.unshared(at, duration):
+        part = _of_jgf(scheduling, jgf.read(document), whole=reader == "jgf_shorthand")
+    taking = {id(vertex) for vertex in part.taken}
+    for vertex in _up_to_root(scheduling, [*part.taken, *part.partial, *part.shared]):
+        is_alone = id(vertex) not in taking or vertex.unshared(at, duration)
+        if vertex.available(at, duration) < vertex.size or not is_alone:
             raise InsufficientResources(f"{vertex.path} is not free from {at} for {duration} s")
-    token = scheduling.next_color()
-    exclusive = _mark(scheduling, taken, shared, token)
+    exclusive = _mark(scheduling, part, scheduling.next_color())
     scheduling.traverser.exclusive_types = set()
+    scheduling.traverser.labels = {}
     holding = Holding(job, at, duration, reserved=False)
-    text = scheduling.record(holding, scheduling.root.size, exclusive, at, duration)
-    if text is None:
+    planned = frozenset(map(id, part.taken))
+    taken, answer = scheduling.record(holding, scheduling.root.size, exclusive, at, duration, planned=planned)
+    if not taken:
         raise InputError("takes nothing exclusively", where=file)
-    return Outcome(at, text)
+    return Outcome(at, answer or "" if part.from_root else "")
 
 
-def _mark(scheduling: Scheduling, taken: Iterable[Vertex], shared: Iterable[Vertex], token: int) -> bool:
-    """Mark the edges that lead to vertices; whether the root is among those taken."""
-    exclusive = {id(vertex) for vertex in taken}
-    todo = [*taken, *shared]
-    seen: set[int] = set()
+@dataclass(frozen=True)
+class _Part:
+    """What a document names.
+
+    Args:
+        taken: what it takes, to be planned.
+        partial: what it writes as exclusive, because something in it is taken.
+        shared: what it only names.
+        from_root: whether it begins at the root that is walked; Fluxion writes nothing of an allocation that does not.
+    """
+
+    taken: list[Vertex]
+    partial: list[Vertex]
+    shared: list[Vertex]
+    from_root: bool
+
+
+def _up_to_root(scheduling: Scheduling, vertices: Iterable[Vertex]) -> list[Vertex]:
+    """Vertices and all above them, each once."""
+    found = {id(vertex): vertex for vertex in vertices}
+    todo = list(found.values())
     while todo:
-        vertex = todo.pop()
-        if id(vertex) in seen:
-            continue
-        seen.add(id(vertex))
+        for edge in todo.pop().ins:
+            if edge.subsystem == scheduling.subsystem and id(edge.source) not in found:
+                found[id(edge.source)] = edge.source
+                todo.append(edge.source)
+    return list(found.values())
+
+
+def _mark(scheduling: Scheduling, part: _Part, token: int) -> bool:
+    """Mark the edges that lead to vertices; whether the root is written as exclusive."""
+    exclusive = {id(vertex) for vertex in (*part.taken, *part.partial)}
+    for vertex in _up_to_root(scheduling, [*part.taken, *part.partial, *part.shared]):
         for edge in vertex.ins:
             if edge.subsystem == scheduling.subsystem:
                 edge.mark(vertex.size, id(vertex) in exclusive, token)
-                todo.append(edge.source)
     return id(scheduling.root) in exclusive
 
 
-def _of_jgf(scheduling: Scheduling, document: jgf.Graph, *, whole: bool) -> tuple[list[Vertex], list[Vertex]]:
+def _of_jgf(scheduling: Scheduling, document: jgf.Graph, *, whole: bool) -> _Part:
     taken: dict[int, Vertex] = {}
     shared = []
+    named = {node.key: _named(scheduling.graph, node) for node in document.nodes}
     for node in document.nodes:
-        vertex = _named(scheduling.graph, node)
+        vertex = named[node.key]
         if not node.exclusive:
             shared.append(vertex)
         elif whole:
             taken.update((id(below), below) for below in scheduling.graph.below(vertex, scheduling.subsystem))
         else:
             taken[id(vertex)] = vertex
-    return list(taken.values()), shared
+    from_root = any(named[edge.source] is scheduling.root for edge in document.edges)
+    return _Part(list(taken.values()), [], shared, from_root)
 
 
 def _named(graph: Graph, node: jgf.Node) -> Vertex:
@@ -93,10 +124,10 @@ def _named(graph: Graph, node: jgf.Node) -> Vertex:
     return vertex
 
 
-def _of_resource_set(scheduling: Scheduling, resources: rv1.ResourceSet) -> tuple[list[Vertex], list[Vertex]]:
+def _of_resource_set(scheduling: Scheduling, resources: rv1.ResourceSet) -> _Part:
     """Nodes of which all that they contain is named are taken whole; of the others what is named."""
     taken: list[Vertex] = []
-    shared: list[Vertex] = []
+    partial: list[Vertex] = []
     hosts = resources.host_of()
     for entry in resources.entries:
         for rank in entry.ranks:
@@ -109,9 +140,9 @@ def _of_resource_set(scheduling: Scheduling, resources: rv1.ResourceSet) -> tupl
             if len(named) == len(leaves):
                 taken += below
             else:
-                shared.append(node)
+                partial.append(node)
                 taken += named.values()
-    return taken, shared
+    return _Part(taken, partial, [], scheduling.subsystem == CONTAINMENT)
 
 
 def _node_of(graph: Graph, rank: int, host: str) -> Vertex:
@@ -129,8 +160,12 @@ def _leaf(node: Vertex, leaves: dict[tuple[str, int], Vertex], type_: str, numbe
     return leaves[type_, number]
 
 
-def partial_cancel(scheduling: Scheduling, job: int, reader: str, file: str) -> bool:
+def partial_cancel(scheduling: Scheduling, job: int, reader: str, text: bytes, file: str) -> bool:
     """Give back what a document names of what a job has; whether nothing is left of it.
+
+    Args:
+        text: the document.
+        file: its name for messages.
 
     Errors: InputError for what cannot be read, pools that are not there, and documents that name nothing of the job;
     UsageError for a reservation.
@@ -140,7 +175,7 @@ def partial_cancel(scheduling: Scheduling, job: int, reader: str, file: str) -> 
     holding = scheduling.holdings[job]
     if holding.reserved:
         raise UsageError(f"job {job} is a reservation, and those are given back as a whole", hint=f"cancel {job}")
-    document = yaml_document.load(Path(file))
+    document = yaml_document.load(text, file=file)
     if reader == "rv1exec":
         ranks = set(rv1.read(document).ranks())
         gone = [vertex for vertex in holding.vertices if vertex.rank in ranks]

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from fluxres.errors import InputError
 from fluxres.formats.yaml_document import Document
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.place import Place
+
+NUMBER_MAX: Final = 2**63 - 1
+"""Largest number that a host name may end in."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class ResourceSet:
 
     Args:
         hosts: names in the order of ranks, as many as there are ranks.
-        properties: ranks by property, with what stands behind `@` left out.
+        properties: ranks by property, the whole key with what stands behind `@`.
         starttime: seconds; 0 is unset.
         expiration: seconds; 0 is unset.
     """
@@ -79,7 +82,7 @@ def read(document: Document) -> ResourceSet:
     return ResourceSet(
         entries,
         hosts,
-        {key.partition("@")[0]: _ids(value, at.at("properties", key)) for key, value in properties.items()},
+        {key: _ids(value, at.at("properties", key)) for key, value in properties.items()},
         at.at("starttime").seconds(execution.get("starttime", 0)),
         at.at("expiration").seconds(execution.get("expiration", 0)),
     )
@@ -93,9 +96,8 @@ def _entry(value: Any, place: Place) -> Entry:
 
 
 def _ids(value: Any, place: Place) -> tuple[int, ...]:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else place.text(value, empty=True)
     try:
-        return tuple(idset.parse(text))
+        return tuple(idset.parse(place.text(value, empty=True)))
     except InputError as error:
         raise place.refine(error) from None
 
@@ -108,4 +110,17 @@ def _hosts(value: Any, place: Place) -> tuple[str, ...]:
             hosts += hostlist.parse(at.text(text))
         except InputError as error:
             raise at.refine(error) from None
+    for host in hosts:
+        if suffix(host) > NUMBER_MAX:
+            raise place.error(f"host {host[:80]}: its number is larger than {NUMBER_MAX}")
     return tuple(hosts)
+
+
+def suffix(host: str) -> int:
+    """The number that a host name ends in; -1 when it ends in none.
+
+    >>> suffix("tux007"), suffix("login")
+    (7, -1)
+    """
+    digits = host[len(host.rstrip("0123456789")) :]
+    return int(digits) if digits else -1

@@ -19,22 +19,25 @@ class Candidate:
         score: what policies compare.
         count: units of the vertex, or one slot.
         edges: what leads to it, with the units that it takes and whether exclusively.
+        is_hollow: whether something in it was found that its marks do not lead to.
     """
 
     score: int
     count: int
     edges: tuple[tuple[Edge, int, bool], ...]
+    is_hollow: bool = False
 
 
 @dataclass(slots=True)
 class Scores:
-    """Candidates below one vertex, by type in the order first met; and of the vertex itself, its units and score."""
+    """Candidates below one vertex, by type in the order first met; and of the child visited last, its units and score."""
 
     found: dict[str, list[Candidate]] = field(default_factory=dict)
     chosen: dict[str, int] = field(default_factory=dict)
     """How many candidates of a type were taken; absent where nothing asked for a number."""
     available: int = 0
     score: int = -1
+    is_hollow: bool = False
 
     def add(self, type_: str, candidate: Candidate) -> None:
         """One more candidate."""
@@ -73,21 +76,19 @@ class Scores:
             taken += 1
         self.chosen[type_] = taken
 
-    def choose_all(self) -> None:
-        """Take every candidate of the types nobody asked a number of."""
-        for type_, candidates in self.found.items():
-            self.chosen.setdefault(type_, len(candidates))
-
-    def mark(self, token: int) -> None:
-        """Write on the edges of what was chosen that a match of this token takes them."""
+    def picked(self) -> Iterator[Candidate]:
+        """The candidates chosen."""
         for type_, taken in self.chosen.items():
-            for candidate in self.found.get(type_, ())[:taken]:
-                for edge, needs, exclusive in candidate.edges:
-                    edge.mark(needs, exclusive, token)
+            yield from self.found.get(type_, ())[:taken]
 
-    def shares(self, type_: str, per_share: int) -> int:
-        """How many bundles of so many units whole candidates make, each candidate used once."""
-        return sum(1 for _ in self.bundles(type_, per_share))
+    def mark(self, token: int) -> bool:
+        """Write on the edges of what was chosen that a match of this token takes them; whether any of it is hollow."""
+        is_hollow = False
+        for candidate in self.picked():
+            is_hollow |= candidate.is_hollow
+            for edge, needs, exclusive in candidate.edges:
+                edge.mark(needs, exclusive, token)
+        return is_hollow
 
     def bundles(self, type_: str, per_share: int) -> Iterator[list[Candidate]]:
         """Candidates in order, gathered until each bundle has enough units; the surplus of a bundle is lost."""

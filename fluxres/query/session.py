@@ -1,7 +1,8 @@
 """A session of `fluxres query`: commands in, lines out, byte for byte what `resource-query` prints.
 
 What belongs to the answer of a request goes to the results; listings, help and timings go to standard output, errors to
-standard error, as there.  Unlike there, an unknown command is told, and the end of the input ends the session.
+standard error, as there.  Each answer is written out before the next command is read, so that a program may wait for it.
+Unlike there, an unknown command is an error, and the end of the input ends the session.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from fluxres.clock import Clock, system
-from fluxres.errors import FluxresError, UnknownJob, UsageError
-from fluxres.formats import yaml_document
+from fluxres.errors import FluxresError, InputError, UnknownJob, UsageError
+from fluxres.formats import source_text, yaml_document
 from fluxres.query import drawing, elastic, jobspec, loading, pruning, replay
 from fluxres.query import find as finding
 from fluxres.query.graph import Vertex
@@ -21,7 +22,8 @@ from fluxres.query.matching import OPERATIONS, UNRECORDED, Operation, Outcome, S
 from fluxres.query.options import Options
 
 PROMPT: Final = "resource-query> "
-_RULE = "INFO: =============================\n"
+_RULE: Final = "INFO: =============================\n"
+_NOTHING: Final = "No matching resources found"
 
 
 @dataclass
@@ -73,7 +75,11 @@ class Session:
         """Do the commands of some lines, until one says quit or there are no more."""
         self._prompt()
         for line in lines:
-            if not self.do(line):
+            goes_on = self.do(line)
+            self.out.flush()
+            self._console.flush()
+            self._errors.flush()
+            if not goes_on:
                 return
             self._prompt()
 
@@ -117,12 +123,26 @@ class Session:
                 return
 
     def _match_one(self, operation: Operation, file: str) -> bool:
-        document = yaml_document.load(Path(file))
-        request = jobspec.read(document, list(self.scheduling.graph.types))
+        """Try one request; whether the next of several is to be tried."""
         job = self._next_job
         while job in self._jobs:
             job += 1
-        outcome = self.scheduling.match(job, request, operation)
+        try:
+            text = source_text.read_file(Path(file))
+        except FluxresError as error:
+            self._error(error)
+            return True
+        try:
+            document = yaml_document.load(text, file=file)
+            request = jobspec.read(document, self.scheduling.graph.counted | self.scheduling.graph.types.keys())
+            outcome = self.scheduling.match(job, request, operation)
+        except FluxresError as error:
+            self._error(error)
+            if operation != "satisfiability":
+                self._info(_NOTHING, f"JOBID={job}")
+            return False
+        if outcome.reason:
+            self._error(FluxresError(outcome.reason, where=file))
         if operation == "satisfiability":
             self._info("Satisfiable request" if outcome.is_satisfiable else "Unsatisfiable request")
             return outcome.is_satisfiable
@@ -145,7 +165,7 @@ class Session:
     def _report(self, job: int, outcome: Outcome, file: str, word: str) -> None:
         if outcome.at is None:
             reason = [] if outcome.is_satisfiable else ["Unsatisfiable request"]
-            self._info("No matching resources found", *reason, f"JOBID={job}", *self._effort(outcome))
+            self._info(_NOTHING, *reason, f"JOBID={job}", *self._effort(outcome))
             return
         if outcome.at and word == "ALLOCATED":
             word = "RESERVED"
@@ -159,13 +179,15 @@ class Session:
         if words[1] not in ("allocate", "reserve"):
             raise UsageError(f"update: expected allocate or reserve, got {words[1]!r}")
         job, at, duration = (_integer(word) for word in words[4:])
+        text = source_text.read_file(Path(words[3]))
         try:
-            outcome = replay.update(self.scheduling, words[3], words[2], job, at, duration)
+            outcome = replay.update(self.scheduling, text, words[3], words[2], job, at, duration)
         except UsageError:
             raise
         except FluxresError as error:
-            self._report(job, Outcome(None), words[3], "ALLOCATED")
-            raise error
+            self._error(error)
+            outcome = Outcome(None)
+        self._next_job = job + 1
         self._report(job, outcome, words[3], "ALLOCATED")
 
     def _attach(self, words: list[str]) -> None:
@@ -182,7 +204,10 @@ class Session:
         expression = finding.parse(text)
         writer = scheduling.writer()
         finding.find(scheduling.graph, scheduling.subsystem, expression, writer, scheduling.next_color())
-        self.out.write(writer.text(0, 0))
+        answer = writer.text(0, 0)
+        if answer is None:
+            raise InputError(f"-F {self._options.match_format} has no form for an answer without cores and gpus")
+        self.out.write(answer)
         self._info(f'EXPRESSION="{text}"')
 
     def _known_job(self, word: str) -> int:
@@ -197,19 +222,24 @@ class Session:
         visits = self.scheduling.visits(job)
         self.scheduling.cancel(job)
         del self._jobs[job]
-        self._say_visits(stats, visits)
+        if stats:
+            self._say_visits("CANCEL", visits)
 
     def _partial_cancel(self, words: list[str]) -> None:
         stats = _stats(words, 4)
+        text = source_text.read_file(Path(words[3]))
         job = self._known_job(words[1])
-        visits = self.scheduling.visits(job)
-        if replay.partial_cancel(self.scheduling, job, words[2], words[3]):
-            del self._jobs[job]
-        self._say_visits(stats, visits)
-
-    def _say_visits(self, stats: bool, visits: tuple[int, int]) -> None:
+        try:
+            if replay.partial_cancel(self.scheduling, job, words[2], text, words[3]):
+                del self._jobs[job]
+        except InputError as error:
+            self._error(error)
         if stats:
-            self._info(f'CANCEL PREORDER COUNT="{visits[0]}"', f'CANCEL POSTORDER COUNT="{visits[1]}"')
+            # Fluxion finds the vertices of a part without a walk from the root.
+            self._say_visits("PARTIAL CANCEL", (0, 0))
+
+    def _say_visits(self, what: str, visits: tuple[int, int]) -> None:
+        self._info(f'{what} PREORDER COUNT="{visits[0]}"', f'{what} POSTORDER COUNT="{visits[1]}"')
 
     def _vertices(self, path: str, message: str) -> list[Vertex]:
         found = self.scheduling.graph.by_path.get(path, [])
@@ -226,20 +256,21 @@ class Session:
             vertex.properties[key] = value
 
     def _get_property(self, words: list[str]) -> None:
-        for vertex in self._vertices(words[1], "Couldn't find path"):
+        for vertex in self._vertices(words[1], "Could not find path"):
             if not vertex.properties:
-                self.out.write(f"No properties were found for {words[1]}. \n")
+                self.out.write(f"No properties were found for {words[1]} (vtx's uniq_id={vertex.uniq_id}).\n")
             for key, value in sorted(vertex.properties.items()):
                 self.out.write(f"{key}={value}\n")
 
     def _set_status(self, words: list[str]) -> None:
-        if words[2] not in ("up", "down"):
+        vertices = self._vertices(words[1], "Could not find path")
+        if vertices and words[2] not in ("up", "down"):
             raise UsageError(f"set-status: expected up or down, got {words[2]!r}")
-        for vertex in self._vertices(words[1], "Could not find path"):
+        for vertex in vertices:
             self.scheduling.set_status(vertex, words[2] == "up")
 
     def _get_status(self, words: list[str]) -> None:
-        for vertex in self._vertices(words[1], "Could not find path")[:1]:
+        for vertex in self._vertices(words[1], "Could not find path"):
             self.out.write(f"{words[1]} is {vertex.state}\n")
 
     def _list(self, words: list[str]) -> None:

@@ -1,8 +1,9 @@
 """The search: depth first over the dominant subsystem, as Fluxion walks it.
 
 A visit decides whether a vertex can take part, looks below it, and hands its candidates up; the first level that asks for
-a number of something chooses, and writes its choice on the edges.  What was chosen is then walked again and recorded
-(:mod:`fluxres.query.record`).  The walk recurses once a level of the graph, and levels are bounded.
+a number of something chooses, and marks the edges of its choice, and of nothing else.  At the top the edges that lead to what
+was chosen there are marked too.  A walk over the marks then records what was taken (:mod:`fluxres.query.record`).  Both walks
+recurse once a level of the graph, and levels are bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.query.graph import Edge, Graph, Vertex
-from fluxres.query.jobspec import Resource
+from fluxres.query.jobspec import Resource, has_labels
 from fluxres.query.policies import Policy
 from fluxres.query.scores import Candidate, Scores
 from fluxres.syntax import constraint as constraints
@@ -42,6 +43,24 @@ class Window:
     starts_now: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What a vertex is for a request.
+
+    Args:
+        resource: the resource of its type.
+        slots: those that its children fill.
+    """
+
+    resource: Resource | None
+    slots: Sequence[Resource]
+
+    @property
+    def lacks_slots(self) -> bool:
+        """Whether slots are asked for that only a level further down can fill, to which no mark leads."""
+        return self.resource is not None and not self.slots and any(child.is_slot for child in self.resource.children)
+
+
 @dataclass
 class Traverser:
     """A graph and how it is searched.
@@ -60,6 +79,11 @@ class Traverser:
     postorder: int = 0
     exclusive_types: set[str] = field(default_factory=set)
     """Types of which every vertex taken is given whole, with all below it."""
+    labels: dict[int, str] = field(default_factory=dict)
+    """Labels of the request by identity of the vertices that met them in the last walk."""
+    is_hollow: bool = False
+    """Whether a part of what the last walk chose would not be taken."""
+    _labelled: bool = False
 
     def select(self, resources: Sequence[Resource], window: Window) -> tuple[int, bool] | None:
         """Search from the root; the units the root gives and whether exclusively, or None.
@@ -67,23 +91,39 @@ class Traverser:
         Cost O(vertices visited). What was chosen stands on the edges, under the present `token`.
         """
         self.token += 1
+        self.labels = {}
+        self._labelled = has_labels(resources)
         root = self.graph.roots[self.dominant]
         scores = Scores()
         exclusive = self._visit(root, resources, True, False, window, scores, 0, 1)
         if exclusive is None:
             return None
         available = scores.available
-        scores.add(root.type, Candidate(scores.score, available, ()))
+        scores.add(root.type, Candidate(scores.score, available, (), scores.is_hollow))
         for resource in resources:
             if not self._choose_top(scores, resource):
                 return None
-        scores.choose_all()
-        scores.mark(self.token)
+        self.is_hollow = False
+        for candidate in scores.picked():
+            self.is_hollow |= candidate.is_hollow
+            for edge, units, whole in candidate.edges:
+                edge.mark(units, whole, self.token)
+                self._mark_above(edge.source, scores)
         needs = 1
         for resource in resources:
             if resource.type == root.type:
                 needs = resource.count.up_to(available)
         return (needs, exclusive) if needs else None
+
+    def _mark_above(self, vertex: Vertex, scores: Scores) -> None:
+        """Mark the way to a vertex, as far as it leads over types of which nobody asked a number."""
+        while (edge := self._edge_to(vertex)) is not None and edge.token != self.token:
+            vertex, type_ = edge.source, edge.target.type
+            if type_ in scores.found and type_ not in scores.chosen:
+                edge.mark(edge.target.size, False, self.token)
+
+    def _edge_to(self, vertex: Vertex) -> Edge | None:
+        return next((edge for edge in vertex.ins if edge.subsystem == self.dominant), None)
 
     def _choose_top(self, scores: Scores, resource: Resource) -> bool:
         count = resource.count.up_to(scores.total(resource.type))
@@ -106,8 +146,8 @@ class Traverser:
     ) -> bool | None:
         """Whether the vertex would be taken exclusively; None when it cannot take part."""
         self.preorder += 1
-        matched, slots = self._match(vertex, resources)
-        if matched is None and not slots and not pristine:
+        met = self._match(vertex, resources)
+        if met is None or (met.resource is None and not met.slots and not pristine):
             return None
         asked = exclusive or any(resource.exclusive and resource.type == vertex.type for resource in resources)
         # A policy that gives whole nodes takes one only when something in it is chosen: that shows when it is recorded.
@@ -120,32 +160,42 @@ class Traverser:
         scores = Scores()
         inner = enclosing + self.policy.level(vertex)
         below = (window, inner, depth + 1)
-        if slots:
-            self._fill_slots(vertex, slots, scores, below)
+        if met.slots:
+            self._fill_slots(vertex, met.slots, scores, below)
         else:
-            wanted = resources if matched is None else matched.children
-            self._explore(vertex, wanted, pristine and matched is None, asked, scores, 1, below)
+            wanted = resources if met.resource is None else met.resource.children
+            self._explore(vertex, wanted, pristine and met.resource is None, asked, scores, 1, below)
         if not self._finish(vertex, resources, scores):
             return None
+        is_hollow = False
         if scores.chosen:
-            scores.choose_all()
-            scores.mark(self.token)
+            is_hollow = (scores.mark(self.token) or met.lacks_slots) and not whole
         else:
             to_parent.merge(scores)
+        to_parent.is_hollow = is_hollow
         to_parent.available = vertex.available(window.at, window.duration)
         to_parent.score = self.policy.score(vertex, enclosing)
+        if self._labelled:
+            self.labels.update((id(vertex), one.label) for one in resources if one.label and one.type == vertex.type)
         self.postorder += 1
         return asked
 
-    def _match(self, vertex: Vertex, resources: Sequence[Resource]) -> tuple[Resource | None, Sequence[Resource]]:
-        """The resource that the vertex is, and the slots that its children can fill."""
-        for resource in resources:
-            if resource.type == vertex.type:
-                slots = [child for child in resource.children if child.is_slot and self._offers(vertex, child)]
-                return resource, slots[-1:]
-            if resource.is_slot and self._offers(vertex, resource):
-                return None, (resource,)
-        return None, ()
+    def _match(self, vertex: Vertex, resources: Sequence[Resource]) -> Met | None:
+        """What the vertex is for a request; None where two siblings ask for it, which nothing can satisfy."""
+        resource: Resource | None = None
+        slot: Resource | None = None
+        for one in resources:
+            if one.type != vertex.type and not one.is_slot:
+                continue
+            if resource is not None or slot is not None:
+                return None
+            if one.is_slot:
+                slot = one
+            else:
+                resource = one
+        if resource is not None:
+            slot = next((child for child in reversed(resource.children) if child.is_slot), None)
+        return Met(resource, (slot,) if slot is not None and self._offers(vertex, slot) else ())
 
     def _offers(self, vertex: Vertex, slot: Resource) -> bool:
         types = vertex.child_types
@@ -195,25 +245,26 @@ class Traverser:
         window, enclosing, depth = below
         stops = self.policy.stop_on_1_matches
         if not resources:
-            # Nothing below can match; each child would be looked at once, and not more than one where one is enough.
-            seen = sum(edge.subsystem == self.dominant and edge.target.color != self.token for edge in vertex.edges)
-            self.preorder += min(seen, 1) if stops else seen
+            # Nothing below can match; each child would be looked at once.
+            self.preorder += sum(edge.subsystem == self.dominant and edge.target.color != self.token for edge in vertex.edges)
             return False
         edges = self._ring(vertex) if stops else vertex.edges
         tallies = [Tally(resource, slots) for resource in resources] if stops else []
+        enough: set[str] = set()
         found = False
         for edge in edges:
             target = edge.target
-            if edge.subsystem != self.dominant or target.color == self.token:
+            if edge.subsystem != self.dominant or target.color == self.token or target.type in enough:
                 continue
             whole = self._visit(target, resources, pristine, exclusive, window, scores, enclosing, depth)
             if whole is not None:
                 count = scores.available
-                scores.add(target.type, Candidate(scores.score, count, ((edge, count, whole),)))
+                scores.add(target.type, Candidate(scores.score, count, ((edge, count, whole),), scores.is_hollow))
                 found = True
-                enough = [tally.advance(scores) for tally in tallies]
-                if stops and all(enough):
-                    break
+                if stops:
+                    enough.update(tally.type for tally in tallies if tally.advance(scores))
+                    if len(enough) == len(tallies):
+                        break
         return found
 
     def _ring(self, vertex: Vertex) -> list[Edge]:
@@ -267,23 +318,22 @@ def fill(slot: Resource, inner: Scores) -> list[Candidate]:
 class Tally:
     """How many complete shares of a resource have been found, for policies that stop at enough."""
 
-    __slots__ = ("_per_share", "_position", "_resource", "_shares", "_units", "_wanted")
+    __slots__ = ("_per_share", "_position", "_shares", "_units", "_wanted", "type")
 
     def __init__(self, resource: Resource, wanted: int) -> None:
-        self._resource = resource
+        self.type = resource.type
         self._per_share = resource.count.largest
         self._wanted = wanted
         self._position = self._shares = self._units = 0
 
     def advance(self, scores: Scores) -> bool:
-        """Whether there is enough, with what was found since the last time."""
-        candidates = scores.found.get(self._resource.type, ())
-        for candidate in candidates[self._position :]:
-            self._units += candidate.count
-            if self._units >= self._per_share:
-                self._shares += 1
-                self._units = 0
+        """Whether there is enough, with what was found since the last time; that is not divided between shares."""
+        candidates = scores.found.get(self.type, ())
+        self._units += sum(candidate.count for candidate in candidates[self._position :])
         self._position = len(candidates)
+        if self._units >= self._per_share:
+            self._shares += 1
+            self._units = 0
         return self._shares >= self._wanted
 
 

@@ -20,17 +20,23 @@ GATHERED: Final = ("node", "storage_node")
 """Types that have an entry in R_lite."""
 
 
+Filters = dict[str, str] | None
+"""What is used of what is counted below a vertex, by type, as text; None where that is not asked for."""
+
+
 class Writer(Protocol):
     """What walks tell of."""
 
-    def vertex(self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: dict[str, str] | None = None) -> None:
-        """A vertex of the result, after all below it."""
+    def vertex(
+        self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
+    ) -> None:
+        """A vertex of the result, after all below it; `label` is that of the resource of the request that it met."""
 
     def edge(self, edge: Edge) -> None:
         """An edge of the result, after what it leads to."""
 
-    def text(self, start: int, end: int, queue: str | None = None) -> str:
-        """All of it, with the line break; empty when there was nothing."""
+    def text(self, start: int, end: int, queue: str | None = None) -> str | None:
+        """All of it, with the line break; empty when there was nothing, None where the form cannot say that."""
 
 
 class Simple:
@@ -40,7 +46,9 @@ class Simple:
         self.pretty = pretty
         self.lines: list[str] = []
 
-    def vertex(self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: dict[str, str] | None = None) -> None:
+    def vertex(
+        self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
+    ) -> None:
         """A vertex of the result."""
         mode = ("exclusive" if exclusive else "shared") if self.pretty else ("x" if exclusive else "s")
         self.lines.append(f"      {'---' * level}{vertex.name}[{needs}:{mode}]\n")
@@ -66,11 +74,13 @@ class Jgf:
         self._edges: list[Edge] = []
         self._whole: set[int] = set()
 
-    def vertex(self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: dict[str, str] | None = None) -> None:
+    def vertex(
+        self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
+    ) -> None:
         """A vertex of the result."""
         if exclusive:
             self._whole.add(id(vertex))
-        self._nodes.append((vertex, node(vertex, needs, exclusive, filters)))
+        self._nodes.append((vertex, node(vertex, needs, exclusive, filters, label)))
 
     def edge(self, edge: Edge) -> None:
         """An edge of the result."""
@@ -102,11 +112,13 @@ class Jgf:
         return _json(document) if document else ""
 
 
-def node(vertex: Vertex, needs: int, exclusive: bool, filters: dict[str, str] | None) -> dict[str, Any]:
-    """A vertex as a node of JGF; what a walk keeps of its subtree stands last."""
+def node(vertex: Vertex, needs: int, exclusive: bool, filters: Filters, label: str | None) -> dict[str, Any]:
+    """A vertex as a node of JGF; what holds for this answer only stands last."""
     sort = jgf.Sort(vertex.type, vertex.basename, vertex.unit, dict(sorted(vertex.properties.items())))
     paths = dict(sorted(vertex.paths.items()))
     values = jgf.node(str(vertex.uniq_id), sort, vertex.name, vertex.id, vertex.rank, needs, exclusive, paths)
+    if label is not None:
+        values["metadata"]["ephemeral"] = {"label": label}
     if filters:
         values["metadata"]["agfilter"] = filters
     return values
@@ -124,11 +136,13 @@ class Rlite:
         self._nodes: list[Vertex] = []
         self._pending: dict[str, list[int]] = {}
 
-    def vertex(self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: dict[str, str] | None = None) -> None:
-        """A vertex of the result: what is counted waits for the node above it."""
+    def vertex(
+        self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
+    ) -> None:
+        """A vertex of the result: ids wait for the node above them, and a node without any has no entry."""
         if vertex.type in REDUCED:
             self._pending.setdefault(vertex.type, []).append(vertex.id)
-        elif vertex.type in GATHERED:
+        elif vertex.type in GATHERED and self._pending:
             self._nodes.append(vertex)
             children = self._ids.setdefault(vertex.rank, {})
             for type_, ids in self._pending.items():
@@ -162,10 +176,10 @@ class Rlite:
                 ranks.setdefault(f"{key}={value}" if value else key, []).append(vertex.rank)
         return {key: _ranks(ranks[key]) for key in sorted(ranks)}
 
-    def text(self, start: int, end: int, queue: str | None = None) -> str:
-        """R_lite alone, on one line."""
+    def text(self, start: int, end: int, queue: str | None = None) -> str | None:
+        """R_lite alone, on one line; None without cores and gpus."""
         entries = self.entries()
-        return _json(entries) if entries else ""
+        return _json(entries) if entries else None
 
 
 def _ranks(ranks: list[int]) -> str:
@@ -183,11 +197,13 @@ class Rv1:
         self._lite = Rlite()
         self._graph = scheduling
 
-    def vertex(self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: dict[str, str] | None = None) -> None:
+    def vertex(
+        self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
+    ) -> None:
         """A vertex of the result."""
         self._lite.vertex(vertex, needs, exclusive, level)
         if self._graph is not None:
-            self._graph.vertex(vertex, needs, exclusive, level, filters)
+            self._graph.vertex(vertex, needs, exclusive, level, filters, label)
 
     def edge(self, edge: Edge) -> None:
         """An edge of the result."""

@@ -88,9 +88,29 @@ def test_a_part_of_a_job_is_given_back_by_ranks(two: Typed) -> None:
     two.match(ask("slot", 4, ask("core", 1)))
     lite = [{"rank": "0", "children": {"core": "0-1"}}]
     part = two.file(json.dumps({"version": 1, "execution": {"R_lite": lite, "nodelist": ["n0"]}}))
-    two(f"partial-cancel 1 rv1exec {part} stats")
+    counts = (
+        'INFO: =============================\nINFO: PARTIAL CANCEL PREORDER COUNT="0"\n'
+        'INFO: PARTIAL CANCEL POSTORDER COUNT="0"\nINFO: =============================\n'
+    )
+    assert two(f"partial-cancel 1 rv1exec {part} stats") == counts
     assert allocated(two) == "core0 core1 n1 c0"
     assert two.taken(NODE) == ["core0", "core1", "n0"]
+    assert two(f"partial-cancel 1 rv1exec {part} stats") == counts
+    assert "names nothing that job 1 has" in two.told()
+    assert two(f"partial-cancel 7 rv1exec {part} stats") == ""
+    assert two("partial-cancel 1 rv1exec /does/not/exist stats") == ""
+
+
+def test_a_pool_of_which_a_part_stays_held_is_not_given_to_another_job(two: Typed) -> None:
+    two.match(NODE)
+    two(f"partial-cancel 1 jgf {two.file(jgf('/c0/n0', '/c0/n0/core0'))}")
+    assert allocated(two) == "core1 n0 c0"
+    assert two.taken(ask("slot", 2, ask("node", 1))) == ["busy"]
+    assert two.taken(ask("slot", 1, ask("node", 1))) == ["n1"]
+    assert two.taken(ask("slot", 1, ask("core", 1))) == ["core0"]
+    assert two.taken(ask("slot", 1, ask("core", 1))) == ["busy"]
+    two("cancel 1", "cancel 3", "cancel 4")
+    assert two.taken(ask("slot", 2, ask("node", 1))) == ["n0", "n1"]
 
 
 def test_reservations_are_not_given_back_in_part(two: Typed) -> None:
@@ -113,6 +133,51 @@ def test_an_allocation_is_taken_over(two: Typed) -> None:
     assert two(f"update allocate jgf {file} 7 100 50") == ""
     assert "job 7 holds something already" in two.told()
     assert two.taken(NODE) == ["core0", "core1", "n0"]
+
+
+def test_ids_are_counted_on_from_an_update(two: Typed) -> None:
+    file = two.file(jgf("/c0", "/c0/n1", exclusive=("/c0/n1",)))
+    two(f"update allocate jgf {file} 7 0 50")
+    assert "JOBID=8\n" in two.match(CORE)
+    # What is not free is no allocation, but its id is counted; one in use is passed over.
+    assert "No matching" in two(f"update allocate jgf {file} 6 0 50")
+    assert "JOBID=9\n" in two.match(CORE)
+    two("update allocate jgf /does/not/exist 20 0 50")
+    assert "JOBID=10\n" in two.match(CORE)
+
+
+def test_a_node_of_which_a_part_is_taken_over_is_written_as_exclusive_and_stays_shared(two: Typed) -> None:
+    lite = [{"rank": "0", "children": {"core": "1"}}]
+    file = two.file(json.dumps({"version": 1, "execution": {"R_lite": lite, "nodelist": ["n0"]}}))
+    assert two(f"update allocate rv1exec {file} 1 0 50").startswith(
+        "      ---------core1[1:x]\n      ------n0[1:x]\n      ---c0[1:s]\n"
+    )
+    assert allocated(two) == "core1 n0 c0"
+    assert two("find jobid-alloc=1").count("n0") == 1
+    assert two.taken(CORE) == ["core0"]
+    assert two.taken(ask("slot", 2, ask("node", 1))) == ["busy"]
+
+
+def test_an_allocation_of_another_subsystem_is_taken_over_without_a_line(start: Start) -> None:
+    graph = json.loads(TWO)
+    panel = {"type": "panel", "paths": {"power": "/p0"}}
+    graph["graph"]["nodes"].append({"id": "50", "metadata": panel | {"id": 0}})
+    for node in graph["graph"]["nodes"]:
+        if node["metadata"]["type"] == "node":
+            node["metadata"]["paths"]["power"] = f"/p0/{node['metadata']['name']}"
+            graph["graph"]["edges"].append({"source": "50", "target": node["id"], "metadata": {"subsystem": "power"}})
+    session = start("-f", "jgf", "-P", "low", "-S", "PA", graph=json.dumps(graph))
+    paths = {"containment": "/c0/n1", "power": "/p0/n1"}
+    held = {"type": "node", "name": "n1", "id": 1, "rank": 1, "exclusive": True, "paths": paths}
+    nodes = [{"id": "0", "metadata": {"type": "cluster", "paths": {"containment": "/c0"}}}, {"id": "2", "metadata": held}]
+    document = {"graph": {"nodes": nodes, "edges": [{"source": "0", "target": "2"}]}}
+    answer = "INFO: =============================\nINFO: JOBID=4\nINFO: RESOURCES=ALLOCATED\nINFO: SCHEDULED AT=Now\n"
+    assert session(f"update allocate jgf {session.file(json.dumps(document))} 4 0 50").startswith(answer)
+    assert "n1" in session("find sched-now=allocated")
+    assert session.taken(ask("slot", 1, ask("node", 1))) == ["n0"]
+    assert session.taken(ask("slot", 1, ask("node", 1))) == ["busy"]
+    session("cancel 4")
+    assert session.taken(ask("slot", 1, ask("node", 1))) == ["n1"]
 
 
 def test_what_a_match_wrote_can_be_taken_over(two: Typed) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from typing import Any
 
 import pytest
 
@@ -33,7 +35,8 @@ def test_whole_pools_are_taken_until_there_is_enough(start: Start) -> None:
     session = start("-P", "low")
     assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 3)))) == ["memory0"]
     assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 1)))) == ["memory1"]
-    assert session.taken(ask("node", 1, ask("slot", 1, ask("memory", 5)))) == ["memory2", "memory3"]
+    assert session.taken(ask("slot", 1, ask("memory", 5))) == ["memory0", "memory1"]
+    assert session("find sched-now=allocated").count("memory") == 4
 
 
 def test_a_level_in_the_middle_cannot_be_left_out(start: Start) -> None:
@@ -42,10 +45,39 @@ def test_a_level_in_the_middle_cannot_be_left_out(start: Start) -> None:
     assert session.taken(ask("rack", 1, ask("node", 1, ask("socket", 1, ask("slot", 1, ask("core", 1)))))) == ["core7"]
 
 
-def test_slots_are_looked_for_below_a_matched_level(start: Start) -> None:
-    assert start("-P", "low").taken(ask("node", 1, ask("slot", 3, ask("core", 2)))) == [
-        *(f"core{number}" for number in range(6)),
+def test_a_slot_has_to_be_filled_by_the_children_of_the_level_that_asks_for_it(start: Start) -> None:
+    session = start("-P", "low")
+    below = ask("node", 1, ask("slot", 3, ask("core", 2)))
+    assert session.taken(below) == ["busy"]
+    assert "filled by the children" in session.told()
+    assert session.taken(ask("rack", 1, below)) == ["busy"]
+    assert session.taken(ask("node", 1, ask("slot", 3, ask("core", 2)), exclusive=True))[-1] == "node0"
+    assert len(session.taken(ask("slot", 3, ask("core", 2)))) == 6
+
+
+def test_of_several_pools_either_all_are_granted_or_none(start: Start) -> None:
+    # Only the second node has cores without sockets between.
+    paths = ("/c0", "/c0/n0", "/c0/n0/s0", "/c0/n0/s0/core0", "/c0/n1", "/c0/n1/core0")
+    kinds = {"c": "cluster", "n": "node", "s": "socket", "core": "core"}
+    nodes = [
+        {"id": str(number), "metadata": {"type": kinds[path.rpartition("/")[2].rstrip("01")], "paths": {"containment": path}}}
+        for number, path in enumerate(paths)
     ]
+    keys = {path: str(number) for number, path in enumerate(paths)}
+    edges = [{"source": keys[path.rpartition("/")[0]], "target": key} for path, key in keys.items() if path != "/c0"]
+    session = start("-f", "jgf", graph=json.dumps({"graph": {"nodes": nodes, "edges": edges}}))
+    one = ask("slot", 1, ask("core", 1))
+    assert session.taken(ask("node", 2, one)) == ["busy"]
+    assert session.taken(ask("cluster", 1, ask("node", {"min": 2}, one))) == ["busy"]
+    assert len(session.taken(ask("node", 2, one, exclusive=True))) == 5
+
+
+def test_a_request_that_takes_nothing_is_not_granted(start: Start) -> None:
+    session = start()
+    assert session.taken(ask("node", 2)) == ["busy"]
+    assert "nothing exclusively" in session.told()
+    assert "JOBID=2\n" in session.match(NODE)
+    assert session("find sched-now=allocated").count("node") == 1
 
 
 def test_exclusive_keeps_others_out_from_above_and_below(start: Start) -> None:
@@ -61,15 +93,22 @@ def test_exclusive_keeps_others_out_from_above_and_below(start: Start) -> None:
 
 def test_shared_levels_are_shared(start: Start) -> None:
     session = start("-P", "low")
-    one = ask("node", 1, ask("slot", 1, ask("core", 1)), exclusive=False)
+    one = ask("socket", 1, ask("slot", 1, ask("core", 1)), exclusive=False)
     assert [session.taken(one) for _ in range(3)] == [["core0"], ["core1"], ["core2"]]
 
 
-def test_sharing_below_a_slot_is_refused_and_takes_no_id(start: Start) -> None:
+@pytest.mark.parametrize(
+    ("op", "answer"),
+    [
+        ("allocate", "No matching resources found\nINFO: JOBID=1\n"),
+        ("allocate_orelse_reserve", "No matching resources found\nINFO: Unsatisfiable request\nINFO: JOBID=1\n"),
+        ("satisfiability", "Unsatisfiable request\n"),
+    ],
+)
+def test_sharing_below_a_slot_can_never_be(start: Start, op: str, answer: str) -> None:
     session = start()
-    assert session.match(ask("slot", 1, ask("node", 1, exclusive=False))) == ""
+    assert answer in session.match(ask("slot", 1, ask("node", 1, exclusive=False)), op=op)
     assert "no sharing" in session.told()
-    assert "JOBID=1\n" in session.match(NODE)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +150,31 @@ def test_a_reservation_goes_into_a_gap(start: Start) -> None:
 @pytest.mark.parametrize("op", ["allocate_with_satisfiability", "allocate_orelse_reserve", "without_allocating_future"])
 def test_what_can_never_be_is_told_from_what_is_busy(start: Start, op: str) -> None:
     session = start()
-    assert session.taken(ask("slot", 5, ask("node", 1)), op=op) == ["unsatisfiable"]
+    assert session.taken(ask("slot", 1, ask("socket", 1, ask("core", 5))), op=op) == ["unsatisfiable"]
     session.match(ask("slot", 4, ask("node", 1)))
     assert session.taken(ask("slot", 2, ask("node", 1)), op="allocate_with_satisfiability") == ["busy"]
+
+
+@pytest.mark.parametrize(
+    ("op", "answer"),
+    [("allocate", "busy"), ("allocate_orelse_reserve", "busy"), ("allocate_with_satisfiability", "unsatisfiable")],
+)
+def test_more_nodes_than_are_up_are_not_looked_for(start: Start, op: str, answer: str) -> None:
+    session = start()
+    assert session.taken(ask("slot", 5, ask("node", 1)), op=op) == [answer]
+    session("set-status /m0/rack0/node0 down")
+    assert session.taken(ask("slot", 4, ask("node", 1)), op=op) == [answer]
+
+
+def test_a_constraint_that_only_nodes_that_are_down_meet_is_satisfiable(start: Start) -> None:
+    session = start()
+    session("set-status /m0/rack0/node0 down")
+    first = {"constraints": {"ranks": ["0"]}}
+    assert session.taken(NODE, op="allocate_with_satisfiability", **first) == ["busy"]
+    assert session.taken(NODE, op="allocate_orelse_reserve", **first) == ["busy"]
+    assert "INFO: Satisfiable" in session.match(NODE, op="satisfiability", **first)
+    nobody = {"constraints": {"ranks": ["9"]}}
+    assert session.taken(NODE, op="allocate_with_satisfiability", **nobody) == ["unsatisfiable"]
 
 
 def test_satisfiability_records_nothing(start: Start) -> None:
@@ -134,9 +195,38 @@ def test_without_allocating_takes_no_id_and_nothing_else(start: Start) -> None:
 def test_ids_are_counted_for_failures_too(start: Start) -> None:
     session = start()
     assert "JOBID=1\n" in session.match(ask("slot", 9, ask("node", 1)))
-    session("match allocate /does/not/exist")
-    session.match({"type": "nonsense", "count": 1})
     assert "JOBID=2\n" in session.match(NODE)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"constraints": {"properties": ["fast|slow"]}},
+        {"constraints": {"color": ["red"]}},
+        {"duration": HORIZON_S + 1},
+        {"duration": "long"},
+    ],
+)
+@pytest.mark.parametrize("op", ["allocate", "allocate_orelse_reserve", "without_allocating"])
+def test_a_request_that_is_none_finds_nothing_and_takes_no_id(start: Start, op: str, more: dict[str, Any]) -> None:
+    session = start()
+    assert session.match(NODE, op=op, **more) == (
+        "INFO: =============================\nINFO: No matching resources found\nINFO: JOBID=1\n"
+        "INFO: =============================\n"
+    )
+    assert session.told().startswith("ERROR: ")
+    assert session.match(NODE, op="satisfiability", **more) == ""
+    assert "JOBID=1\nINFO: RESOURCES=ALLOCATED" in session.match(NODE)
+
+
+def test_types_that_fluxion_knows_by_itself_are_only_not_found(start: Start) -> None:
+    session = start(graph=grug((("cluster", "node", 1, 0),)))
+    for type_ in ("rack", "socket", "core", "gpu", "ssd", "storage_node"):
+        assert session.taken(ask("slot", 1, ask(type_, 1))) == ["busy"]
+    assert session.errors.getvalue() == ""
+    session.match(ask("slot", 1, ask("fork", 1)))
+    assert "a type of the graph" in session.told()
+    assert start("-p", "ALL:fork", graph=grug((("cluster", "node", 1, 0),))).taken(ask("slot", 1, ask("fork", 1))) == ["busy"]
 
 
 def test_down_pools_and_all_below_them_are_passed_over(start: Start) -> None:
@@ -178,7 +268,7 @@ def test_constraints_are_asked_of_nodes(start: Start, constraint: dict[str, obje
 def test_a_job_may_last_as_long_as_the_graph_plans_and_no_longer(start: Start) -> None:
     session = start()
     assert "ALLOCATED" in session.match(NODE, duration=HORIZON_S)
-    assert session.match(NODE, duration=HORIZON_S + 1) == ""
+    assert "No matching" in session.match(NODE, duration=HORIZON_S + 1)
     assert "longer than the graph plans" in session.told()
 
 
@@ -192,11 +282,31 @@ def test_several_requests_end_at_the_first_that_fails(start: Start) -> None:
     assert text.count("No matching") == 1
     session(f"multi-match allocate {files[0]}")
     assert "expected multi-match" in session.told()
+    text = session(f"multi-match allocate /does/not/exist {files[2]}")
+    assert text.count("ALLOCATED") == 1
+    text = session(f"multi-match allocate {session.file('{}')} {files[2]}")
+    assert (text.count("ALLOCATED"), text.count("No matching")) == (0, 1)
 
 
 def test_siblings_of_one_type_match_nothing(start: Start) -> None:
-    both = ask("slot", 1, ask("socket", 1), ask("socket", 1))
-    assert start().taken(ask("node", 1, both)) == ["busy"]
+    slot = ask("slot", 1, ask("socket", 1), ask("socket", 1))
+    assert start().taken(ask("node", 1, slot)) == ["busy"]
+
+
+@pytest.mark.parametrize(
+    "siblings",
+    [
+        (ask("socket", 1, ask("slot", 1, ask("core", 3))),) * 2,
+        (ask("slot", 1, ask("core", 1)),) * 3,
+        (ask("node", 1, ask("slot", 1, ask("socket", 1))), ask("slot", 1, ask("socket", 1))),
+    ],
+)
+@pytest.mark.parametrize("policy", ["first", "high", "lonodex"])
+def test_siblings_are_never_granted_as_one(start: Start, policy: str, siblings: tuple[dict[str, Any], ...]) -> None:
+    session = start("-P", policy)
+    assert session.taken(*siblings) == ["busy"]
+    assert session.taken(ask("rack", 1, *siblings)) == ["busy"]
+    assert session.match(*siblings, op="satisfiability").splitlines()[1] == "INFO: Unsatisfiable request"
 
 
 def test_filters_change_speed_and_not_results(start: Start) -> None:

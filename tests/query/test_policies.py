@@ -6,7 +6,7 @@ import pytest
 
 from fluxres.errors import UsageError
 from fluxres.query import policies
-from tests.query.conftest import Start, ask
+from tests.query.conftest import Start, ask, grug
 
 CORE = ask("slot", 1, ask("core", 2))
 
@@ -50,6 +50,28 @@ def test_first_tries_the_side_with_most_left(start: Start) -> None:
         nodes += [line.strip(" -")[:5] for line in text.splitlines() if "node" in line]
     # A rack is weighed by its nodes, which are shared here and never fewer; a node by its cores.
     assert nodes == ["node3", "node1", "node2", "node3", "node2", "node3"]
+
+
+def test_first_weighs_anew_after_a_match_that_allocates_nothing(start: Start) -> None:
+    session = start("-P", "first")
+    taken = ["core6", "core7"]
+    assert session.taken(CORE, op="without_allocating") == taken
+    # The side that was looked at has a number now, and those that nobody looked at come first.
+    text = session.match(CORE)
+    assert [line.strip(" -")[:5] for line in text.splitlines() if "node" in line] == ["node1"]
+
+
+def test_first_looks_no_further_for_a_type_of_which_it_has_enough(start: Start) -> None:
+    graph = grug((("cluster", "node", 1, 0), ("node", "core", 4, 0), ("node", "gpu", 1, 0)))
+    # Vertices made last are tried first: the gpu, then core3 and core2.
+    session = start("-P", "first", "-e", graph=graph)
+    assert session.taken(ask("node", 1, ask("slot", 1, ask("core", 2), ask("gpu", 1)))) == ["core2", "core3", "gpu0"]
+    assert "PREORDER VISIT COUNT=5\n" in session.console.getvalue()
+    reverse = grug((("cluster", "node", 1, 0), ("node", "gpu", 1, 0), ("node", "core", 4, 0)))
+    session = start("-P", "policy=low stop_on_1_matches=true", "-e", graph=reverse)
+    # Of four cores two are looked at before the gpu, and the lower ones are not among them.
+    assert session.taken(ask("node", 1, ask("slot", 1, ask("core", 2), ask("gpu", 1)))) == ["gpu0", "core2", "core3"]
+    assert "PREORDER VISIT COUNT=5\n" in session.console.getvalue()
 
 
 def test_variation_prefers_the_best_class(start: Start) -> None:

@@ -221,7 +221,7 @@ def test_a_cluster_of_a_resource_set(tmp_path: Path) -> None:
         "0 /cluster0 0 -1", "1 /cluster0/tux8 8 1", "2 /cluster0/tux8/core0 0 1", "3 /cluster0/tux8/core1 1 1",
         "4 /cluster0/tux8/asic0 0 1", "5 /cluster0/tux07 7 0", "6 /cluster0/tux07/core3 3 0", "7 /cluster0/tux07/asic0 0 0",
     ]  # fmt: skip
-    assert graph.vertices[1].properties == {"ssd": ""}
+    assert graph.vertices[1].properties == {"ssd@x": ""}
 
 
 @pytest.mark.parametrize(
@@ -231,12 +231,23 @@ def test_a_cluster_of_a_resource_set(tmp_path: Path) -> None:
         resource_set(nodelist=[]), resource_set(("0", "0"), nodelist=[]), resource_set(("0-1", "0"), nodelist=["a"]),
         resource_set(("0", "0"), ("0", "1"), nodelist=["a", "b"]), resource_set(("0", "x"), nodelist=["a"]),
         resource_set(("0", "0"), nodelist=["a["]), resource_set(("0", "0"), nodelist=["a"], properties={"p": "z"}),
-        resource_set(("0", "0"), nodelist=["a"], starttime="now"),
+        resource_set(("0", "0"), nodelist=["a"], starttime="now"), resource_set((0, "0"), nodelist=["a"]),
+        resource_set(("0", 0), nodelist=["a"]), resource_set(("0", "0"), nodelist=[f"a{2**63}"]),
     ],
 )  # fmt: skip
 def test_resource_sets_that_are_none(values: Any) -> None:
     with pytest.raises(InputError):
         rv1.read(document(values))
+
+
+def test_numbers_in_host_names_are_bounded(tmp_path: Path) -> None:
+    assert rv1.read(document(resource_set(("0", "0"), nodelist=[f"a{2**63 - 1}"]))).hosts == (f"a{2**63 - 1}",)
+    path = tmp_path / "R"
+    path.write_text(json.dumps(resource_set(("0", "0"), ("1", "0"), nodelist=["007", f"b{2**60}"])), encoding="utf-8")
+    nodes = loading.load(str(path), "rv1exec").by_type["node"]
+    assert [(node.name, node.basename, node.id) for node in nodes] == [("007", "007", 7), (f"b{2**60}", "b", 2**60)]
+    with pytest.raises(InputError, match="number in its name"):
+        loaded(tmp_path, vertex("0", "/n", name=f"n{2**63}"))
 
 
 V1 = b"""<!DOCTYPE topology SYSTEM "hwloc.dtd"><topology><object type="Machine"><info name="HostName" value="tux7"/>

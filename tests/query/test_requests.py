@@ -56,6 +56,29 @@ def test_all_that_is_read() -> None:
     assert (job.queue, job.duration_s, job.resources[0].label) == ("q", 2.5, "l")
     assert job.constraint is not None
     assert read(conftest.jobspec(ask("rack"))).constraint is None
+    assert jobspec.has_labels(job.resources)
+    assert not jobspec.has_labels(read(conftest.jobspec(ask("slot", 1, ask("rack")))).resources)
+
+
+TASK: dict[str, Any] = {"command": ["app"], "slot": "s", "count": {"per_slot": 1}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attributes": None},
+        {"attributes": {}},
+        {"attributes": {"user": [1], "system": None}},
+        {"attributes": {"system": {"environment": {"A": "b", "C": 1}, "cwd": "/", "queue": "q", "site": {"any": [1]}}}},
+        {"tasks": []},
+        {"tasks": [TASK | {"distribution": "block", "attributes": {"a": 1}}]},
+        {"tasks": [{"command": [], "slot": "other", "site": 1}]},
+        {"resources": [ask("rack", 1, label=3, unit="x", id=7)]},
+        {"resources": [{"type": "rack", "count": 1, "with": []}]},
+    ],
+)
+def test_what_fluxion_takes_is_taken(changes: dict[str, Any]) -> None:
+    assert read(changed(**changes)).resources
 
 
 def changed(**changes: Any) -> str:
@@ -95,6 +118,31 @@ def changed(**changes: Any) -> str:
         (changed(resources=[{"type": "slot", "count": 1, "with": [ask("core")]}]), "resources[0]"),
         (changed(resources=[ask("slot", 1)]), "resources[0]"),
         (changed(resources=[ask("rack", 1, ask("socket", -3))]), "resources[0].with[0].count"),
+        (changed(tasks=[TASK | {"command": "app"}]), "tasks[0].command"),
+        (changed(tasks=[TASK | {"command": [["app"]]}]), "tasks[0].command"),
+        (changed(tasks=[TASK | {"slot": None}]), "tasks[0].slot"),
+        (changed(tasks=[TASK | {"slot": ["s"]}]), "tasks[0].slot"),
+        (changed(tasks=[TASK | {"count": {}}]), "tasks[0].count"),
+        (changed(tasks=[TASK | {"count": {"per_slot": 1, "total": 2}}]), "tasks[0].count"),
+        (changed(tasks=[TASK | {"count": 1}]), "tasks[0].count"),
+        (changed(tasks=[TASK | {"count": {"per_slot": [1]}}]), "tasks[0].count.per_slot"),
+        (changed(tasks=[TASK | {"distribution": {}}]), "tasks[0].distribution"),
+        (changed(tasks=[TASK | {"attributes": [1]}]), "tasks[0].attributes"),
+        (changed(tasks=[TASK | {"attributes": {"a": {}}}]), "tasks[0].attributes.a"),
+        (changed(tasks=[TASK | {"a": 1, "b": 1, "c": 1}]), "tasks[0]"),
+        (changed(tasks=[{"command": ["app"], "slot": "s"}]), "tasks[0]"),
+        (changed(tasks=["app"]), "tasks[0]"),
+        (changed(attributes={"site": {}}), "attributes"),
+        (changed(attributes={"system": {"queue": ["q"]}}), "attributes.system.queue"),
+        (changed(attributes={"system": {"cwd": {}}}), "attributes.system.cwd"),
+        (changed(attributes={"system": {"environment": ["A"]}}), "attributes.system.environment"),
+        (changed(attributes={"system": {"environment": {"A": {}}}}), "attributes.system.environment.A"),
+        (changed(attributes={"system": {"constraints": []}}), "attributes.system.constraints"),
+        (changed(resources=[ask("rack", 1, label={"a": 1})]), "resources[0].label"),
+        (changed(resources=[ask("rack", 1, label=None)]), "resources[0].label"),
+        (changed(resources=[ask("rack", 1, unit=[])]), "resources[0].unit"),
+        (changed(resources=[ask("rack", 1, id={})]), "resources[0].id"),
+        (changed(resources=[{"type": "slot", "count": 1, "label": "s", "with": []}]), "resources[0]"),
         ("[]", ""),
         ("{", ""),
         ("a: [1", ""),

@@ -59,12 +59,13 @@ def test_what_is_no_command_is_told_and_the_session_goes_on(start: Start, line: 
 
 def test_properties(start: Start) -> None:
     session = start()
-    assert session("get-property /m0") == "No properties were found for /m0. \n"
+    assert session("get-property /m0/rack1") == "No properties were found for /m0/rack1 (vtx's uniq_id=2).\n"
     assert session("set-property /m0 b=2", "p /m0 a=x=y", "g /m0") == "a=x=y\nb=2\n"
     assert session("set-property /m0 b=3", "get-property /m0") == "a=x=y\nb=3\n"
     for wrong in ("a", "=a", "a="):
         assert session(f"set-property /m0 {wrong}").startswith("Incorrect input format.")
-    assert session("set-property /x a=1", "get-property /x") == "Couldn't find path /x in resource graph.\n" * 2
+    assert session("set-property /x a=1") == "Couldn't find path /x in resource graph.\n"
+    assert session("get-property /x") == "Could not find path /x in resource graph.\n"
 
 
 def test_status(start: Start) -> None:
@@ -72,7 +73,7 @@ def test_status(start: Start) -> None:
     assert session("get-status /m0/rack0", "t /m0/rack0 down", "e /m0/rack0") == "/m0/rack0 is up\n/m0/rack0 is down\n"
     # A vertex below one that is down is not marked itself.
     assert session("get-status /m0/rack0/node0") == "/m0/rack0/node0 is up\n"
-    assert session("set-status /x up", "get-status /x") == "Could not find path /x in resource graph.\n" * 2
+    assert session("set-status /x up", "get-status /x", "t /x ?") == "Could not find path /x in resource graph.\n" * 3
 
 
 def test_jobs_are_listed_on_the_console(start: Start) -> None:

@@ -44,8 +44,8 @@ def test_jgf_leaves_out_what_is_usual(start: Start) -> None:
                                 "type": "node",
                                 "id": 0,
                                 "rank": 0,
-                                "exclusive": True,
                                 "properties": {"ssd": "1"},
+                                "exclusive": True,
                                 "paths": {"containment": "/m0/node0"},
                             },
                         },
@@ -120,7 +120,7 @@ def test_rv1_has_the_graph_and_the_queue(start: Start) -> None:
     assert short["scheduling"]["writer"] == "fluxion:jgf_shorthand"
 
 
-@pytest.mark.parametrize("form", ["rlite", "rv1", "rv1_nosched"])
+@pytest.mark.parametrize("form", ["rv1", "rv1_nosched"])
 def test_a_graph_without_nodes_has_no_resource_set(start: Start, form: str) -> None:
     session = start("-F", form, graph=grug((("cluster", "ssd", 2, 0),)))
     assert session.match(ask("slot", 1, ask("ssd", 1))).startswith("INFO")
@@ -135,12 +135,48 @@ def test_sizes_units_and_other_subsystems_are_written(start: Start) -> None:
     )
     session = start("-F", "jgf", graph=graph)
     found = json.loads(session.match(ask("slot", 1, ask("memory", 1))).splitlines()[0])
-    assert found["graph"]["nodes"][0]["metadata"] == {
+    metadata = found["graph"]["nodes"][0]["metadata"]
+    assert metadata == {
         "type": "memory",
         "id": 0,
         "rank": -1,
-        "exclusive": True,
         "unit": "GB",
+        "exclusive": True,
         "size": 4,
         "paths": {"containment": "/m0/memory0", "net": "/switch0/memory0"},
     }
+    assert list(metadata) == ["type", "id", "rank", "unit", "exclusive", "size", "paths"]
+
+
+def test_labels_of_the_request_stand_in_the_graph(start: Start) -> None:
+    session = start("-P", "low", "-F", "jgf", graph=TINY)
+    labelled = ask("node", 1, ask("slot", 1, ask("core", 1, label="c")), label="n")
+
+    def labels(*resources: dict[str, Any]) -> list[dict[str, str] | None]:
+        text = session.match(*resources).partition("INFO")[0]
+        return [item["metadata"].get("ephemeral") for item in json.loads(text)["graph"]["nodes"]]
+
+    assert labels(labelled) == [{"label": "c"}, {"label": "n"}, None]
+    # What another request called a vertex is forgotten.
+    assert labels(ask("slot", 1, ask("node", 1))) == [None, None]
+    assert labels(ask("node", 1, ask("slot", 1, ask("core", 1)))) == [None, None, None]
+    assert "ephemeral" not in session("find status=up")
+
+
+@pytest.mark.parametrize("form", ["rv1", "rv1_nosched", "rv1_shorthand"])
+def test_a_resource_set_without_cores_and_gpus_is_not_written(start: Start, form: str) -> None:
+    session = start("-F", form, graph=grug((("cluster", "node", 2, 0), ("node", "ssd", 1, 0), ("node", "core", 1, 0))))
+    ssd = ask("node", 1, ask("slot", 1, ask("ssd", 1)))
+    assert session.match(ssd).startswith("INFO: =============================\nINFO: JOBID=1\nINFO: RESOURCES=ALLOCATED\n")
+    both = json.loads(session.match(ask("slot", 1, ask("node", 1, ask("core", 1)))).partition("INFO")[0])
+    assert [entry["children"] for entry in both["execution"]["R_lite"]] == [{"core": "0"}]
+
+
+def test_rlite_refuses_what_it_cannot_say_and_takes_nothing(start: Start) -> None:
+    session = start("-F", "rlite", graph=grug((("cluster", "node", 1, 0), ("node", "ssd", 1, 0), ("node", "core", 1, 0))))
+    ssd = ask("node", 1, ask("slot", 1, ask("ssd", 1)))
+    for op in ("allocate", "without_allocating"):
+        assert "INFO: No matching resources found\nINFO: JOBID=1\n" in session.match(ssd, op=op)
+        assert "without cores and gpus" in session.told()
+    assert session("find sched-now=allocated") == ""
+    assert "JOBID=1\nINFO: RESOURCES=ALLOCATED" in session.match(ask("slot", 1, ask("node", 1, ask("core", 1))))

@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 
 from fluxres import limits
-from fluxres.errors import LimitExceeded
+from fluxres.errors import InputError, LimitExceeded
 
 
 def _lines(stream: TextIO) -> Iterator[str]:
@@ -46,7 +46,10 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
         gc.freeze()
         gc.enable()
         if chosen.test_output is not None:
-            session.out = stack.enter_context(open(chosen.test_output, "w", encoding="utf-8"))
+            try:
+                session.out = stack.enter_context(open(chosen.test_output, "w", encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise InputError(f"cannot be written: {error}", where=chosen.test_output) from None
         sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it, its stub's union does not
         session.run(_lines(sys.stdin))
     if session.unknown_commands:
