@@ -95,9 +95,9 @@ class IDset(Collection[int]):
     Args:
         ids: RFC 22 text, one id, ids in any order, or another IDset; all that takes ids takes them in any of these forms.
 
-    The operators of a set (`|`, `&`, `-`, `^`, `in`, `<=`, `len`, iteration in ascending order) and the operations of flux-core by
-    name.  Cost of an operation: O(ranges), but for iteration.
-    Errors: InputError with the column; UsageError for a negative id; LimitExceeded for an id above `limits.ID_MAX`.
+    It has the operators of a set (`|`, `&`, `-`, `^`, `in`, `<=`, `len`, iteration in ascending order) and the operations of
+    flux-core by name.  Cost of an operation: O(ranges), but for iteration.
+    Errors: InputError with the column; UsageError for what is no id >= 0; LimitExceeded for one above `limits.ID_MAX`.
 
     >>> ids = IDset("0-3,7")
     >>> str(ids | [4, 5]), str(ids & "2-9"), str(ids - 1), 7 in ids, len(ids)
@@ -115,7 +115,7 @@ class IDset(Collection[int]):
         elif isinstance(ids, str):
             self._ranges = _joined(ranges(ids))
         else:
-            members = [ids] if isinstance(ids, SupportsIndex) else ids
+            members = ids if isinstance(ids, Iterable) else [ids]
             self._ranges = _joined(sorted((id_, id_) for id_ in map(_id, members)))
 
     @classmethod
@@ -240,7 +240,10 @@ Ids = str | SupportsIndex | Iterable[SupportsIndex]
 
 
 def _id(value: SupportsIndex) -> int:
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise UsageError(f"idset: expected ids, got {shown(value)}") from None
     if number < 0:
         raise UsageError(f"idset: expected ids >= 0, got {shown(number)}")
     if number > limits.ID_MAX:

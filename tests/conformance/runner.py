@@ -1,8 +1,9 @@
-"""How a folder of recorded facts is gone through: which cases we can put to our code, which of them agree, and which we pass over.
+"""How a folder of recorded facts is gone through: which cases are put to our code, which agree, and which are passed over.
 
-A folder may hold cases of forms that nobody here has seen.  Such a case is *not covered*: it is counted by its form and fails nothing.
-A case that is covered agrees, or differs, or differs in a way that is documented (`Deviation`).  Whatever our own code raises on a
-covered case other than a `FluxresError` is a difference; what the code in this folder trips over is a form that it does not know.
+A folder may hold cases of forms that nobody here has seen.  Such a case is *not covered*: it is counted by its form and fails
+nothing.  A case that is covered agrees, or differs, or differs in a way that is documented (`Deviation`).  Whatever the package
+raises on a covered case other than a `FluxresError` is a difference; what the code in this folder trips over is a form that it
+does not know.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def lines(tallies: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield from (f"  not covered: {number} × {form}" for form, number in sorted(each["forms"].items()))
         total.update(cases=each["cases"], covered=known, agreeing=each["agreeing"], documented=len(each["documented"]))
     yield (
-        f"in all: {total['agreeing']} of {total['covered']} covered cases agree ({total['documented']} differences are documented), "
+        f"in all: {total['agreeing']} of {total['covered']} covered cases agree, {total['documented']} differ as documented, "
         f"{total['covered']} of {total['cases']} are covered"
     )
 

@@ -169,8 +169,9 @@ def test_a_set_of_ids_is_made_of_text_of_an_id_or_of_ids() -> None:
     for wrong in ("1,0", "x", "0-"):
         with pytest.raises(InputError):
             IDset(wrong)
-    with pytest.raises(UsageError):
-        IDset(-1)
+    for no_ids in (-1, 1.5, [None], ["1"], object()):
+        with pytest.raises(UsageError):
+            IDset(no_ids)  # type: ignore[arg-type]  # what a caller may give by mistake
     with pytest.raises(UsageError):
         IDset.of_ranges([(-5, 3)])
     with pytest.raises(LimitExceeded, match=str(limits.ID_MAX)):
