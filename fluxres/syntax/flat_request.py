@@ -1,8 +1,8 @@
 """A request as Flux's simple schedulers read it: so many nodes, slots, cores and GPUs, and nothing else.
 
-Their reader walks a jobspec depth first and keeps the last slot, core and gpu it meets; what stands above a node multiplies it, and
-types that it does not know are passed over.  That loses most of what RFC 14 can say, but it is what decides where a job runs in
-`sched-simple` and `sched-backfill`, with flux-core's own pools (RFC 20) and TreePool (RFC 49).
+Their reader walks a jobspec depth first and keeps the last slot, core and gpu it meets; what stands above a node multiplies it,
+and types that it does not know are passed over.  That loses most of what RFC 14 can say, but it is what decides where a job runs
+in `sched-simple` and `sched-backfill`, with flux-core's own pools (RFC 20) and TreePool (RFC 49).
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def flatten(request: Request, *, containers: bool = False) -> FlatRequest:
     """A request as counts.
 
     Args:
-        containers: as TreePool reads it (RFC 49): a slot may take a level of a node whole (`slot/numa{x}`) or a node without saying
-            its cores (`slot/node{x}`), and slots above nodes are one on each.
+        containers: as TreePool reads it (RFC 49): a slot may take a level of a node whole (`slot/numa{x}`), or a node without
+            saying its cores (`slot/node{x}`), and slots above nodes are one on each.
 
     Errors: InputError where there is no slot, no core in it, or a count above a node that is not one number.
 
