@@ -21,7 +21,8 @@ from fluxres.syntax.place import Place, Position
 
 STATES: Final = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
 _OPERATORS: Final = ("properties", "hostlist", "ranks", "states", "and", "or", "not")
-_RESERVED: Final = frozenset("!&'\"^`|()")
+RESERVED: Final = frozenset("!&'\"^`|()")
+"""Characters that no name of a property has (RFC 20)."""
 
 
 class Target(Protocol):
@@ -225,8 +226,8 @@ def _text(value: object, name: str, place: Place) -> str:
 
 def _property(text: str, place: Place) -> tuple[str, bool]:
     name = text.removeprefix("^")
-    if not name or not _RESERVED.isdisjoint(name):
-        raise place.expected("a property name", text, f"without any of {' '.join(sorted(_RESERVED))}; ^ in front negates it")
+    if not name or not RESERVED.isdisjoint(name):
+        raise place.expected("a property name", text, f"without any of {' '.join(sorted(RESERVED))}; ^ in front negates it")
     return name, name == text
 
 

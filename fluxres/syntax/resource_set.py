@@ -213,8 +213,16 @@ class ResourceSet:
         return self.copy_ranks(rank for rank in self._targets if constraints.matches(wanted, _Described(self, rank)))
 
     def remap(self) -> ResourceSet:
-        """The same with ranks from 0 on, in their order, as the resources of an instance of its own."""
-        return self._renumbered(list(self._targets), self.scheduling)
+        """The same as the resources of an instance of its own: ranks from 0 on in their order, and cores of each rank likewise.
+
+        Other ids stay, as those of GPUs name devices.
+        """
+        made = self._renumbered(list(self._targets), self.scheduling)
+        for rank, each in made._targets.items():
+            if "core" in each.children:
+                cores = IDset.of_ranges([(0, len(each.children["core"]) - 1)])
+                made._targets[rank] = Target(each.host, {**each.children, "core": cores})
+        return made
 
     def rerank(self, hosts: Hosts) -> ResourceSet:
         """The same with ranks from 0 on in the order of a list of its hosts.
@@ -395,8 +403,12 @@ def _hosts(values: object, place: Place, ranks: int) -> Hostlist:
 
 
 def _properties(values: object, place: Place, ranks: IDset) -> dict[str, IDset]:
-    found = {name: _idset(text, place.at(name)) for name, text in place.mapping(values).items()}
+    found = {name: _idset(place.at(name).text(text, empty=True), place.at(name)) for name, text in place.mapping(values).items()}
     for name, having in found.items():
+        if not name or not constraints.RESERVED.isdisjoint(name):
+            raise place.error(
+                f"{excerpt(name)} is no name of a property", f"without any of {' '.join(sorted(constraints.RESERVED))}"
+            )
         strays = having - ranks
         if strays:
             raise place.at(name).error(f"ranks {excerpt(str(strays))} are not in R_lite")

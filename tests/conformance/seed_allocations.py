@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -18,12 +18,13 @@ from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling
 from fluxres.syntax.hyperqueue_environment import Grant
 from fluxres.syntax.hyperqueue_environment import environment as hyperqueue_variables
 from fluxres.syntax.hyperqueue_tokens import format_amount, parse_amount
-from tests.conformance.seed_cases import KINDS, Case, Operation, environment, managers_of, pools_of, same, source
+from tests.conformance.runner import Case, NotCovered
+from tests.conformance.seed_cases import KINDS, Family, Operation, environment, managers_of, pools_of, same, source, unknown
 
 
-def in_order(play: Callable[[Case], Iterator[str | None]]) -> Callable[[Case], Iterable[str]]:
-    """A case whose operations follow each other."""
-    return lambda case: (wrong for wrong in play(case) if wrong is not None)
+def in_order(play: Callable[[Case], Iterator[str | None]], *operations: str) -> Family:
+    """Cases whose operations follow each other."""
+    return Family(operations, lambda case: (wrong for wrong in play(case) if wrong is not None))
 
 
 # -- HyperQueue ------------------------------------------------------------------------------------------------------
@@ -64,6 +65,8 @@ def given_differs(expect: dict[str, Any], given: Given) -> str | None:
         if key == "subset_of":
             if not set(labels) <= set(wanted):
                 return f"{labels} are not all of {wanted}"
+        elif key not in facts:
+            raise NotCovered(f"facts of what is given: {key}")
         elif facts[key] != (sorted(wanted) if key == "value_set" else wanted):
             return f"{key}: expected {wanted}, got {facts[key]}"
     return None
@@ -90,7 +93,7 @@ def relation_differs(relation: dict[str, Any], granted: dict[str, dict[str, Give
         case "group_numbers_subset":
             holds = groups(relation["sub"]) <= groups(relation["super"])
         case other:
-            return f"unknown relation {other}"
+            raise NotCovered(f"relation {other}")
     return None if holds else f"{relation} does not hold"
 
 
@@ -118,8 +121,8 @@ def hyperqueue_allocate(case: Case) -> Iterator[str | None]:
                 worker.occupy(operation["id"], operation["resource"], operation["groups"], parse_amount(operation["amount"]))
             case "check":
                 yield checked(operation["expect"], granted)
-            case other:
-                yield f"unknown operation {other}"
+            case _:
+                raise unknown(operation)
 
 
 def checked(expect: dict[str, Any], granted: dict[str, dict[str, Given]]) -> str | None:
@@ -201,7 +204,8 @@ def plain(checkout: dict[str, list[Taken]], *, flat: bool) -> dict[str, list[dic
 
 def canary_allocate(case: Case) -> Iterator[str | None]:
     pool = canary_pools.parse(source(case["pool"]["pool"]).document)
-    shelf, flat = Shelf(pool.machine()), "flat" in case["pool"]["syntax"]
+    shelf = Shelf(pool.machine(), allow_multinode=pool.allow_multinode is not False)
+    flat = "flat" in case["pool"]["syntax"]
     before = shelf.free()
     out: dict[str, dict[str, list[Taken]]] = {}
     for operation in case["operations"]:
@@ -250,8 +254,8 @@ def canary_step(  # an operation of a case: as many answers as there are operati
             return same(expect, pool.per_node(operation["type"]))
         case "counts":
             return same(expect, {key: counted(pool, key) for key in expect})
-        case other:
-            return f"unknown operation {other}"
+        case _:
+            raise unknown(operation)
 
 
 def counted(pool: canary_pools.ResourcePool, key: str) -> Any:
@@ -289,8 +293,8 @@ def ctest_allocate(case: Case) -> Iterator[str | None]:
                 yield same(expect, slots.give_back(operation["type"], operation["id"], operation["slots"]))
             case "locked":
                 yield same(expect, slots.locked(word))
-            case other:
-                yield f"unknown operation {other}"
+            case _:
+                raise unknown(operation)
 
 
 def ctest_environment(case: Case) -> Iterator[str | None]:
@@ -326,8 +330,8 @@ def jqm_allocate(case: Case) -> Iterator[str | None]:
             case "reconfigure":
                 given = {key: operation[key] for key in ("quantity", "list", "consumption") if key in operation}
                 bookings.reconfigure(jqm.configured(jqm.type_of(rules), rules.key, given))  # type: ignore[arg-type]  # of the same type
-            case other:
-                yield f"unknown operation {other}"
+            case _:
+                raise unknown(operation)
 
 
 def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings, job: str) -> str | None:
@@ -338,13 +342,17 @@ def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings
     return wrong or same(sorted(expect.get("items_set", bookings.items(job))), sorted(bookings.items(job)))
 
 
-ALLOCATIONS: dict[tuple[str, str], Callable[[Case], Iterable[str]]] = {
-    ("hyperqueue", "allocate"): in_order(hyperqueue_allocate),
-    ("hyperqueue", "env"): in_order(hyperqueue_environment),
-    ("canary", "allocate"): in_order(canary_allocate),
-    ("ctest", "allocate"): in_order(ctest_allocate),
-    ("ctest", "env"): in_order(ctest_environment),
-    ("jqm", "allocate"): in_order(jqm_allocate),
+CANARY_STEPS = (
+    "request", "feasible", "unchanged", "release", "release_with_extra", "release_raw", "state", "state_flat", "count_per_node",
+    "counts",
+)  # fmt: skip
+ALLOCATIONS: dict[tuple[str, str], Family] = {
+    ("hyperqueue", "allocate"): in_order(hyperqueue_allocate, "request", "release", "free", "force_take", "check"),
+    ("hyperqueue", "env"): in_order(hyperqueue_environment, "launch"),
+    ("canary", "allocate"): in_order(canary_allocate, *CANARY_STEPS),
+    ("ctest", "allocate"): in_order(ctest_allocate, "pack", "take", "give_back", "locked"),
+    ("ctest", "env"): in_order(ctest_environment, "launch-groups"),
+    ("jqm", "allocate"): in_order(jqm_allocate, "slots_available", "release", "book", "reconfigure"),
 }
 EVERY = {**KINDS, **ALLOCATIONS}
-"""System and kind of a case -> where we differ, in sentences."""
+"""By system and kind of a case."""

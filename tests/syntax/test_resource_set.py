@@ -69,7 +69,11 @@ def test_ranks_are_chosen_and_renumbered(ranks: dict[int, Any], chosen: set[int]
     assert a.copy_ranks(chosen).properties.get("p", IDset()) <= IDset(chosen)
     small = a.remap()
     assert list(small) == list(range(len(ranks)))
-    assert [small[rank] for rank in small] == [a[rank] for rank in a]
+    assert [small[rank].host for rank in small] == [a[rank].host for rank in a]
+    for new, old in zip(small, a, strict=True):
+        before, after = dict(a[old].children), dict(small[new].children)
+        assert list(after.pop("core")) == list(range(len(before.pop("core"))))
+        assert after == before
     assert list(small.properties.get("p", ())) == [at for at, rank in enumerate(a) if rank % 2]
     back = a.rerank(reversed(list(a.nodelist)))
     assert list(back.nodelist) == list(reversed(list(a.nodelist)))
@@ -188,6 +192,9 @@ def document(**changes: Any) -> dict[str, Any]:
         (document(nodelist="n[0-1]"), "R.execution.nodelist"),
         (document(properties={"p": "1-2"}), "R.execution.properties.p"),
         (document(properties=["p"]), "R.execution.properties"),
+        (document(properties={"a&b": "0"}), "R.execution.properties"),
+        (document(properties={"": "0"}), "R.execution.properties"),
+        (document(properties={"p": 0}), "R.execution.properties.p"),
         (document(starttime=5, expiration=5), "R.execution.expiration"),
         (document(starttime=-1), "R.execution.starttime"),
         (document(nslots=0), "R.execution.nslots"),
