@@ -43,13 +43,7 @@ def report(record_property: Callable[[str, object], None]) -> Report:
     def settle(tallies: Sequence[Tally], least: dict[str, int] | None = None) -> None:
         for each in tallies:
             record_property(PROPERTY, each.plain())
-        agreeing = {each.name: each.agreeing for each in tallies}
-        wrong = [f"{each.name}: {told}" for each in tallies for told in each.differing]
-        wrong += [
-            f"{name}: {agreeing.get(name, 0)} agree, at least {number} must"
-            for name, number in (least or {}).items()
-            if agreeing.get(name, 0) < number
-        ]
+        wrong = runner.wrong(tallies, least)
         assert not wrong, "\n".join(wrong)
 
     return settle

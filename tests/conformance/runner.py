@@ -134,6 +134,16 @@ def tally(name: str, cases: Iterable[Case], suites: Sequence[Suite]) -> list[Tal
     return [*tallies.values(), *([rest] if rest.cases else [])]
 
 
+def wrong(tallies: Sequence[Tally], least: Mapping[str, int] | None = None) -> list[str]:
+    """What differs, and which suites agree in fewer cases than they must."""
+    agreeing = {each.name: each.agreeing for each in tallies}
+    return [f"{each.name}: {told}" for each in tallies for told in each.differing] + [
+        f"{name}: {agreeing.get(name, 0)} agree, at least {number} must"
+        for name, number in (least or {}).items()
+        if agreeing.get(name, 0) < number
+    ]
+
+
 def lines(tallies: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The report: a line for each suite, what differs and what is not covered below it, and the sum."""
     total: Counter[str] = Counter()
