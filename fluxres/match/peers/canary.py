@@ -6,7 +6,8 @@ may be feasible and still be refused, for the slots of one item come from one in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,6 +189,53 @@ class Shelf:
             for name, slots in instances.items()
             if slots > 0
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A test that waits.
+
+    Args:
+        id: its name.
+        requests: what it asks for.
+        cost: by :func:`cost`; tests of high cost come first.
+    """
+
+    __test__ = False  # to pytest it is none
+    id: str
+    requests: tuple[NodeRequest, ...]
+    cost: float
+
+
+def cost(cpus: int, runtime_s: float) -> float:
+    """What canary orders tests by.
+
+    >>> cost(3, 4)
+    5.0
+    """
+    return math.hypot(cpus, runtime_s)
+
+
+def start(shelf: Shelf, tests: Iterable[Test]) -> dict[str, Checkout]:
+    """Check out for all tests that can start now, those of the highest cost first; what was checked out by test, in this order.
+
+    A test that finds no room waits and the next is tried; nothing is kept free for it.  Beside one that has nodes for itself no
+    other is started, so it is the last.
+
+    >>> from fluxres.syntax.canary import Item
+    >>> shelf = Shelf({"n": {"cpus": {"0": 3}}})
+    >>> def test(id, cpus, runtime_s): return Test(id, (NodeRequest((Item("cpus", cpus),)),), cost(cpus, runtime_s))
+    >>> list(start(shelf, [test("a", 1, 5), test("b", 3, 1), test("c", 2, 9)]))
+    ['c', 'a']
+    """
+    started = {}
+    for test in sorted(tests, key=lambda test: -test.cost):
+        found = shelf.checkout(test.requests)
+        if found is not None:
+            started[test.id] = found
+            if any(request.exclusive for request in test.requests):
+                break
+    return started
 
 
 def _totals(request: NodeRequest) -> dict[str, Slots]:

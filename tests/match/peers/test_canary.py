@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError, NotHeld, UsageError
-from fluxres.match.peers.canary import Shelf, Taken
+from fluxres.match.peers.canary import Shelf, Taken, Test, cost, start
 from fluxres.syntax.canary import Item, NodeRequest
 
 MACHINES = st.dictionaries(
@@ -77,6 +77,24 @@ def test_a_type_is_served_from_its_plural_where_a_node_has_only_that() -> None:
     assert shelf.free()["a"] == {"cpus": {"0": 3}}
     assert shelf.checkout([NodeRequest((Item("node", 1), Item("cpus", 1)))]) == {"cpus": [Taken("a", "0", 1)]}
     assert not shelf.is_feasible([NodeRequest((Item("gpu", 1),))])
+
+
+def test_tests_of_high_cost_start_first_and_what_does_not_fit_is_passed_over() -> None:
+    shelf = Shelf({"n": {"cpus": {str(number): 1 for number in range(4)}}})
+
+    def waiting(name: str, cpus: int, runtime_s: float, *, exclusive: bool = False) -> Test:
+        return Test(name, (NodeRequest((Item("cpus", 1),) * cpus, exclusive),), cost(cpus, runtime_s))
+
+    tests = [waiting("wide", 4, 1), waiting("long", 1, 50), waiting("both", 3, 40), waiting("small", 1, 1), waiting("twin", 1, 1)]
+    found = start(shelf, tests)
+    assert list(found) == ["long", "both"]
+    shelf.checkin(found["both"])
+    assert list(start(shelf, [tests[0], *tests[3:]])) == ["small", "twin"]
+    shelf = Shelf({"n": {"cpus": {"0": 4}}, "m": {"cpus": {"0": 4}}})
+    assert list(start(shelf, [waiting("alone", 1, 9, exclusive=True), waiting("small", 1, 1), waiting("long", 1, 20)])) == [
+        "long",
+        "alone",
+    ]
 
 
 def test_a_feasible_request_may_be_refused_since_an_item_is_never_split() -> None:
