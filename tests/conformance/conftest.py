@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.conformance import runner
-from tests.conformance.runner import Tally
+from tests.conformance.runner import Case, Tally
 
 PROPERTY = "conformance"
 """Under this name a test hands its tallies on, which xdist carries from its workers."""
 Report = Callable[..., None]
+Load = Callable[[str], list[Case]]
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +35,18 @@ def minima(request: pytest.FixtureRequest) -> dict[str, Any]:
     """How many cases of each suite must agree at least; nothing without `--minima`."""
     given = request.config.getoption("--minima")
     return {} if given is None else tomllib.loads(Path(given).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def load(cases: Path, minima: dict[str, Any]) -> Load:
+    """Read a file of cases; a folder without it has none, which only matters where some must agree."""
+
+    def read(name: str) -> list[Case]:
+        if not minima and not (cases / name).is_file():
+            pytest.skip(f"{cases} has no {name}")
+        return runner.load(cases / name)
+
+    return read
 
 
 @pytest.fixture

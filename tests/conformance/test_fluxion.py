@@ -15,7 +15,7 @@ from fluxres.formats import registry
 from fluxres.query import loading, options
 from fluxres.query.session import Session
 from tests.conformance import runner
-from tests.conformance.conftest import Report
+from tests.conformance.conftest import Load, Report
 from tests.conformance.runner import Case, NotCovered, Suite
 
 pytestmark = pytest.mark.conformance
@@ -60,9 +60,8 @@ def _first_difference(expected: str, got: str) -> str:
     return f"expected {len(expected.splitlines())} lines, got {len(got.splitlines())}"
 
 
-def test_fluxion_transcripts(cases: Path, minima: dict[str, Any], report: Report) -> None:
-    folder = cases / "fluxion"
-    tallies = runner.tally("other transcripts", runner.load(folder / "cases.json"), [transcripts(folder)])
+def test_fluxion_transcripts(cases: Path, load: Load, minima: dict[str, Any], report: Report) -> None:
+    tallies = runner.tally("other transcripts", load("fluxion/cases.json"), [transcripts(cases / "fluxion")])
     report(tallies, {"resource-query": minima.get("fluxion", {}).get("resource-query", 0)})
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance import runner
-from tests.conformance.conftest import Report
+from tests.conformance.conftest import Load, Report
 from tests.conformance.runner import Suite
 from tests.conformance.seed_allocations import EVERY
 
@@ -20,7 +19,7 @@ def suite(system: str, kind: str) -> Suite:
     return Suite(f"{system} {kind}", lambda case: (case["system"], case["kind"]) == (system, kind), EVERY[system, kind].differs)
 
 
-def test_seed_cases(cases: Path, minima: dict[str, Any], report: Report) -> None:
+def test_seed_cases(load: Load, minima: dict[str, Any], report: Report) -> None:
     suites = [suite(system, kind) for system, kind in EVERY]
     least = {f"{system} {kind}": number for system, kinds in minima.get("seeds", {}).items() for kind, number in kinds.items()}
-    report(runner.tally("other kinds", runner.load(cases / "seeds" / "cases.json"), suites), least)
+    report(runner.tally("other kinds", load("seeds/cases.json"), suites), least)
