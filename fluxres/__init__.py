@@ -36,12 +36,17 @@ if TYPE_CHECKING:
     from fluxres.match import Match, Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.store.files import load, save
+    from fluxres.syntax.hostlist import Hostlist
+    from fluxres.syntax.idset import IDset
+    from fluxres.syntax.resource_set import ResourceSet
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Allocation",
     "FluxresError",
+    "Hostlist",
+    "IDset",
     "InfeasibleRequest",
     "InputError",
     "Instance",
@@ -58,6 +63,7 @@ __all__ = [
     "QueuePolicy",
     "Request",
     "ResourceGraph",
+    "ResourceSet",
     "RunFailed",
     "Selection",
     "Span",
@@ -82,6 +88,9 @@ _MODULE = {
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     **dict.fromkeys(("Match", "Policy"), "fluxres.match"),
     "Request": "fluxres.formats.requests",
+    "Hostlist": "fluxres.syntax.hostlist",
+    "IDset": "fluxres.syntax.idset",
+    "ResourceSet": "fluxres.syntax.resource_set",
 }
 """Where a public name lives; what is not here is an error class."""
 

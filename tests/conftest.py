@@ -1,6 +1,6 @@
-"""What the whole suite shares: the traceability check, and `--cases` of the conformance tests.
+"""What the whole suite shares: the traceability check, and the options of the conformance tests.
 
-`--cases` stands here and not in `tests/conformance`, because pytest reads options before it looks into sub-folders.
+The options stand here and not in `tests/conformance`, because pytest reads options before it looks into sub-folders.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ pytest_plugins = ["pytester", "tests.traceability"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--cases", metavar="DIR", default=None, help="folder with recorded facts of other systems, for tests/conformance"
+    )
+    parser.addoption(
+        "--minima", metavar="FILE", default=None, help="TOML file of how many of these cases must agree at least, suite by suite"
     )
 
 

@@ -129,9 +129,13 @@ def _letter(letter: str, value: str | bool | None) -> str:
 
 def _read(word: str) -> Request:
     if word == "-" or word.endswith(_ENDINGS) or word.lstrip().startswith("{") or "\n" in word:
+        from fluxres.cli.output import note
         from fluxres.formats.requests import Request
 
-        return Request.parse(Path(word) if word.endswith(_ENDINGS) else word)
+        found = Request.parse(Path(word) if word.endswith(_ENDINGS) else word)
+        for slot in found.stray_slots:
+            note(f"a task names the slot {slot!r:.80}, which the resources do not have")
+        return found
     from fluxres.model.matching import as_request
 
     return as_request(word)

@@ -32,8 +32,6 @@ from fluxres.syntax import canary as words
 Grammar = Literal["any", "seed", "current"]
 """`seed`: counts, `resources` and `local`; `current`: `nodes`."""
 
-#: the property of a cluster that says whether tests may use several nodes
-MULTINODE: Final = "allow_multinode"
 #: the property of an instance that is the unit of its slots
 UNIT: Final = "unit"
 _SLOTS_PER: Final = "slots_per_"
@@ -145,7 +143,7 @@ def machine(pool: ResourcePool, file: str, origin: int | None, document: Documen
     hosts = [_host(node, document, known) for node in pool.nodes]
     properties = kept_properties(pool.properties, partial(document.where, ()) if document is not None else str)
     if pool.allow_multinode is not None:
-        properties[MULTINODE] = pool.allow_multinode
+        properties[words.MULTINODE] = pool.allow_multinode
     return Loaded(structure(hosts, file=file, origin=origin, properties=properties), [], "canary")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from fluxres.errors import UsageError
-from fluxres.formats.canary import MULTINODE, UNIT
+from fluxres.formats.canary import UNIT
 from fluxres.formats.format import Fact
 from fluxres.formats.inventory import EMPTY, NESTED
 from fluxres.formats.inventory_runs import FRACTION_UNIT, FRACTIONS, SLOTS
@@ -19,6 +19,7 @@ from fluxres.formats.inventory_write import MARKS, Inventory, Lost, Share
 from fluxres.formats.loaded import Hold, Output
 from fluxres.graph.kinds import Kind, PropertyValue
 from fluxres.graph.structure import Structure
+from fluxres.syntax.canary import MULTINODE
 
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units", "properties"})
 

@@ -236,7 +236,9 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
         amounts: dict[str, int] = {}
         inside: list[Vertex] = []
         for item in each.items:
-            type_name = type_of(item.type, types)
+            if item.type in canary.NODES:
+                continue  # the node itself, which the request is of
+            type_name = type_of(_known(item.type, types), types)
             if isinstance(item.slots, bool) or not isinstance(item.slots, int) or item.slots < 1:
                 raise InputError(f"expected whole slots, got {item.slots!r:.40}", where=item.type, hint="ask for a whole number")
             if item.slots == 1:
@@ -251,23 +253,33 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
     return Asked(Request(settled(made)), list(dict.fromkeys(left_out)))
 
 
+def _known(word: str, types: Collection[str]) -> str:
+    """The type that an item means: that type, or the plural of it where only that is known."""
+    known = {*types, *TYPES}
+    return word if word in known or f"{word}s" not in known else f"{word}s"
+
+
 def _canary_requests(text: str) -> list[canary.NodeRequest]:
     """Requests as JSON, one for each node, or parameters such as ``cpus=4 gpus=2``."""
     if not text.lstrip().startswith(("{", "[")):
-        given = canary.parse_counts(text)
-        nodes = given.pop("nodes", None)
-        wanted = canary.infer(given, given)
-        if nodes is None:
-            return [canary.NodeRequest(tuple(_items(wanted)))]
-        return canary.requests(wanted, {word: max(count, 1) for word, count in wanted.items()}, nodes=nodes)
+        return _of_parameters(canary.parse_counts(text))
     try:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
     if isinstance(values, Mapping) and "items" not in values:
-        return [canary.NodeRequest(tuple(_items(canary.infer(values, values))))]
+        return _of_parameters(values)
     listed = values if isinstance(values, list) else [values]
     return [_node_request(each, at) for at, each in enumerate(listed)]
+
+
+def _of_parameters(parameters: Mapping[str, Any]) -> list[canary.NodeRequest]:
+    named = {name if f"{name}s" in parameters else _known(name, ()): value for name, value in parameters.items()}
+    wanted = canary.infer(named, named)
+    nodes = wanted.pop("nodes", None)
+    if nodes is None:
+        return [canary.NodeRequest(tuple(_items(wanted)))]
+    return canary.requests(wanted, {word: max(count, 1) for word, count in wanted.items()}, nodes=nodes)
 
 
 def _items(wanted: Mapping[str, int]) -> Iterable[canary.Item]:

@@ -99,7 +99,7 @@ def _document(source: str | bytes | Path) -> Request:
     found = _known.get(data)
     if found is None:
         document = yaml_document.parse(data, file=file, path=path)
-        found = _of(jobspec.parse(document.values, position=lambda path: _spot(document, path)))
+        found = _of(jobspec.parse(document.values, dialect="any", position=lambda path: _spot(document, path)))
         if len(data) <= parsing.LENGTH_MAX:
             if len(_known) >= parsing.KEPT:
                 del _known[next(iter(_known))]

@@ -24,6 +24,7 @@ from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
 from fluxres.match.form import Form, form
 from fluxres.match.guide import Guide
+from fluxres.match.peers import rules
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Match
@@ -75,6 +76,7 @@ class Matcher:
 
     def forget(self) -> None:
         """Drop what was derived from kinds."""
+        self._plans.clear()
         self._eligible.clear()
         self._floor.forget()
         self._ideal = None
@@ -262,6 +264,7 @@ class Matcher:
     def _ready(self, request: Request) -> Ready:
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
+            rules.require_allowed(self.structure, request)
             # The same jobspec read again is another object that asks for the same.
             what = request.resources, request.constraint
             ready = self._ready_for.get(what)

@@ -48,7 +48,7 @@ def as_request(wanted: Wanted) -> Request:
 def _of_text(text: str) -> Request:
     stripped = text.strip()
     if stripped.startswith("{"):
-        return jobspec.parse_json(stripped)
+        return jobspec.parse_json(stripped, dialect="any")
     if stripped.startswith("-"):
         return Request(jobspec.parse_resources(options.of_words(stripped)))
     return Request(shape.vertices(stripped))
@@ -62,10 +62,10 @@ def _of_values(values: Mapping[str, Any]) -> Request:
     try:
         written = marshal.dumps(plain, _WRITTEN_AS)
     except ValueError:  # another mapping than a dict, a value of a class, or too deep
-        return jobspec.parse(values)
+        return jobspec.parse(values, dialect="any")
     found = _known_values.get(written)
     if found is None:
-        found = jobspec.parse(values)
+        found = jobspec.parse(values, dialect="any")
         if len(written) <= LENGTH_MAX and marshal.loads(written) == values:
             if len(_known_values) >= KEPT:
                 del _known_values[next(iter(_known_values))]

@@ -17,6 +17,10 @@ from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.place import shown
 
 CPUS: Final = "cpus"
+#: types of items that ask for the node itself, which the request is of
+NODES: Final = ("node", "nodes")
+#: the key of a pool that says whether a test may use several nodes
+MULTINODE: Final = "allow_multinode"
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"[0-9]+")
 #: widths and precisions that Python would fill with blanks, however many
@@ -208,7 +212,7 @@ def _filled(value: str, named: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU that a test was given; `vendor` is None where nobody knows it."""
+    """A GPU that a test was given; `vendor` is None, empty or `UNKNOWN` where nobody knows it."""
 
     node: str
     id: str
@@ -216,10 +220,10 @@ class Device:
 
 
 def device_environment(devices: Sequence[Device], variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that show a test its GPUs: those of a vendor or of none that is known, each id once, in order.
+    """The variables that show a test its GPUs, each id once, in order.
 
     Args:
-        devices: that it was given.
+        devices: that it was given; those of no known vendor are NVIDIA's, as canary has it.
         variables: those it has already, which stay.
 
     >>> device_environment([Device("a", "0", "NVIDIA"), Device("b", "0", "NVIDIA"), Device("b", "1", "AMD")])
@@ -229,9 +233,9 @@ def device_environment(devices: Sequence[Device], variables: Mapping[str, str] |
     known: dict[str, list[str]] = {"CUDA_VISIBLE_DEVICES": [], "ROCR_VISIBLE_DEVICES": []}
     for device in devices:
         vendor = (device.vendor or "").upper()
-        if vendor in ("", "NVIDIA"):
+        if vendor in ("", "UNKNOWN", "NVIDIA"):
             known["CUDA_VISIBLE_DEVICES"].append(device.id)
-        elif vendor == "AMD":
+        elif vendor in ("AMD", "ROCM"):
             known["ROCR_VISIBLE_DEVICES"].append(device.id)
     for key, ids in known.items():
         if ids and key not in made:

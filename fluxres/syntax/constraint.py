@@ -21,7 +21,8 @@ from fluxres.syntax.place import Place, Position
 
 STATES: Final = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
 _OPERATORS: Final = ("properties", "hostlist", "ranks", "states", "and", "or", "not")
-_RESERVED: Final = frozenset("!&'\"^`|()")
+RESERVED: Final = frozenset("!&'\"^`|()")
+"""Characters that no name of a property has (RFC 20)."""
 
 
 class Target(Protocol):
@@ -197,7 +198,7 @@ def _operator(name: str, values: object, place: Place, depth: int) -> Constraint
         if name == "not":
             return Not(items[0] if len(items) == 1 else And(items))
         return And(items) if name == "and" else Or(items)
-    texts = tuple(place.at(number).text(value) for number, value in enumerate(below))
+    texts = tuple(_text(value, name, place.at(number)) for number, value in enumerate(below))
     if name == "properties":
         names = [_property(text, place.at(number)) for number, text in enumerate(texts)]
         return Properties(tuple(name for name, wanted in names if wanted), tuple(name for name, wanted in names if not wanted))
@@ -216,10 +217,17 @@ def _operator(name: str, values: object, place: Place, depth: int) -> Constraint
     return Ranks(texts) if name == "ranks" else States(texts)
 
 
+def _text(value: object, name: str, place: Place) -> str:
+    # A rank alone is a number in YAML, and Fluxion takes it.
+    if name == "ranks" and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return str(place.integer(value, 0))
+    return place.text(value)
+
+
 def _property(text: str, place: Place) -> tuple[str, bool]:
     name = text.removeprefix("^")
-    if not name or not _RESERVED.isdisjoint(name):
-        raise place.expected("a property name", text, f"without any of {' '.join(sorted(_RESERVED))}; ^ in front negates it")
+    if not name or not RESERVED.isdisjoint(name):
+        raise place.expected("a property name", text, f"without any of {' '.join(sorted(RESERVED))}; ^ in front negates it")
     return name, name == text
 
 

@@ -1,9 +1,12 @@
 """Constraints as people type them: `ssd&(host:node[0-7]|-slow)` → the values of RFC 31 (Flux RFC 35).
 
 One loop over the tokens with a stack, as nothing that a user types should recurse.  `-`, `not`, *and* and *or* bind in this
-order, and terms side by side are ANDed.  One thing is as flux-core has it rather than as one would guess: a bare
-term or a parenthesis beside what stands before closes an open *or* first, so `a|b c` is `(a|b)&c`, while `a|b -c` and
-`a|b&c` are not.  A query that Flux's own commands take must pick the same nodes here.
+order, and terms side by side are ANDed.  A query that Flux's own commands take must pick the same nodes here, so words and
+grouping are those of flux-core, also where one would guess otherwise: a bare term or a parenthesis beside what stands before
+closes every open operator (`a|b c` is `(a|b)&c`), a negation beside it closes none (`a|b -c` is `a|(b&-c)`, `not a -b` is
+`not (a&-b)`); `and`, `or` and `not` are operators before any character that is not part of a word (`not-a`); a value may follow
+its operator after a blank, and quotes only keep characters together (`'host:a b'` has an operator).  A term without a name
+before its colon is refused, as no constraint has such an operator.
 """
 
 from __future__ import annotations
@@ -23,14 +26,13 @@ from fluxres.syntax.place import Place
 Values = dict[str, list[Any]]
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<end>\Z)|(?P<open>\()|(?P<close>\))|(?P<and>&&?)|(?P<or>\|\|?)
-      |(?P<minus>-(?=[^\s()|&]))
-      |(?P<run>(?:[^\s()|&'"]+)?(?:'[^']*'|"[^"]*")?))""",
+    r"""\s*(?:(?P<end>\Z)|(?P<open>\()|(?P<close>\))|(?P<and>&&?|and\b)|(?P<or>\|\|?|or\b)|(?P<not>not\b)|(?P<minus>-)
+      |(?P<quoted>'[^']*'|"[^"]*")|(?P<term>[^\s()|&'"]+))""",
     re.VERBOSE,
 )
 _OPERATOR = re.compile(r"[\w.+@-]+")
 #: how tightly each binds; a parenthesis holds everything
-_BINDS: Final = {"open": 0, "or": 1, "and": 2, "not": 3}
+_BINDS: Final = {"open": 0, "or": 1, "and": 2, "not": 3, "minus": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Options:
         default: the operator of a bare operand; None makes one an error.
         names: shorthands of operators; an entry for None is the default, too.
         split: by operator, the text at which operands are split into values.
-        combined: operators of which ANDed terms become one with all values.
+        combined: operators of which ANDed terms that follow each other become one with all values.
     """
 
     default: str | None = None
@@ -103,17 +105,18 @@ class _Reader:
     def read(self, text: str) -> Values:
         operand_due = True
         for kind, word, column in _tokens(text):
+            if self.pending and self.pending[-1][0] == "minus" and kind != "term":
+                raise InputError("expected a term after '-'", where=_at(column), hint="not (a|b) negates an expression")
             if kind in ("term", "open", "not", "minus"):
                 if not operand_due:
-                    # Beside what came before: a bare term closes every open operator, a negated one only the tighter.
-                    self.reduce(1 if kind in ("term", "open") else _BINDS["and"])
+                    # Beside what came before: a term or a parenthesis closes every open operator, a negation none.
+                    if kind in ("term", "open"):
+                        self.reduce(_BINDS["or"])
                     self.pending.append(("and", column))
                 operand_due = kind != "term"
                 if kind == "term":
                     self.parts.append(_Part(self.term(word, column), 1))
-                elif kind == "minus":
-                    self.parts.append(self.negated(_Part(self.term(word, column + 1), 1)))
-                    operand_due = False
+                    self.reduce(_BINDS["minus"])
                 else:
                     self.pending.append((kind, column))
             elif operand_due:
@@ -141,7 +144,7 @@ class _Reader:
         while self.pending and _BINDS[self.pending[-1][0]] >= binding:
             kind, column = self.pending.pop()
             right = self.parts.pop()
-            made = self.negated(right) if kind == "not" else self.join(kind, self.parts.pop(), right)
+            made = self.negated(right) if kind in ("not", "minus") else self.join(kind, self.parts.pop(), right)
             if made.levels > limits.CONSTRAINT_DEPTH_MAX:
                 raise LimitExceeded(f"expected at most {limits.CONSTRAINT_DEPTH_MAX} levels", where=_at(column))
             self.parts.append(made)
@@ -151,31 +154,31 @@ class _Reader:
 
     def join(self, kind: str, left: _Part, right: _Part) -> _Part:
         """`left kind right`: a left one of the same kind is extended, so that chains are one list."""
-        items = left.values.get(kind, [left.values])
-        levels = max(left.levels - (kind in left.values), right.levels) + 1
         (name,) = right.values
-        if kind == "and" and name in self.options.combined:
-            for item in items:
-                if name in item:
-                    item[name] += right.values[name]
-                    return left
+        if kind == "and" and name in self.options.combined and name in left.values:
+            left.values[name] += right.values[name]
+            return left
+        items = left.values.get(kind, [left.values])
+        below = max(left.levels - (kind in left.values), right.levels)
+        if below == limits.CONSTRAINT_DEPTH_MAX and kind in right.values:
+            # A long row of negations is nested to its right; the same without levels means the same.
+            return _Part({kind: items + right.values[kind]}, below)
         items.append(right.values)
-        return _Part({kind: items}, levels)
+        return _Part({kind: items}, below + 1)
 
     def term(self, word: str, column: int) -> Values:
         operator, operand = self.options.names.get(None, self.options.default), word
-        if word[0] not in "'\"" and ":" in word:
+        if ":" in word:
             given, operand = word.split(":", 1)
             if not _OPERATOR.fullmatch(given):
                 raise InputError(f"expected an operator before ':', got {excerpt(given)}", where=_at(column))
             if not operand:
-                raise InputError(f"expected a value after {excerpt(word)}", where=_at(column + len(word)))
+                raise InputError(f"expected a value after {excerpt(word)}", where=_at(column))
             operator = self.options.names.get(given, given)
             if operator in _BINDS:
                 raise InputError(f"expected an operator with values, got {excerpt(given)}", where=_at(column))
         if operator is None:
             raise InputError(f"expected OPERATOR:VALUE, got {excerpt(word)}", where=_at(column))
-        operand = operand[1:-1] if operand[0] in "'\"" else operand
         separator = self.options.split.get(operator)
         values = operand.split(separator) if separator else [operand]
         if "" in values:
@@ -187,40 +190,31 @@ Kind = Literal["term", "open", "close", "and", "or", "not", "minus", "end"]
 
 
 def _tokens(text: str) -> Iterator[tuple[Any, str, int]]:
-    """(kind, word, offset); the word after a minus is its term."""
+    """(kind, word, offset), the words of quotes without these."""
     offset = 0
-    negated = False
+    waiting: tuple[str, int] | None = None
     while True:
         found = _TOKEN.match(text, offset)
-        kind, word = (found.lastgroup, found[found.lastgroup]) if found and found.lastgroup else ("", "")
-        start = found.start(found.lastgroup) if found and found.lastgroup else offset
-        if found is None or (kind != "end" and not word):
-            raise InputError("expected a closing quote", where=_at(start), hint="or no quote at all")
+        if found is None or found.lastgroup is None:
+            at = offset + len(text[offset:]) - len(text[offset:].lstrip())
+            raise InputError("expected a closing quote", where=_at(at), hint="or no quote at all")
+        kind, word, start = found.lastgroup, found[found.lastgroup], found.start(found.lastgroup)
         offset = found.end()
-        if kind == "minus":
-            if negated:
-                raise InputError("expected a term after '-'", where=_at(start))
-            negated = True
+        if kind == "quoted":
+            kind, word = "term", word[1:-1]
+            if not word:
+                continue  # empty quotes are nothing, as in flux-core
+        if kind == "term" and waiting is not None:
+            word, start, waiting = waiting[0] + word, waiting[1], None
+        elif kind == "term" and word.endswith(":"):
+            waiting = word, start  # its value follows, in quotes or after a blank
             continue
-        if word == "-":
-            raise InputError("expected a term right after '-'", where=_at(start), hint="not (a|b) negates an expression")
-        if kind == "run":
-            _check_quotes(text, start, offset, word)
-            kind = word if word in ("and", "or", "not") and not negated else "term"
-        if negated:
-            kind, negated, start = "minus", False, start - 1
+        if waiting is not None:
+            message = f"expected a value after {excerpt(waiting[0])}"
+            raise InputError(message, where=_at(waiting[1] + len(waiting[0])), hint="such as host:node[0-7]")
         yield kind, word, start
         if kind == "end":
             return
-
-
-def _check_quotes(text: str, start: int, end: int, word: str) -> None:
-    quote = re.search("['\"]", word)
-    unquoted_end = start + (quote.start() if quote else len(word))
-    if quote and quote.start() > 0 and word.find(":") != quote.start() - 1:
-        raise InputError("expected a quote at the beginning of a value only", where=_at(unquoted_end))
-    if end < len(text) and (text[end] in "'\"" or (quote and text[end] not in " \t\n\r\f\v()|&")):
-        raise InputError(f"expected a blank, got {excerpt(text[end:])}", where=_at(end), hint="each quote needs its end")
 
 
 def _at(offset: int) -> str:

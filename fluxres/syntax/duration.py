@@ -50,13 +50,16 @@ def parse(text: str) -> float:
     return seconds
 
 
-def format(seconds: float) -> str:  # noqa: A001 - read as duration.format
-    """Seconds in the unit that suits their size, six significant digits, as flux-core prints them.
+def format(seconds: float, digits: int = 6) -> str:  # noqa: A001 - read as duration.format
+    """Seconds in the unit that suits their size, as flux-core prints them.
+
+    Args:
+        digits: how many of them are significant.
 
     Errors: UsageError for NaN and negative values.
 
-    >>> format(62), format(5400), format(0.002), format(float("inf"))
-    ('1.03333m', '1.5h', '2ms', 'infinity')
+    >>> format(62), format(62, digits=2), format(5400), format(0.002), format(float("inf"))
+    ('1.03333m', '1m', '1.5h', '2ms', 'infinity')
     """
     if math.isnan(seconds) or seconds < 0:
         raise UsageError(f"duration: expected seconds >= 0, got {seconds!r}")
@@ -65,11 +68,11 @@ def format(seconds: float) -> str:  # noqa: A001 - read as duration.format
     if seconds == 0:
         return "0s"
     if seconds < 0.1:
-        return f"{seconds * 1000:.6g}ms"
+        return f"{seconds * 1000:.{digits}g}ms"
     for below, unit in ((60.0, "s"), (3600.0, "m"), (86400.0, "h")):
         if seconds < below:
-            return f"{seconds / _SECONDS[unit]:.6g}{unit}"
-    return f"{seconds / 86400:.6g}d"
+            return f"{seconds / _SECONDS[unit]:.{digits}g}{unit}"
+    return f"{seconds / 86400:.{digits}g}d"
 
 
 def _number(found: re.Match[str], text: str) -> float:

@@ -3,7 +3,7 @@
 An id is 64 bits: milliseconds since the instance began, the generator that made it (usually a rank), and a
 sequence.  Jobs are named in records, logs and URLs by the text, so the same id must be found under any spelling.
 Unlike flux-core this notices an F58 that does not fit in 64 bits.  The form of words needs a table of 1,626 words, which the
-package mnemonicode has (extra ``words``); that of emoji needs one of 576 symbols that no package has, and is refused by name.
+package mnemonicode has (extra ``words``); that of emoji is base 576 over the symbols of the RFC.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Final, Literal, NamedTuple
 
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax.excerpt import excerpt
+from fluxres.syntax.fluid_symbols import SYMBOLS
 from fluxres.syntax.place import shown
 
-Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words"]
+Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words", "emoji"]
 
 ID_BITS: Final = 64
 _TIMESTAMP_BITS, _GENERATOR_BITS, _SEQUENCE_BITS = 40, 14, 10
 _ALPHABET: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _F58_DIGITS_MAX: Final = 12
+_SYMBOLS_MAX: Final = 7
+_VALUES: Final = {symbol: value for value, symbol in enumerate(SYMBOLS)}
 _DOTHEX = re.compile(r"(?:job\.)?([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})\.([0-9a-fA-F]{1,4})")
 _HEX = re.compile(r"0x0*([0-9a-fA-F]{1,16})")
 _DEC = re.compile(r"0*([0-9]{1,20})")
@@ -45,8 +48,8 @@ def decode(text: str, form: Form | None = None) -> int:
 
     Errors: InputError for anything else, ids beyond 64 bits among it. Source: RFC 19.
 
-    >>> decode("ƒuZZybuNNy"), decode("f2"), decode(" 0x4d2 "), decode("job.0.0.0.39")
-    (6731191091817518, 1, 1234, 57)
+    >>> decode("ƒuZZybuNNy"), decode("f2"), decode(" 0x4d2 "), decode("job.0.0.0.39"), decode("😆🐻")
+    (6731191091817518, 1, 1234, 57, 1888)
     """
     word = text.strip()
     found = form or _form(word)
@@ -61,6 +64,8 @@ def decode(text: str, form: Form | None = None) -> int:
         number = int(digits[1], 16) if digits else None
     elif found == "words":
         number = _of_words(word)
+    elif found == "emoji":
+        number = _of_symbols(word)
     else:
         digits = _DEC.fullmatch(word)
         number = int(digits[1]) if digits else None
@@ -77,8 +82,8 @@ def encode(job_id: int, form: Form = "f58") -> str:
 
     Errors: UsageError for what is not an id of 64 bits, and for `words` without mnemonicode.
 
-    >>> encode(6731191091817518), encode(57, "f58plain"), encode(57, "kvs"), encode(57, "hex")
-    ('ƒuZZybuNNy', 'fz', 'job.0000.0000.0000.0039', '0x39')
+    >>> encode(6731191091817518), encode(57, "f58plain"), encode(57, "kvs"), encode(57, "hex"), encode(1888, "emoji")
+    ('ƒuZZybuNNy', 'fz', 'job.0000.0000.0000.0039', '0x39', '😆🐻')
     """
     if not 0 <= job_id < 1 << ID_BITS:
         raise UsageError(f"job id: expected 64 bits, got {shown(job_id)}")
@@ -92,11 +97,9 @@ def encode(job_id: int, form: Form = "f58") -> str:
     if form in ("dothex", "kvs"):
         dotted = ".".join(f"{job_id >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
         return f"job.{dotted}" if form == "kvs" else dotted
-    digits = ""
-    while job_id or not digits:
-        job_id, digit = divmod(job_id, len(_ALPHABET))
-        digits = _ALPHABET[digit] + digits
-    return ("f" if form == "f58plain" else "ƒ") + digits
+    if form == "emoji":
+        return _in_base(job_id, SYMBOLS)
+    return ("f" if form == "f58plain" else "ƒ") + _in_base(job_id, _ALPHABET)
 
 
 def split(job_id: int) -> Parts:
@@ -130,6 +133,8 @@ def _form(word: str) -> Form:
         return "words"
     if word.startswith(("ƒ", "f")):
         return "f58"
+    if "\U0001f000" <= word[:1] < "\U00020000":  # bytes F0 9F
+        return "emoji"
     return "hex" if word.startswith("0x") else "dec"
 
 
@@ -144,6 +149,24 @@ def _f58(word: str) -> int | None:
             return None
         number = number * len(_ALPHABET) + value
     return number
+
+
+def _of_symbols(word: str) -> int | None:
+    values = [_VALUES.get(symbol) for symbol in word[: _SYMBOLS_MAX + 1]]
+    number = 0
+    for value in values:
+        if value is None:
+            return None
+        number = number * len(SYMBOLS) + value
+    return number if 0 < len(values) <= _SYMBOLS_MAX else None
+
+
+def _in_base(number: int, digits: str) -> str:
+    text = ""
+    while number or not text:
+        number, digit = divmod(number, len(digits))
+        text = digits[digit] + text
+    return text
 
 
 def _of_words(words: str) -> int | None:
@@ -171,5 +194,5 @@ def _refused(text: str) -> InputError:
     return InputError(
         f"expected a job id of 64 bits, got {excerpt(text)}",
         where="job id",
-        hint="as ƒ and base 58, decimal, 0x and hex, four groups of hex with dots, or six words; emoji are not read",
+        hint="as ƒ and base 58, decimal, 0x and hex, four groups of hex with dots, six words, or up to seven emoji",
     )

@@ -3,18 +3,24 @@
 A hostlist is an ordered list, repeats kept, so `format` never sorts.  Where the RFC and flux-core differ this follows
 flux-core, because its daemons read what fluxres writes: each element is padded by its own low end
 (`[005,4]` is 005, 4), blanks separate like commas, and stray commas are passed over.  Expressions stay ranges
-until a list is asked for; :func:`regular` lets a recipe of thousands of nodes skip the list altogether.
+until a list is asked for; :func:`regular` lets a recipe of thousands of nodes skip the list altogether.  :class:`Hostlist`
+is such a list as a value, with the operations of flux-core's class of that name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, SupportsIndex, overload
 
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax.excerpt import excerpt
+from fluxres.syntax.idset import IDset
+from fluxres.syntax.place import shown
 
 _DIGITS = "0123456789"
 _SEPARATORS = ", \t\n"
@@ -138,6 +144,203 @@ def fold(names: Iterable[str]) -> str:
         plain = []
         out.append(repr(name))
     return ",".join([*out, *_groups(plain)])
+
+
+class Hostname(NamedTuple):
+    """A host name in its parts: what stands before its last digits, and these as a number and as they are written.
+
+    >>> Hostname.of("foo001"), Hostname.of("foo1-ib")
+    (Hostname(prefix='foo', number=1, digits='001'), Hostname(prefix='foo1-ib', number=None, digits=''))
+    """
+
+    prefix: str
+    number: int | None
+    digits: str
+
+    @classmethod
+    def of(cls, name: str) -> Hostname:
+        """The parts of a name. Errors: InputError for one that no hostlist can say."""
+        (checked,) = _checked([name])
+        prefix = checked.rstrip(_DIGITS)
+        digits = checked[len(prefix) :]
+        # int() refuses thousands of digits; so long a number is part of the name, as in `format`.
+        return cls(prefix, int(digits), digits) if 0 < len(digits) <= _NUMBER_DIGITS_MAX else cls(checked, None, "")
+
+    @property
+    def key(self) -> tuple[str, bool, int, str]:
+        """What hosts are sorted by: prefix, names without a number first, shorter numbers first, numbers."""
+        return self.prefix, self.number is not None, len(self.digits), self.digits
+
+
+class Hostlist(Sequence[str]):
+    """A list of hosts that never changes: in order, repeats kept.
+
+    Args:
+        hosts: RFC 29 text, or hosts, each of which may be such text; all that takes hosts takes them in either form.
+
+    A sequence of names (`len`, `in`, `[2]`, `[-1]`, `[1:3]`, and the hosts at ids: `[IDset("0,4-7")]`) with the operations of
+    flux-core by name.  Cost of an operation: O(hosts).  Errors: InputError with the column; LimitExceeded as :func:`parse`.
+
+    >>> hosts = Hostlist("node[0-3,9],login")
+    >>> len(hosts), hosts[-2], str(hosts[1:4]), hosts.find("node9"), str(hosts.delete("node[1-2]"))
+    (6, 'node9', 'node[1-3]', 4, 'node[0,3,9],login')
+    """
+
+    _hosts: tuple[str, ...]
+
+    def __init__(self, hosts: Hosts = ()) -> None:
+        if isinstance(hosts, Hostlist):
+            self._hosts = hosts._hosts
+            return
+        texts = [hosts] if isinstance(hosts, str) else list(hosts)
+        wrong = next((text for text in texts if not isinstance(text, str)), None)
+        if wrong is not None:
+            raise UsageError(f"hostlist: expected hosts, got {shown(wrong)}")
+        self._hosts = tuple(host for text in texts for host in parse(text))
+
+    @classmethod
+    def _of(cls, hosts: Iterable[str]) -> Hostlist:
+        made = cls()
+        made._hosts = tuple(hosts)
+        return made
+
+    def append(self, *others: Hosts) -> Hostlist:
+        """Its hosts and those of the others behind them.
+
+        >>> str(Hostlist("foo12").append("foo[4,1-2]", ["bar26"]))
+        'foo[12,4,1-2],bar26'
+        """
+        return self._of(host for hosts in (self, *map(Hostlist, others)) for host in hosts)
+
+    def sort(self) -> Hostlist:
+        """In the order of prefix and number, repeats kept.
+
+        >>> str(Hostlist("foo[3,1,1],bar,foo").sort())
+        'bar,foo,foo[1,1,3]'
+        """
+        return self._of(sorted(self._hosts, key=lambda host: Hostname.of(host).key))
+
+    def uniq(self) -> Hostlist:
+        """Sorted, each host once.
+
+        >>> str(Hostlist("foo[5-6],foo[4-7]").uniq())
+        'foo[4-7]'
+        """
+        return self._of(sorted(set(self._hosts), key=lambda host: Hostname.of(host).key))
+
+    def find(self, host: str) -> int:
+        """The first place of a host, -1 where it is not in the list."""
+        return self._places.get(host, -1)
+
+    def indices(self, hosts: Hosts, ignore_nomatch: bool = False) -> list[int]:
+        """The first place of each of these hosts, in their order.
+
+        Args:
+            ignore_nomatch: pass over hosts that are not in the list.
+
+        Errors: UsageError with those that are not.
+
+        >>> Hostlist("foo[0-10]").indices("foo[7,1]"), Hostlist("foo[0-2]").indices("foo[2-4]", ignore_nomatch=True)
+        ([7, 1], [2])
+        """
+        wanted = Hostlist(hosts)
+        missing = self._of(host for host in wanted if host not in self._places)
+        if missing and not ignore_nomatch:
+            raise UsageError(f"not in the hostlist: {excerpt(str(missing))}", where="hosts")
+        return [self._places[host] for host in wanted if host in self._places]
+
+    def delete(self, hosts: Hosts) -> Hostlist:
+        """Without the first occurrence of each host that is named, as often as it is named.
+
+        >>> str(Hostlist("foo[1,1,2]").delete("foo1")), str(Hostlist("foo[1,1,2]").delete("foo[1,1,3]"))
+        ('foo[1-2]', 'foo2')
+        """
+        gone = Counter(Hostlist(hosts))
+        kept = []
+        for host in self._hosts:
+            if gone[host]:
+                gone[host] -= 1
+            else:
+                kept.append(host)
+        return self._of(kept)
+
+    def exclude(self, hosts: Hosts) -> Hostlist:
+        """Without these hosts, however often they are in it.
+
+        >>> str(Hostlist("foo[0-3,0]").exclude("foo[0,2]"))
+        'foo[1,3]'
+        """
+        gone = set(Hostlist(hosts))
+        return self._of(host for host in self._hosts if host not in gone)
+
+    def union(self, *others: Hosts) -> Hostlist:
+        """All hosts of it and of the others, sorted, each once.
+
+        >>> str(Hostlist("foo[3,1]").union("foo[1-2]"))
+        'foo[1-3]'
+        """
+        return self.append(*others).uniq()
+
+    def intersect(self, *others: Hosts) -> Hostlist:
+        """The hosts that are in it and in all of the others, sorted, each once.
+
+        >>> str(Hostlist("foo[0-5]").intersect("foo[3-9]", "foo[5,4]"))
+        'foo[4-5]'
+        """
+        common = set(self._hosts).intersection(*map(Hostlist, others))
+        return self._of(common).uniq() if others else self
+
+    def xor(self, other: Hosts) -> Hostlist:
+        """The hosts that are in one of the two, sorted, each once.
+
+        >>> str(Hostlist("foo[1-3]").xor("foo[2-5]"))
+        'foo[1,4-5]'
+        """
+        return self._of(set(self._hosts) ^ set(Hostlist(other))).uniq()
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice | IDset) -> Hostlist: ...
+
+    def __getitem__(self, at: SupportsIndex | slice | IDset) -> str | Hostlist:
+        if isinstance(at, slice):
+            return self._of(self._hosts[at])
+        if isinstance(at, IDset):
+            return self._of(self._hosts[id_] for id_ in at)
+        name: str = self._hosts[at]
+        return name
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hosts)
+
+    def __contains__(self, host: object) -> bool:
+        return host in self._places
+
+    def __eq__(self, other: object) -> bool:
+        return self._hosts == other._hosts if isinstance(other, Hostlist) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._hosts)
+
+    def __str__(self) -> str:
+        return format(self._hosts)
+
+    def __repr__(self) -> str:
+        return f"Hostlist({str(self)!r})"
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """The first place of each host."""
+        return {host: at for at, host in reversed(list(enumerate(self._hosts)))}
+
+
+Hosts = str | Iterable[str]
+"""What a Hostlist is made of: RFC 29 text, or hosts, each of which may be such text."""
 
 
 def _items(text: str, separators: str) -> Iterator[tuple[int, str]]:

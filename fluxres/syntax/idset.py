@@ -2,18 +2,26 @@
 
 As strict as flux-core's own decoder, because an idset that Flux refuses must not first fail inside a job: ids ascend,
 nothing is repeated, no blanks, signs or leading zeros.  Like flux-core it passes over empty fields (`1,,2`).  A set is kept
-as ranges until somebody asks for members, so `0-999999999` costs a refusal and not a gigabyte.
+as ranges until somebody asks for members, so `0-999999999` costs a refusal and not a gigabyte.  :class:`IDset` is such a set as a
+value, with the operations that flux-core's class of this name has.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from operator import itemgetter
+from typing import SupportsIndex
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax.excerpt import excerpt
+from fluxres.syntax.place import shown
 
+Ranges = tuple[tuple[int, int], ...]
+"""Both ends included, ascending, with a gap between each two."""
 _FIELD = re.compile(r"(0|[1-9][0-9]*)(?:-(0|[1-9][0-9]*))?")
 
 
@@ -79,6 +87,211 @@ def format(ids: Iterable[int], brackets: bool = False, *, ranges: bool = True) -
         raise UsageError(f"idset: expected ids >= 0, got {members[0]}")
     text = ",".join(_runs(members)) if ranges else ",".join(map(str, members))
     return f"[{text}]" if brackets and len(members) > 1 else text
+
+
+class IDset(Collection[int]):
+    """A set of ids that never changes, kept as ranges.
+
+    Args:
+        ids: RFC 22 text, one id, ids in any order, or another IDset; all that takes ids takes them in any of these forms.
+
+    It has the operators of a set (`|`, `&`, `-`, `^`, `in`, `<=`, `len`, iteration in ascending order) and the operations of
+    flux-core by name.  Cost of an operation: O(ranges), but for iteration.
+    Errors: InputError with the column; UsageError for what is no id >= 0; LimitExceeded for one above `limits.ID_MAX`.
+
+    >>> ids = IDset("0-3,7")
+    >>> str(ids | [4, 5]), str(ids & "2-9"), str(ids - 1), 7 in ids, len(ids)
+    ('0-5,7', '2-3,7', '0,2-3,7', True, 5)
+    >>> ids.first(), ids.last(), ids.next(3), ids.prev(0)
+    (0, 7, 7, None)
+    """
+
+    __slots__ = ("_ranges",)
+    _ranges: Ranges
+
+    def __init__(self, ids: Ids = ()) -> None:
+        if isinstance(ids, IDset):
+            self._ranges = ids._ranges
+        elif isinstance(ids, str):
+            self._ranges = _joined(ranges(ids))
+        else:
+            members = ids if isinstance(ids, Iterable) else [ids]
+            self._ranges = _joined(sorted((id_, id_) for id_ in map(_id, members)))
+
+    @classmethod
+    def of_ranges(cls, spans: Iterable[tuple[int, int]]) -> IDset:
+        """The set of ranges, both ends included, in any order; they may overlap."""
+        made = cls()
+        made._ranges = _joined(sorted((_id(first), _id(last)) for first, last in spans if last >= first))
+        return made
+
+    def ranges(self) -> Ranges:
+        """Its ranges, both ends included, ascending, with a gap between each two."""
+        return self._ranges
+
+    def first(self) -> int | None:
+        """The smallest id, None in an empty set."""
+        return self._ranges[0][0] if self._ranges else None
+
+    def last(self) -> int | None:
+        """The largest id, None in an empty set."""
+        return self._ranges[-1][1] if self._ranges else None
+
+    def next(self, after: int) -> int | None:
+        """The smallest id above another, None where there is none."""
+        at = bisect_right(self._ranges, after, key=itemgetter(1))
+        return max(self._ranges[at][0], after + 1) if at < len(self._ranges) else None
+
+    def prev(self, before: int) -> int | None:
+        """The largest id below another, None where there is none."""
+        at = bisect_left(self._ranges, before, key=itemgetter(0))
+        return min(self._ranges[at - 1][1], before - 1) if at else None
+
+    def union(self, *others: Ids) -> IDset:
+        """What is in it or in any of the others.
+
+        >>> str(IDset("0-1").union("3-4", 2))
+        '0-4'
+        """
+        return IDset.of_ranges([*self._ranges, *(span for other in others for span in IDset(other)._ranges)])
+
+    def intersect(self, *others: Ids) -> IDset:
+        """What is in it and in all of the others.
+
+        >>> str(IDset("0-10").intersect("0-5", "3-20"))
+        '3-5'
+        """
+        made = IDset(self)
+        for other in others:
+            made._ranges = _overlap(made._ranges, IDset(other)._ranges)
+        return made
+
+    def difference(self, *others: Ids) -> IDset:
+        """What is in it and in none of the others.
+
+        >>> str(IDset("0-10").difference("5-7", "1-3"))
+        '0,4,8-10'
+        """
+        made = IDset()
+        made._ranges = _without(self._ranges, made.union(*others)._ranges)
+        return made
+
+    def encode(self, brackets: bool = False) -> str:
+        """As RFC 22 text; with brackets around more than one id.
+
+        >>> IDset([0, 1, 5]).encode(brackets=True), str(IDset([]))
+        ('[0-1,5]', '')
+        """
+        text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in self._ranges)
+        return f"[{text}]" if brackets and len(self) > 1 else text
+
+    def __contains__(self, id_: object) -> bool:
+        if not isinstance(id_, SupportsIndex):
+            return False
+        number = operator.index(id_)
+        at = bisect_right(self._ranges, number, key=itemgetter(0))
+        return at > 0 and number <= self._ranges[at - 1][1]
+
+    def __iter__(self) -> Iterator[int]:
+        return (member for first, last in self._ranges for member in range(first, last + 1))
+
+    def __reversed__(self) -> Iterator[int]:
+        return (member for first, last in reversed(self._ranges) for member in range(last, first - 1, -1))
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for first, last in self._ranges)
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __eq__(self, other: object) -> bool:
+        return self._ranges == other._ranges if isinstance(other, IDset) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._ranges)
+
+    def __le__(self, other: Ids) -> bool:
+        return not self.difference(other)
+
+    def __ge__(self, other: Ids) -> bool:
+        return not IDset(other).difference(self)
+
+    def __or__(self, other: Ids) -> IDset:
+        return self.union(other)
+
+    def __and__(self, other: Ids) -> IDset:
+        return self.intersect(other)
+
+    def __sub__(self, other: Ids) -> IDset:
+        return self.difference(other)
+
+    def __xor__(self, other: Ids) -> IDset:
+        return self.difference(other).union(IDset(other).difference(self))
+
+    def __str__(self) -> str:
+        return self.encode()
+
+    def __repr__(self) -> str:
+        return f"IDset({self.encode()!r})"
+
+
+Ids = str | SupportsIndex | Iterable[SupportsIndex]
+"""What an IDset is made of: RFC 22 text, one id, or ids in any order."""
+
+
+def _id(value: SupportsIndex) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise UsageError(f"idset: expected ids, got {shown(value)}") from None
+    if number < 0:
+        raise UsageError(f"idset: expected ids >= 0, got {shown(number)}")
+    if number > limits.ID_MAX:
+        raise LimitExceeded(f"expected an id up to {limits.ID_MAX}, got {shown(number)}", where="idset")
+    return number
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges in the order of their first ids, with those that touch or overlap made one."""
+    found: list[tuple[int, int]] = []
+    for first, last in spans:
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def _overlap(one: Ranges, other: Ranges) -> Ranges:
+    found = []
+    i = j = 0
+    while i < len(one) and j < len(other):
+        first, last = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+        if first <= last:
+            found.append((first, last))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def _without(one: Ranges, other: Ranges) -> Ranges:
+    found = []
+    j = 0
+    for first, last in one:
+        while j < len(other) and other[j][1] < first:
+            j += 1
+        k = j
+        while k < len(other) and other[k][0] <= last:
+            if other[k][0] > first:
+                found.append((first, other[k][0] - 1))
+            first = other[k][1] + 1
+            k += 1
+        if first <= last:
+            found.append((first, last))
+        j = max(j, k - 1)
+    return tuple(found)
 
 
 def _runs(members: list[int]) -> Iterable[str]:

@@ -100,6 +100,12 @@ class Request:
         return found
 
     @property
+    def stray_slots(self) -> list[str]:
+        """Slots that tasks name and the resources do not have. Flux runs such a job, but hardly as it was meant."""
+        labels = {vertex.label for vertex in self.vertices() if vertex.is_slot}
+        return list(dict.fromkeys(task.slot for task in self.tasks if task.slot not in labels))
+
+    @property
     def queue(self) -> str | None:
         """The queue it was submitted to."""
         return self.system.get("queue")
@@ -118,7 +124,7 @@ def parse(values: object, *, dialect: Dialect = "rfc14", position: Position | No
 
     Args:
         values: what JSON or YAML gives: a mapping of version, resources, tasks and attributes.
-        dialect: `rfc14` canonical, `v1` RFC 25, `fluxion` what Fluxion's reader takes.
+        dialect: `rfc14` canonical, `v1` RFC 25, `fluxion` what Fluxion's reader takes, `any` what one of them takes.
         position: says the line of a path of keys, for messages.
 
     Cost O(length). Errors: InputError with the place; LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels,
@@ -140,17 +146,18 @@ def parse(values: object, *, dialect: Dialect = "rfc14", position: Position | No
     version = place.at("version").integer(given["version"])
     rules.check_version(version, place.at("version"))
     resources = _resources(given["resources"], place.at("resources"), rules)
-    attributes = place.at("attributes").values(place.at("attributes").mapping(given["attributes"], ("system", "user")))
+    stated: object = {} if given["attributes"] is None and rules.null_attributes else given["attributes"]
+    attributes = place.at("attributes").values(place.at("attributes").mapping(stated, ("system", "user")))
     check_attributes(attributes, place.at("attributes"), rules)
     system = attributes.get("system", {})
-    stated = system.get("constraints")
+    constraint = system.get("constraints")
     return Request(
         resources,
-        _tasks(given["tasks"], place.at("tasks"), rules, {vertex.label for vertex in _slots(resources)}),
+        _tasks(given["tasks"], place.at("tasks"), rules),
         attributes,
         version,
         float(system["duration"]) if system.get("duration") else None,
-        constraints.parse(stated, place.at("attributes", "system", "constraints")) if stated is not None else None,
+        constraints.parse(constraint, place.at("attributes", "system", "constraints")) if constraint is not None else None,
     )
 
 
@@ -297,17 +304,9 @@ class _Resources:
             raise place.refine(error) from None
 
 
-def _slots(resources: tuple[Vertex, ...]) -> Iterable[Vertex]:
-    return (vertex for vertex in Request(resources).vertices() if vertex.is_slot)
-
-
-def _tasks(values: object, place: Place, rules: Rules, labels: set[str | None]) -> tuple[Task, ...]:
+def _tasks(values: object, place: Place, rules: Rules) -> tuple[Task, ...]:
     found = place.sequence(values, "a list of tasks")
     tasks = tuple(_task(value, place.at(number), rules) for number, value in enumerate(found))
-    for number, task in enumerate(tasks):
-        if rules.labels_checked and task.slot not in labels:
-            known = ", ".join(sorted(label for label in labels if label)) or "none"
-            raise place.at(number, "slot").expected("the label of a slot", task.slot, f"labels: {known[:200]}")
     rules.check_tasks(tasks, place)
     return tasks
 

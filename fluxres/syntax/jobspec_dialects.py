@@ -1,8 +1,10 @@
-"""The dialects of jobspec: canonical (RFC 14), version 1 (RFC 25), and the forms that Fluxion's reader takes.
+"""The dialects of jobspec: canonical (RFC 14), version 1 (RFC 25), the forms that Fluxion's reader takes, and what any takes.
 
 Each is the same document with fewer liberties, so a dialect is a set of rules laid over one reader.  Where the RFC's text,
 its schema and its examples disagree, the text decides, except where its own examples break it: `total` of a version 1
-task is not held against the number of slots, and a gpu count of 0 is taken, as flux-core does.
+task is not held against the number of slots, and a gpu count of 0 is taken, as flux-core does.  That a task names a slot which
+has no such label is no error in any of Flux's validators, and none here: such a job runs in Flux.  Null attributes are
+none, says the RFC's schema; Fluxion takes them and flux-core does not.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, Final, Literal
 
 from fluxres.syntax.place import Place
 
-Dialect = Literal["rfc14", "v1", "fluxion"]
+Dialect = Literal["rfc14", "v1", "fluxion", "any"]
 
 _TASK_KEYS = ("command", "slot", "count", "attributes", "distribution")
 _V1_CHILDREN = {"": ("node", "slot"), "node": ("slot",), "slot": ("core", "gpu")}
@@ -31,7 +33,8 @@ class Rules:
     """All keys of a task; empty when sites may have their own."""
     per_task: tuple[str, ...] = ("per_slot", "per_resource", "total")
     duration_required: bool = False
-    labels_checked: bool = True
+    null_attributes: bool = False
+    """Whether `attributes: null` says that there are none."""
 
     def check_version(self, version: int, place: Place) -> None:
         """Refuse a version that is not of this dialect."""
@@ -119,6 +122,7 @@ RULES: Final[dict[Dialect, Rules]] = {
         per_task=("per_slot", "total"),
         duration_required=True,
     ),
-    "fluxion": _Fluxion(count="fluxion", task_keys=_TASK_KEYS, labels_checked=False),
+    "fluxion": _Fluxion(count="fluxion", task_keys=_TASK_KEYS, null_attributes=True),
+    "any": Rules(null_attributes=True),
 }
 """The rules by name of dialect."""

@@ -87,6 +87,14 @@ def test_a_request_is_the_same_in_any_form(tiny: Invoke, place: Path) -> None:
     assert taken(tiny, str(place / "job.yaml")) == taken(tiny, "-", stdin=JOBSPEC) == taken(tiny, JOBSPEC) == file
 
 
+def test_a_slot_that_only_a_task_names_is_noted(tiny: Invoke, place: Path) -> None:
+    assert tiny("when", JOBSPEC).stderr == ""
+    (place / "stray.yaml").write_text(JOBSPEC.replace("slot: task", "slot: other"), encoding="utf-8")
+    told = tiny("when", "stray.yaml")
+    assert told.stderr == "fluxres: a task names the slot 'other', which the resources do not have\n"
+    assert told.stdout == tiny("when", JOBSPEC).stdout
+
+
 def test_an_allocation_by_request_is_what_was_announced(tiny: Invoke) -> None:
     announced = taken(tiny, "slot=3/[core=2;memory=16]", "--policy", "high", "--duration", "1h")
     given = json.loads(tiny("allocate", "slot=3/[core=2;memory=16]", "--job", "j1", "--policy", "high", "--json").stdout)

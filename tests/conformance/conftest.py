@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.traceability import ROOT
+from tests.conformance import runner
+from tests.conformance.runner import Case, Tally
+
+PROPERTY = "conformance"
+"""Under this name a test hands its tallies on, which xdist carries from its workers."""
+Report = Callable[..., None]
+Load = Callable[[str], list[Case]]
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +31,47 @@ def cases(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
-def agreeing_min() -> dict[str, Any]:
-    """How many cases of each suite must agree at least, from specs/conformance.toml."""
-    return tomllib.loads((ROOT / "specs" / "conformance.toml").read_text(encoding="utf-8"))
+def minima(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """How many cases of each suite must agree at least; nothing without `--minima`."""
+    given = request.config.getoption("--minima")
+    return {} if given is None else tomllib.loads(Path(given).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def load(cases: Path, minima: dict[str, Any]) -> Load:
+    """Read a file of cases; a folder without it has none, which only matters where some must agree."""
+
+    def read(name: str) -> list[Case]:
+        if not minima and not (cases / name).is_file():
+            pytest.skip(f"{cases} has no {name}")
+        return runner.load(cases / name)
+
+    return read
+
+
+@pytest.fixture
+def report(record_property: Callable[[str, object], None]) -> Report:
+    """Hand tallies on for the summary, and fail where something differs or fewer agree than must."""
+
+    def settle(tallies: Sequence[Tally], least: dict[str, int] | None = None) -> None:
+        for each in tallies:
+            record_property(PROPERTY, each.plain())
+        wrong = runner.wrong(tallies, least)
+        assert not wrong, "\n".join(wrong)
+
+    return settle
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was covered and what agrees, suite by suite."""
+    told = [
+        value
+        for reports in terminalreporter.stats.values()
+        for each in reports
+        for key, value in getattr(each, "user_properties", ())
+        if key == PROPERTY and getattr(each, "when", "") == "call"
+    ]
+    if told:
+        terminalreporter.section("conformance")
+        for line in runner.lines(told):
+            terminalreporter.write_line(line)

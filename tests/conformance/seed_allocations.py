@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
 from fluxres.errors import FluxresError
 from fluxres.formats import canary as canary_pools
 from fluxres.formats import ctest as ctest_files
-from fluxres.match.peers.canary import Shelf, Taken
+from fluxres.match.peers.canary import Shelf, Taken, Test, cost, start
 from fluxres.match.peers.ctest import Slots, pack, place
 from fluxres.match.peers.hyperqueue import Given, Index, Worker
-from fluxres.match.peers.jqm import DiscreteBookings, QuantityBookings
+from fluxres.match.peers.jqm import DiscreteBookings, HighlanderBookings, QuantityBookings
+from fluxres.match.peers.jqm_queues import Job, Queues
 from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, jqm
 from fluxres.syntax.hyperqueue_environment import Grant
 from fluxres.syntax.hyperqueue_environment import environment as hyperqueue_variables
 from fluxres.syntax.hyperqueue_tokens import format_amount, parse_amount
-from tests.conformance.seed_cases import KINDS, Case, Operation, environment, managers_of, pools_of, same, source
+from tests.conformance.runner import Case, NotCovered
+from tests.conformance.seed_cases import KINDS, Family, Operation, environment, managers_of, pools_of, same, source, unknown
 
 
-def in_order(play: Callable[[Case], Iterator[str | None]]) -> Callable[[Case], Iterable[str]]:
-    """A case whose operations follow each other."""
-    return lambda case: (wrong for wrong in play(case) if wrong is not None)
+def in_order(play: Callable[[Case], Iterator[str | None]], *operations: str) -> Family:
+    """Cases whose operations follow each other."""
+    return Family(operations, lambda case: (wrong for wrong in play(case) if wrong is not None))
 
 
 # -- HyperQueue ------------------------------------------------------------------------------------------------------
@@ -64,6 +67,8 @@ def given_differs(expect: dict[str, Any], given: Given) -> str | None:
         if key == "subset_of":
             if not set(labels) <= set(wanted):
                 return f"{labels} are not all of {wanted}"
+        elif key not in facts:
+            raise NotCovered(f"facts of what is given: {key}")
         elif facts[key] != (sorted(wanted) if key == "value_set" else wanted):
             return f"{key}: expected {wanted}, got {facts[key]}"
     return None
@@ -90,7 +95,7 @@ def relation_differs(relation: dict[str, Any], granted: dict[str, dict[str, Give
         case "group_numbers_subset":
             holds = groups(relation["sub"]) <= groups(relation["super"])
         case other:
-            return f"unknown relation {other}"
+            raise NotCovered(f"relation {other}")
     return None if holds else f"{relation} does not hold"
 
 
@@ -118,8 +123,8 @@ def hyperqueue_allocate(case: Case) -> Iterator[str | None]:
                 worker.occupy(operation["id"], operation["resource"], operation["groups"], parse_amount(operation["amount"]))
             case "check":
                 yield checked(operation["expect"], granted)
-            case other:
-                yield f"unknown operation {other}"
+            case _:
+                raise unknown(operation)
 
 
 def checked(expect: dict[str, Any], granted: dict[str, dict[str, Given]]) -> str | None:
@@ -201,7 +206,8 @@ def plain(checkout: dict[str, list[Taken]], *, flat: bool) -> dict[str, list[dic
 
 def canary_allocate(case: Case) -> Iterator[str | None]:
     pool = canary_pools.parse(source(case["pool"]["pool"]).document)
-    shelf, flat = Shelf(pool.machine()), "flat" in case["pool"]["syntax"]
+    shelf = Shelf(pool.machine(), allow_multinode=pool.allow_multinode is not False)
+    flat = "flat" in case["pool"]["syntax"]
     before = shelf.free()
     out: dict[str, dict[str, list[Taken]]] = {}
     for operation in case["operations"]:
@@ -250,8 +256,8 @@ def canary_step(  # an operation of a case: as many answers as there are operati
             return same(expect, pool.per_node(operation["type"]))
         case "counts":
             return same(expect, {key: counted(pool, key) for key in expect})
-        case other:
-            return f"unknown operation {other}"
+        case _:
+            raise unknown(operation)
 
 
 def counted(pool: canary_pools.ResourcePool, key: str) -> Any:
@@ -289,8 +295,8 @@ def ctest_allocate(case: Case) -> Iterator[str | None]:
                 yield same(expect, slots.give_back(operation["type"], operation["id"], operation["slots"]))
             case "locked":
                 yield same(expect, slots.locked(word))
-            case other:
-                yield f"unknown operation {other}"
+            case _:
+                raise unknown(operation)
 
 
 def ctest_environment(case: Case) -> Iterator[str | None]:
@@ -326,8 +332,8 @@ def jqm_allocate(case: Case) -> Iterator[str | None]:
             case "reconfigure":
                 given = {key: operation[key] for key in ("quantity", "list", "consumption") if key in operation}
                 bookings.reconfigure(jqm.configured(jqm.type_of(rules), rules.key, given))  # type: ignore[arg-type]  # of the same type
-            case other:
-                yield f"unknown operation {other}"
+            case _:
+                raise unknown(operation)
 
 
 def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings, job: str) -> str | None:
@@ -338,13 +344,144 @@ def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings
     return wrong or same(sorted(expect.get("items_set", bookings.items(job))), sorted(bookings.items(job)))
 
 
-ALLOCATIONS: dict[tuple[str, str], Callable[[Case], Iterable[str]]] = {
-    ("hyperqueue", "allocate"): in_order(hyperqueue_allocate),
-    ("hyperqueue", "env"): in_order(hyperqueue_environment),
-    ("canary", "allocate"): in_order(canary_allocate),
-    ("ctest", "allocate"): in_order(ctest_allocate),
-    ("ctest", "env"): in_order(ctest_environment),
-    ("jqm", "allocate"): in_order(jqm_allocate),
+# -- queues of canary and JQM ----------------------------------------------------------------------------------------
+
+
+def canary_queue(case: Case) -> Iterator[str | None]:
+    """Tests that wait for cpus of one node: which start now, in which order."""
+    shelf = Shelf({"node": {word: {str(at): 1 for at in range(number)} for word, number in case["pool"].items()}})
+    for operation in case["operations"]:
+        tests = []
+        for job in operation["jobs"]:
+            if job.keys() != {"id", "cpus", "runtime"}:
+                raise NotCovered(f"tests with {', '.join(sorted(job))}")
+            wanted = canary.NodeRequest((canary.Item("cpus", 1),) * job["cpus"])
+            tests.append(Test(job["id"], (wanted,), cost(job["cpus"], job["runtime"])))
+        yield same(operation["expect_start_order_now"], list(start(shelf, tests)))
+
+
+JOB_KEYS = {"id", "priority", "position", "enqueued_at", "definition", "highlander", "frozen", "parameters", "needs"}
+MANAGER_KEYS = {"type", "key", "shared", "quantity", "consumption", "list"}
+
+
+def jqm_queues(case: Case) -> Queues:
+    """The queues of a case; managers that are shared are one for all queues, and so are highlanders, which ask the database."""
+    pool = case["pool"]
+    if pool.keys() != {"syntax", "policy", "queues"} or pool["policy"] not in ("poller", "tours"):
+        raise NotCovered(f"pool of {', '.join(sorted(pool))}, policy {pool.get('policy')}")
+    shared: dict[str, Any] = {}
+
+    def bookings(each: dict[str, Any]) -> Any:
+        if not each.keys() <= MANAGER_KEYS:
+            raise NotCovered(f"manager with {', '.join(sorted(each))}")
+        (rules,) = managers_of({"pool": {"managers": [each]}})
+        if not each.get("shared"):
+            return _bookings(rules)
+        return shared.setdefault(each["key"], _bookings(rules))
+
+    return Queues({queue["name"]: [bookings(each) for each in queue["managers"]] for queue in pool["queues"]}, pool["policy"])
+
+
+def _bookings(rules: jqm.Rules) -> QuantityBookings | DiscreteBookings | HighlanderBookings:
+    match rules:
+        case jqm.Quantity():
+            return QuantityBookings(rules)
+        case jqm.Discrete():
+            return DiscreteBookings(rules)
+        case _:
+            return HighlanderBookings(rules)
+
+
+def _job(given: dict[str, Any], arrival: int) -> Job:
+    if not given.keys() <= JOB_KEYS:
+        raise NotCovered(f"job with {', '.join(sorted(given))}")
+    needs = {f"{jqm.PREFIX}{key}.consumption": number for key, number in given.get("needs", {}).items()}
+    return Job(
+        given["id"],
+        given.get("definition"),
+        given.get("priority") or 0,
+        given.get("enqueued_at", arrival),
+        given.get("position"),
+        {**given.get("parameters", {}), **needs},
+        given.get("highlander", False),
+        given.get("frozen", False),
+    )
+
+
+def jqm_schedule(case: Case) -> Iterator[str | None]:
+    queues = jqm_queues(case)
+    arrivals = itertools.count()
+    for operation in case["operations"]:
+        match operation:
+            case {"op": "submit", "queue": queue, "jobs": jobs, **rest} if rest.keys() <= {"expect_distinct_ids"}:
+                ids = {queues.submit(queue, _job(job, next(arrivals))) for job in jobs}
+                yield same(rest.get("expect_distinct_ids", len(ids)), len(ids))
+            case {"op": "end", "jobs": jobs, **rest} if rest.keys() <= {"expect_poll_triggered"} and all(rest.values()):
+                for job in jobs:
+                    queues.end(job)
+            case {"op": "unfreeze", "jobs": jobs, **rest} if not rest:
+                for job in jobs:
+                    queues.freeze(job, False)
+            case {"op": "poll", **expect}:
+                yield _polled(queues, expect)
+            case {"op": "check", **expect}:
+                yield _state(queues, expect)
+            case _:
+                raise unknown(operation)
+
+
+def _polled(queues: Queues, expect: dict[str, Any]) -> str | None:
+    started = [job.id for job in queues.poll()]
+    facts = {
+        "now": expect.get("now"),  # ages only matter beside each other
+        "expect_started": started if len(queues.managers) == 1 else sorted(started),
+        "expect_started_in_order": started,
+        "expect_started_count": len(started),
+        "free": {name: _free(queues, name) for name in expect.get("free", {})},
+    }
+    if not expect.keys() <= facts.keys():
+        raise NotCovered(f"poll with {', '.join(sorted(expect))}")
+    wanted = dict(expect)
+    if "expect_started" in wanted and len(queues.managers) > 1:
+        wanted["expect_started"] = sorted(wanted["expect_started"])
+    return same(wanted, {key: facts[key] for key in wanted})
+
+
+def _state(queues: Queues, expect: dict[str, Any]) -> str | None:
+    facts = {
+        "running": sorted(queues.running()),
+        "waiting": sorted(queues.waiting()),
+        "running_of_definition": {name: queues.running_of(name) for name in expect.get("running_of_definition", {})},
+    }
+    if not expect.keys() <= facts.keys():
+        raise NotCovered(f"check with {', '.join(sorted(expect))}")
+    wanted = {key: sorted(value) if isinstance(value, list) else value for key, value in expect.items()}
+    return same(wanted, {key: facts[key] for key in wanted})
+
+
+def _free(queues: Queues, name: str) -> int:
+    (free,) = {
+        manager.slots_available()
+        for managers in queues.managers.values()
+        for manager in managers
+        if not isinstance(manager, HighlanderBookings) and manager.rules.key == name
+    }
+    return free
+
+
+CANARY_STEPS = (
+    "request", "feasible", "unchanged", "release", "release_with_extra", "release_raw", "state", "state_flat", "count_per_node",
+    "counts",
+)  # fmt: skip
+ALLOCATIONS: dict[tuple[str, str], Family] = {
+    ("hyperqueue", "allocate"): in_order(hyperqueue_allocate, "request", "release", "free", "force_take", "check"),
+    ("hyperqueue", "env"): in_order(hyperqueue_environment, "launch"),
+    ("canary", "allocate"): in_order(canary_allocate, *CANARY_STEPS),
+    ("ctest", "allocate"): in_order(ctest_allocate, "pack", "take", "give_back", "locked"),
+    ("ctest", "env"): in_order(ctest_environment, "launch-groups"),
+    ("jqm", "allocate"): in_order(jqm_allocate, "slots_available", "release", "book", "reconfigure"),
+    ("canary", "schedule"): in_order(canary_queue, "queue"),
+    ("jqm", "schedule"): in_order(jqm_schedule, "submit", "poll", "end", "unfreeze", "check"),
 }
 EVERY = {**KINDS, **ALLOCATIONS}
-"""System and kind of a case -> where we differ, in sentences."""
+"""By system and kind of a case."""

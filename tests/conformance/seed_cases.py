@@ -1,25 +1,29 @@
 """How the recorded facts about HyperQueue, canary, CTest and JQM are put to our code.
 
-Each operation of a case has one function here, which gives a sentence where we differ and None where we agree.
+Each kind of case has one function here, which gives a sentence where we differ and None where we agree, and raises
+`NotCovered` for a form of an operation that it does not know.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fluxres.errors import FluxresError
 from fluxres.formats import canary as canary_pools
 from fluxres.formats import ctest as ctest_files
+from fluxres.formats import ctest_write as ctest_written
 from fluxres.formats import hyperqueue as hyperqueue_workers
 from fluxres.formats.source import Source
 from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, hyperqueue_tokens, jqm
 from fluxres.syntax import hyperqueue_environment as hyperqueue_variables
+from fluxres.syntax.ctest_groups import TYPE as CTEST_TYPE
 from fluxres.syntax.hyperqueue_pools import Groups, Kind, Pool, Sum
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT, format_amount
+from tests.conformance.runner import Case, NotCovered
 
-Case = dict[str, Any]
 Operation = dict[str, Any]
 
 
@@ -39,6 +43,11 @@ def same(expected: Any, got: Any) -> str | None:
     return None if expected == got else f"expected {expected!r}, got {got!r}"
 
 
+def unknown(operation: Operation) -> NotCovered:
+    """An operation that is not known here."""
+    return NotCovered(f"operation {operation['op']} {{{', '.join(sorted(operation))}}}")
+
+
 def source(values: Any) -> Source:
     return Source(json.dumps(values).encode(), "pool.json")
 
@@ -56,7 +65,10 @@ def normal(kind: Kind) -> dict[str, Any]:
 
 
 def dialect(operation: Operation) -> Any:
-    return "seed" if operation.get("grammar", "").startswith("seed") else "current"
+    grammar = operation.get("grammar", "current")
+    if not grammar.startswith(("seed", "current")):
+        raise NotCovered(f"grammar {grammar}")
+    return "seed" if grammar.startswith("seed") else "current"
 
 
 def pools_of(case: Case) -> list[Pool]:
@@ -142,7 +154,7 @@ def export(case: Case, operation: Operation) -> str | None:
 
 def canary_parse(case: Case, operation: Operation) -> str | None:
     expect, given = operation["expect"], source(case["pool"])
-    grammar = "current" if operation["grammar"] == "current" else "seed"
+    grammar = dialect(operation)
 
     def agrees(pool: canary_pools.ResourcePool) -> str | None:
         (node,) = pool.nodes
@@ -185,11 +197,28 @@ def canary_environment(case: Case, operation: Operation) -> str | None:
 
 
 def ctest_parse(case: Case, operation: Operation) -> str | None:
-    def agrees(found: ctest_files.Machine) -> str | None:
-        read = ctest_files.read(source(case["pool"]), origin=0).structure
-        return same(sum(map(len, found.values())) + 2, read.n)
+    """The instances of a valid file, all of them, as they are read and as pools of the machine."""
+    document = case["pool"]
 
-    return refusal(operation["expect"], lambda: ctest_files.parse(source(case["pool"]).document), agrees)
+    def agrees(found: ctest_files.Machine) -> str | None:
+        expected = {
+            word: [(each["id"], each.get("slots", 1)) for each in listed]
+            for socket in document["local"]
+            for word, listed in socket.items()
+            if CTEST_TYPE.fullmatch(word)
+        }
+        plain = {word: [(each.id, each.slots) for each in listed] for word, listed in found.items()}
+        # A machine has nothing of a type without instances.
+        return same(expected, plain) or same({word: listed for word, listed in expected.items() if listed}, _of_machine(document))
+
+    return refusal(operation["expect"], lambda: ctest_files.parse(source(document).document), agrees)
+
+
+def _of_machine(document: Any) -> dict[str, list[tuple[str, int]]]:
+    """The instances that are written of the machine."""
+    made = ctest_files.read(source(document), origin=0).structure
+    (socket,) = json.loads(ctest_written.write(made).data)["local"]
+    return {word: [(each["id"], each["slots"]) for each in listed] for word, listed in socket.items()}
 
 
 def ctest_parse_groups(case: Case, operation: Operation) -> str | None:
@@ -226,8 +255,20 @@ def jqm_priority(case: Case, operation: Operation) -> str | None:
 # -- all -------------------------------------------------------------------------------------------------------------
 
 
+EXPECTED_OF_VARIABLES = (
+    "expect_env",
+    "expect_env_absent",
+    "expect_env_set",
+    "expect_env_set_in_braces",
+    "expect_env_equal",
+)
+
+
 def environment(operation: Operation, got: Mapping[str, str]) -> str | None:
     """Whether variables are as expected, in each way in which a case may expect them."""
+    strange = [key for key in operation if key.startswith("expect_env") and key not in EXPECTED_OF_VARIABLES]
+    if strange:
+        raise NotCovered(f"variables: {', '.join(strange)}")
     for key, value in operation.get("expect_env", {}).items():
         if got.get(key) != value:
             return f"{key}: expected {value!r}, got {got.get(key)!r}"
@@ -247,26 +288,44 @@ def environment(operation: Operation, got: Mapping[str, str]) -> str | None:
     return None
 
 
-def each_alone(check: Callable[[Case, Operation], str | None]) -> Callable[[Case], Iterable[str]]:
-    """A case of operations that do not depend on each other."""
-    return lambda case: (wrong for operation in case["operations"] if (wrong := check(case, operation)) is not None)
+@dataclass(frozen=True)
+class Family:
+    """Cases of one kind: the operations that are known of it, and where we differ, in sentences."""
+
+    operations: tuple[str, ...]
+    differences: Callable[[Case], Iterable[str]]
+
+    def differs(self, case: Case) -> Iterable[str]:
+        """Where we differ from a case of this kind, all of whose operations are known."""
+        for operation in case["operations"]:
+            if operation["op"] not in self.operations:
+                raise unknown(operation)
+        return self.differences(case)
 
 
-KINDS: dict[tuple[str, str], Callable[[Case], Iterable[str]]] = {
-    ("hyperqueue", "parse-pool"): each_alone(parse_pool),
-    ("hyperqueue", "parse-request"): each_alone(parse_request),
-    ("hyperqueue", "parse-amount"): each_alone(parse_amount),
-    ("hyperqueue", "format-amount"): each_alone(format_an_amount),
-    ("hyperqueue", "parse-coupling"): each_alone(parse_coupling),
-    ("hyperqueue", "parse-cpulist"): each_alone(parse_cpulist),
-    ("hyperqueue", "detect"): each_alone(detect),
-    ("hyperqueue", "export"): each_alone(export),
-    ("canary", "parse-pool"): each_alone(canary_parse),
-    ("canary", "request-from-parameters"): each_alone(canary_infer),
-    ("canary", "env"): each_alone(canary_environment),
-    ("ctest", "parse-pool"): each_alone(ctest_parse),
-    ("ctest", "parse-request"): each_alone(ctest_parse_groups),
-    ("jqm", "parameters"): each_alone(jqm_consumption),
-    ("jqm", "validate"): each_alone(jqm_priority),
+def each_alone(check: Callable[[Case, Operation], str | None], *operations: str) -> Family:
+    """Cases of operations that do not depend on each other."""
+    return Family(
+        operations,
+        lambda case: (wrong for operation in case["operations"] if (wrong := check(case, operation)) is not None),
+    )
+
+
+KINDS: dict[tuple[str, str], Family] = {
+    ("hyperqueue", "parse-pool"): each_alone(parse_pool, "parse", "parse-cpus"),
+    ("hyperqueue", "parse-request"): each_alone(parse_request, "parse-request"),
+    ("hyperqueue", "parse-amount"): each_alone(parse_amount, "parse-amount", "amount-from-float32"),
+    ("hyperqueue", "format-amount"): each_alone(format_an_amount, "format-amount"),
+    ("hyperqueue", "parse-coupling"): each_alone(parse_coupling, "parse-coupling"),
+    ("hyperqueue", "parse-cpulist"): each_alone(parse_cpulist, "parse-cpulist"),
+    ("hyperqueue", "detect"): each_alone(detect, "detect"),
+    ("hyperqueue", "export"): each_alone(export, "export-json", "export-request", "summary"),
+    ("canary", "parse-pool"): each_alone(canary_parse, "parse"),
+    ("canary", "request-from-parameters"): each_alone(canary_infer, "infer"),
+    ("canary", "env"): each_alone(canary_environment, "env", "gpu-env"),
+    ("ctest", "parse-pool"): each_alone(ctest_parse, "parse"),
+    ("ctest", "parse-request"): each_alone(ctest_parse_groups, "parse-groups"),
+    ("jqm", "parameters"): each_alone(jqm_consumption, "effective-consumption"),
+    ("jqm", "validate"): each_alone(jqm_priority, "set-priority"),
 }
-"""System and kind of a case -> where we differ, in sentences."""
+"""By system and kind of a case."""

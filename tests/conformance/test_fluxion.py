@@ -1,18 +1,27 @@
-"""Transcripts of Fluxion's `resource-query`, typed into `fluxres query` and compared byte for byte."""
+"""Transcripts of Fluxion's `resource-query`, typed into `fluxres query` and compared byte for byte; and its graph files."""
 
 from __future__ import annotations
 
-import collections
 import io
-import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fluxres.errors import FluxresError
-from fluxres.query import options
-from fluxres.query.session import Session
+import numpy as np
+import pytest
 
-Case = dict[str, Any]
+from fluxres.errors import FluxresError
+from fluxres.formats import registry
+from fluxres.query import loading, options
+from fluxres.query.session import Session
+from tests.conformance import runner
+from tests.conformance.conftest import Load, Report
+from tests.conformance.runner import Case, NotCovered, Suite
+
+pytestmark = pytest.mark.conformance
+
+KNOWN = {"id", "family", "description", "argv", "commands", "commands_text", "expected", "expected_text"}
+"""What a case may say; where it says more, the meaning of that is not known here."""
 
 
 def replay(case: Case, folder: Path) -> tuple[str, str]:
@@ -22,7 +31,7 @@ def replay(case: Case, folder: Path) -> tuple[str, str]:
         return text.replace("{data}", str(folder)).replace("{out}", "/dev/null")
 
     out, errors = io.StringIO(), io.StringIO()
-    typed = case.get("commands_text") or (folder / case["commands"]).read_text(encoding="utf-8")
+    typed = case["commands_text"] if "commands_text" in case else (folder / case["commands"]).read_text(encoding="utf-8")
     try:
         chosen = options.parse([filled(word) for word in case["argv"]])
         Session(chosen, out, io.StringIO(), errors).run(filled(typed).splitlines())
@@ -31,16 +40,47 @@ def replay(case: Case, folder: Path) -> tuple[str, str]:
     return out.getvalue(), errors.getvalue()
 
 
-def test_fluxion_transcripts(cases: Path, agreeing_min: dict[str, Any]) -> None:
-    folder = cases / "fluxion"
-    tried: list[Case] = json.loads((folder / "cases.json").read_text(encoding="utf-8"))
-    equal: collections.Counter[str] = collections.Counter()
-    differing = []
-    for case in tried:
+def transcripts(folder: Path) -> Suite:
+    """Recorded sessions."""
+
+    def differs(case: Case) -> list[str]:
+        if not case.keys() <= KNOWN:
+            raise NotCovered(f"transcript with {', '.join(sorted(case.keys() - KNOWN))}")
+        expected = case["expected_text"] if "expected_text" in case else (folder / case["expected"]).read_text(encoding="utf-8")
         got, told = replay(case, folder)
-        if got == (folder / case["expected"]).read_text(encoding="utf-8"):
-            equal[case["family"]] += 1
-        else:
-            differing.append(f"{case['id']}: {case['description']}: {told.strip()[-200:]}")
-    print(f"fluxion: {equal.total()} of {len(tried)} agree", *differing, sep="\n")
-    assert equal.total() >= agreeing_min["fluxion"]["resource-query"], "\n".join(differing)
+        return [] if got == expected else [f"{case['description']}: {told.strip()[-200:] or _first_difference(expected, got)}"]
+
+    return Suite("resource-query", lambda case: "argv" in case, differs)
+
+
+def _first_difference(expected: str, got: str) -> str:
+    for number, (one, other) in enumerate(zip(expected.splitlines(), got.splitlines(), strict=False), start=1):
+        if one != other:
+            return f"line {number}: expected {runner.short(one)}, got {runner.short(other)}"
+    return f"expected {len(expected.splitlines())} lines, got {len(got.splitlines())}"
+
+
+def test_fluxion_transcripts(cases: Path, load: Load, minima: dict[str, Any], report: Report) -> None:
+    tallies = runner.tally("other transcripts", load("fluxion/cases.json"), [transcripts(cases / "fluxion")])
+    report(tallies, {"resource-query": minima.get("fluxion", {}).get("resource-query", 0)})
+
+
+def of_file(case: Case) -> list[str]:
+    """Whether a file is loaded by its content, and has the pools that `fluxres query` makes of it."""
+    try:
+        expected = Counter(vertex.type for vertex in loading.load(case["path"], case["form"]).vertices)
+    except FluxresError:
+        raise NotCovered("a part of a graph, for commands that change another one") from None
+    made = registry.read(Path(case["path"])).structure
+    counts = np.bincount(made.type, minlength=len(made.types)).tolist()
+    return runner.differs(expected, {type_: count for type_, count in zip(made.types, counts, strict=True) if count})
+
+
+def test_graph_files(cases: Path, minima: dict[str, Any], report: Report) -> None:
+    folder = cases / "fluxion" / "resource"
+    files = [(path, "grug") for path in sorted(folder.rglob("*.graphml"))]
+    files += [(path, "jgf") for path in sorted((folder / "jgfs").rglob("*.json"))]
+    files += [(path, "rv1exec") for path in sorted((folder / "rv1exec").glob("*.json"))]
+    listed: list[Case] = [{"id": path.name, "path": str(path), "form": form} for path, form in files]
+    suite = Suite("graph-files", lambda case: True, of_file)
+    report(runner.tally("other files", listed, [suite]), {"graph-files": minima.get("fluxion", {}).get("graph-files", 0)})

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fluxres.errors import FluxresError
+from tests.conformance import runner
+from tests.conformance.conftest import Load, Report
+from tests.conformance.runner import Suite
 from tests.conformance.seed_allocations import EVERY
-from tests.conformance.seed_cases import Case
 
 pytestmark = pytest.mark.conformance
 
 
-def differences(case: Case) -> list[str]:
-    """Where we differ from a case."""
-    try:
-        return list(EVERY[case["system"], case["kind"]](case))
-    except FluxresError as error:
-        return [f"refused: {error}"]
+def suite(system: str, kind: str) -> Suite:
+    """The cases of one kind of a system."""
+    return Suite(f"{system} {kind}", lambda case: (case["system"], case["kind"]) == (system, kind), EVERY[system, kind].differs)
 
 
-@pytest.mark.parametrize(("system", "kind"), EVERY, ids="-".join)
-def test_seed_cases(system: str, kind: str, cases: Path, agreeing_min: dict[str, Any]) -> None:
-    known: list[Case] = json.loads((cases / "seeds" / "cases.json").read_text(encoding="utf-8"))
-    tried = [(case, differences(case)) for case in known if (case["system"], case["kind"]) == (system, kind)]
-    differing = [f"{case['id']}: {case['description']}: {'; '.join(found)}" for case, found in tried if found]
-    agreeing = len(tried) - len(differing)
-    print(f"{system} {kind}: {agreeing} of {len(tried)} agree", *differing, sep="\n")
-    assert agreeing >= agreeing_min["seeds"][system][kind], "\n".join(differing)
+def test_seed_cases(load: Load, minima: dict[str, Any], report: Report) -> None:
+    suites = [suite(system, kind) for system, kind in EVERY]
+    least = {f"{system} {kind}": number for system, kinds in minima.get("seeds", {}).items() for kind, number in kinds.items()}
+    report(runner.tally("other kinds", load("seeds/cases.json"), suites), least)

@@ -106,6 +106,29 @@ def test_tests_of_canary_by_parameters_and_by_node() -> None:
     assert asked.left_out == ["gpus: 3 slots of one instance; they may come from several"]
 
 
+def test_types_of_canary_in_the_singular_and_nodes_among_parameters() -> None:
+    assert given_to(graph(CANARY), '{"items": [{"type": "cpu", "slots": 1}]}', "canary") == ["core0"]
+    assert given_to(graph(CANARY), '{"cpu": 2}', "canary") == ["core0"]
+    assert given_to(graph(CANARY), '{"nodes": 2, "cpus": 2}', "canary") == ["a", "b"]
+    assert given_to(graph(CANARY), '{"items": [{"type": "nodes", "slots": 1}, {"type": "cpus"}]}', "canary") == ["core0"]
+    (asked,) = peer_requests.parse('{"items": [{"type": "fpga"}]}', "canary", types=["node", "fpgas"])
+    assert [vertex.type for vertex in asked.request.vertices()] == ["node", "slot", "fpgas"]
+
+
+@pytest.mark.parametrize("format", [None, "jgf", "cluster", "node-link"])
+def test_a_pool_that_allows_one_node_refuses_requests_of_canary_for_several(format: str | None) -> None:
+    g = graph("{allow_multinode: false, " + CANARY.removeprefix("{") + "}")
+    if format is not None:
+        g = ResourceGraph(registry.read(registry.write(g.structure, format=format).data).structure)
+    two = Request.parse("nodes=2 cpus=2", format="canary")
+    for ask in (lambda: g.allocate(two, job="j"), lambda: g.match(two), lambda: g.satisfiable(two), lambda: g.why_not(two)):
+        with pytest.raises(fluxres.InfeasibleRequest, match="allow_multinode: false"):
+            ask()
+    assert g.earliest(Request.parse("nodes=1 cpus=2", format="canary")) == 0.0
+    assert g.satisfiable("node=2")  # the rule is canary's own
+    assert graph(CANARY).satisfiable(two)
+
+
 def test_jobs_of_jqm() -> None:
     g = graph("managers: [{type: quantity, key: thread, quantity: 3}, {type: discrete, key: ports, list: 'p,q'}]")
     managers: list[jqm.Rules] = [jqm.Quantity("thread", 3), jqm.Discrete("ports", ("p", "q"))]

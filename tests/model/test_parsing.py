@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,19 @@ def test_equal_contents_are_one_request() -> None:
     assert as_request("slot=2/core") is as_request("".join(["slot=", "2/core"]))
     text = "version: 999\n" + "\n".join(f"{key}: {value!r}" for key, value in jobspec().items() if key != "version")
     assert fluxres.Request.parse(text) is fluxres.Request.parse(text.encode())
+
+
+def test_null_attributes_are_none_however_the_jobspec_comes() -> None:
+    values = jobspec() | {"attributes": None}
+    text = json.dumps(values)
+    for made in (
+        as_request(values),
+        as_request(OrderedDict(values)),
+        as_request(text),
+        fluxres.Request.parse(f"# jobspec\n{text}"),
+    ):
+        assert made.attributes == {}
+        assert made.resources == as_request(jobspec()).resources
 
 
 def test_other_contents_are_other_requests() -> None:

@@ -115,8 +115,11 @@ def test_devices_by_vendor() -> None:
         Device("m", "1", "NVIDIA"),
         Device("n", "7", "AMD"),
         Device("n", "8", "x"),
+        Device("n", "2", "UNKNOWN"),
+        Device("n", "3", ""),
+        Device("n", "9", "ROCm"),
     ]
-    assert device_environment(devices) == {"CUDA_VISIBLE_DEVICES": "1,0", "ROCR_VISIBLE_DEVICES": "7"}
+    assert device_environment(devices) == {"CUDA_VISIBLE_DEVICES": "1,0,2,3", "ROCR_VISIBLE_DEVICES": "7,9"}
     assert device_environment(devices, {"ROCR_VISIBLE_DEVICES": "", "A": "b"})["ROCR_VISIBLE_DEVICES"] == ""
     assert device_environment([]) == {}
 

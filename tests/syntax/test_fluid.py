@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.syntax import fluid
 from fluxres.syntax.fluid import Form, Parts
+from fluxres.syntax.fluid_symbols import SYMBOLS
 
 FORMS = [form for form in get_args(Form) if form != "words"]
 IDS = st.integers(0, 2**64 - 1)
@@ -20,11 +21,19 @@ IDS = st.integers(0, 2**64 - 1)
 @pytest.mark.parametrize(
     ("job_id", "forms"),
     [
-        (0, ["0", "0x0", "0000.0000.0000.0000", "job.0000.0000.0000.0000", "ƒ1", "f1"]),
-        (1888, ["1888", "0x760", "0000.0000.0000.0760", "job.0000.0000.0000.0760", "ƒZZ", "fZZ"]),
+        (0, ["0", "0x0", "0000.0000.0000.0000", "job.0000.0000.0000.0000", "ƒ1", "f1", "😃"]),
+        (1888, ["1888", "0x760", "0000.0000.0000.0760", "job.0000.0000.0000.0760", "ƒZZ", "fZZ", "😆🐻"]),
         (
             2**64 - 1,
-            [str(2**64 - 1), "0x" + "f" * 16, "ffff.ffff.ffff.ffff", "job.ffff.ffff.ffff.ffff", "ƒjpXCZedGfVQ", "fjpXCZedGfVQ"],
+            [
+                str(2**64 - 1),
+                "0x" + "f" * 16,
+                "ffff.ffff.ffff.ffff",
+                "job.ffff.ffff.ffff.ffff",
+                "ƒjpXCZedGfVQ",
+                "fjpXCZedGfVQ",
+                "🚹💗💧👗😷📷📚",
+            ],
         ),
     ],
 )
@@ -34,7 +43,7 @@ def test_forms(job_id: int, forms: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "job_id"), [("0.0.0.39", 57), ("A.b.C.d", 0xA000B000C000D), ("f111", 0), (" 12\n", 12), ("007", 7)]
+    ("text", "job_id"), [("0.0.0.39", 57), ("A.b.C.d", 0xA000B000C000D), ("f111", 0), (" 12\n", 12), ("007", 7), (" 😃😄\n", 1)]
 )
 def test_loose_spellings(text: str, job_id: int) -> None:
     assert fluid.decode(text) == job_id
@@ -80,7 +89,13 @@ def test_loose_spellings(text: str, job_id: int) -> None:
         "amen-amen-amen--academy-academy-academy",
         "-",
         "--",
-        "😃",
+        "😃x",
+        "😃 😃",
+        "😀",
+        "\U0001f44d\U0001f3fd",
+        "🚹💗💧👗😷📷📓",
+        "😃" * 8,
+        "😄" * 5000,
         "٣",
     ],
 )
@@ -90,7 +105,8 @@ def test_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "text"), [("f58", "1234"), ("dothex", "12"), ("kvs", "0.0.0.1"), ("dothex", "job.0.0.0.1"), ("hex", "12")]
+    ("form", "text"),
+    [("f58", "1234"), ("dothex", "12"), ("kvs", "0.0.0.1"), ("dothex", "job.0.0.0.1"), ("hex", "12"), ("emoji", "12")],
 )
 def test_a_form_can_be_asked_for(form: Any, text: str) -> None:
     assert fluid.decode(text) >= 0
@@ -102,6 +118,13 @@ def test_a_form_can_be_asked_for(form: Any, text: str) -> None:
 def test_what_is_written_is_read_back(job_id: int, form: Any) -> None:
     text = fluid.encode(job_id, form)
     assert fluid.decode(text) == fluid.decode(text, form) == job_id
+
+
+def test_symbols() -> None:
+    assert len(SYMBOLS) == len(set(SYMBOLS)) == 576
+    assert all(symbol.encode()[:2] == b"\xf0\x9f" for symbol in SYMBOLS)
+    assert fluid.decode("😃😄") == fluid.decode("😄") == 1
+    assert fluid.decode("😄😃") == 576
 
 
 @given(IDS)

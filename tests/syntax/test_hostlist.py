@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import groupby
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres import limits
-from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.syntax import hostlist
+from fluxres.syntax.hostlist import Hostlist, Hostname
+from fluxres.syntax.idset import IDset
 
 STEMS = st.sampled_from(["", "n", "node", "a-1b-", "x0y", "rack.7-"])
 DIGITS = st.integers(0, 130).map(str) | st.integers(0, 12).map("{:02}".format) | st.integers(95, 105).map("{:03}".format)
@@ -217,3 +220,102 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     except FluxresError:
         return
     assert hostlist.parse(hostlist.format(hosts)) == hosts
+
+
+# -- Hostlist --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("foo001", ("foo", 1, "001")),
+        ("foo0", ("foo", 0, "0")),
+        ("12", ("", 12, "12")),
+        ("foo", ("foo", None, "")),
+        ("foo1-ib", ("foo1-ib", None, "")),
+        ("foo-1a-2", ("foo-1a-", 2, "2")),
+        ("n" + "9" * 200, ("n" + "9" * 200, None, "")),
+    ],
+)
+def test_a_name_in_its_parts(name: str, parts: tuple[str, int | None, str]) -> None:
+    found = Hostname.of(name)
+    assert found == parts
+    assert found.prefix + found.digits == name
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a[1-2]", "a,", "a]", "ä"])
+def test_what_no_hostlist_can_say_is_no_name(name: str) -> None:
+    with pytest.raises(InputError):
+        Hostname.of(name)
+
+
+@given(HOSTS, HOSTS, st.integers(-45, 45))
+def test_a_list_of_hosts_is_a_sequence(names: list[str], others: list[str], at: int) -> None:
+    hosts = Hostlist(names)
+    assert list(hosts) == list(hosts.append()) == names
+    assert list(hosts.append(others, Hostlist(names))) == names + others + names
+    assert hosts == Hostlist(str(hosts)) == Hostlist(hosts)
+    assert hash(hosts) == hash(Hostlist(str(hosts)))
+    assert str(hosts) == hostlist.format(names)
+    assert (len(hosts), list(hosts[at:]), list(hosts[:at])) == (len(names), names[at:], names[:at])
+    assert list(hosts[IDset(range(1, len(names), 3))]) == names[1::3]
+    if -len(names) <= at < len(names):
+        assert hosts[at] == names[at]
+    else:
+        with pytest.raises(IndexError):
+            hosts[at]
+    for name in [*names[:3], *others[:3]]:
+        assert (name in hosts) == (name in names)
+        assert hosts.find(name) == (names.index(name) if name in names else -1)
+    assert hosts.indices(others, ignore_nomatch=True) == [names.index(name) for name in others if name in names]
+    if set(others) <= set(names):
+        assert hosts.indices(others) == [names.index(name) for name in others]
+    else:
+        with pytest.raises(UsageError, match="not in the hostlist"):
+            hosts.indices(others)
+
+
+@given(HOSTS, HOSTS)
+def test_operations_on_lists_of_hosts(names: list[str], others: list[str]) -> None:
+    hosts = Hostlist(names)
+    once = hosts.uniq()
+    assert sorted(once) == sorted(set(names))
+    assert Counter(hosts.sort()) == Counter(names)
+    assert list(dict.fromkeys(hosts.sort())) == list(once)
+    assert Counter(hosts.delete(others)) == Counter(names) - Counter(others)
+    assert list(hosts.exclude(others)) == [name for name in names if name not in others]
+    assert hosts.union(others) == Hostlist(names + others).uniq()
+    assert hosts.intersect(others) == Hostlist([name for name in names if name in others]).uniq()
+    assert hosts.intersect() == hosts
+    assert hosts.xor(others) == Hostlist(set(names) ^ set(others)).uniq()
+
+
+@pytest.mark.parametrize(
+    ("text", "ordered"),
+    [
+        ("b,a,b", "a,b,b"),
+        ("n[10,9,100]", "n[9-10,100]"),
+        ("n[10,9],n,n010,n9-ib", "n,n[9-10,010],n9-ib"),
+        ("n[100,015,45]", "n[45,015,100]"),
+        ("n[2,1,2]", "n[1-2,2]"),
+    ],
+)
+def test_order_of_hosts(text: str, ordered: str) -> None:
+    assert str(Hostlist(text).sort()) == ordered
+
+
+def test_deleting_keeps_the_order_of_what_is_left() -> None:
+    hosts = Hostlist("n[3,1,3,2]")
+    assert str(hosts.delete("n3")) == "n[1,3,2]"
+    assert str(hosts.delete("n[3,3]")) == "n[1-2]"
+    assert str(hosts.delete("m1")) == str(hosts)
+
+
+def test_a_list_of_hosts_is_made_of_text_or_of_hosts() -> None:
+    assert list(Hostlist(["n[1-2]", "m"])) == ["n1", "n2", "m"]
+    assert repr(Hostlist("n1,n2")) == "Hostlist('n[1-2]')"
+    assert Hostlist("n1") != ["n1"]
+    with pytest.raises(InputError):
+        Hostlist("n[1-")
+    with pytest.raises(UsageError):
+        Hostlist([1])  # type: ignore[list-item]  # what a caller may give by mistake

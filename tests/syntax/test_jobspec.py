@@ -74,7 +74,6 @@ VERTEX = "resources.0.with.0"
         ("tasks.0.command", "app", "tasks[0].command", "list"),
         ("tasks.0.command", [], "tasks[0].command", "at least one"),
         ("tasks.0.command", [1], "tasks[0].command[0]", "text"),
-        ("tasks.0.slot", "other", "tasks[0].slot", "label"),
         ("tasks.0.slot", ..., "tasks[0]", "'slot'"),
         ("tasks.0.count", {}, "tasks[0].count", "exactly one"),
         ("tasks.0.count", {"per_slot": 1, "total": 1}, "tasks[0].count", "exactly one"),
@@ -364,6 +363,31 @@ def test_fluxion_refuses_siblings_of_one_type_and_large_versions() -> None:
         jobspec.parse(document(version=10_000), dialect="fluxion")
 
 
+def test_a_task_may_name_a_slot_that_no_resource_has() -> None:
+    values = document()
+    assert jobspec.parse(values).stray_slots == []
+    values["tasks"] *= 2
+    values["tasks"][1] = values["tasks"][0] | {"slot": "other"}
+    for dialect in ("rfc14", "fluxion", "any"):
+        assert jobspec.parse(values, dialect=dialect).stray_slots == ["other"]
+
+
+def test_null_attributes_are_none_to_fluxion_and_an_error_to_flux_core() -> None:
+    values = document() | {"attributes": None}
+    for dialect in ("fluxion", "any"):
+        made = jobspec.parse(values, dialect=dialect)
+        assert made.attributes == {}
+        assert made == jobspec.parse(document() | {"attributes": {}})
+    for dialect in ("rfc14", "v1"):
+        with pytest.raises(InputError, match="attributes: expected a mapping, got null"):
+            jobspec.parse(values, dialect=dialect)
+
+
+def test_any_takes_what_another_dialect_takes() -> None:
+    made = document({"type": "core", "count": "2-4"}, {"type": "node", "count": 1, "exclusive": False})
+    assert jobspec.parse(made, dialect="any") == jobspec.parse(made)
+
+
 @given(jobspecs())
 def test_what_is_written_is_read_back(values: Any) -> None:
     made = jobspec.parse(values)
@@ -373,7 +397,7 @@ def test_what_is_written_is_read_back(values: Any) -> None:
     assert written["attributes"] == values["attributes"]
 
 
-@given(jobspecs(), st.data(), st.sampled_from(["rfc14", "v1", "fluxion"]))
+@given(jobspecs(), st.data(), st.sampled_from(["rfc14", "v1", "fluxion", "any"]))
 def test_damaged_documents_are_read_or_refused(values: Any, data: st.DataObject, dialect: Any) -> None:
     values = damaged(data.draw, values)
     try:

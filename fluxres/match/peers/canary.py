@@ -6,12 +6,13 @@ may be feasible and still be refused, for the slots of one item come from one in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fluxres.errors import InputError, NotHeld, UsageError
-from fluxres.syntax.canary import NodeRequest
+from fluxres.syntax.canary import NODES, NodeRequest
 from fluxres.syntax.place import shown
 
 Slots = int | float
@@ -37,6 +38,9 @@ class Shelf:
 
     Args:
         machine: slots by node, type and id.
+        allow_multinode: whether one test may have several nodes, as the resource pool says.
+
+    A request may name a type without the `s` at its end: `cpu` is served from `cpus` on a node that has no `cpu`.
 
     >>> from fluxres.syntax.canary import Item, NodeRequest
     >>> shelf = Shelf({"n": {"gpus": {"0": 2, "1": 1}}})
@@ -44,7 +48,8 @@ class Shelf:
     {'gpus': [Taken(node='n', id='1', slots=1)]}
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, allow_multinode: bool = True) -> None:
+        self.allow_multinode = allow_multinode
         self._free = {
             node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()
         }
@@ -59,7 +64,7 @@ class Shelf:
         }
 
     def is_feasible(self, requests: Sequence[NodeRequest]) -> bool:
-        """Whether there is a node for each request, by the totals of what is free.
+        """Whether there is a node for each request, by the totals of what is free; never for several where one is allowed.
 
         Errors: UsageError for a machine without nodes.
         """
@@ -68,6 +73,8 @@ class Shelf:
     def checkout(self, requests: Sequence[NodeRequest]) -> Checkout | None:
         """Take what is asked for, each request from a node of its own; None, and nothing is changed, where that is not possible.
 
+        Resources stand in the order in which nodes are chosen: those of the largest request first.
+
         Errors: UsageError for a machine without nodes.
         """
         nodes = self._nodes(requests)
@@ -75,7 +82,7 @@ class Shelf:
             return None
         before = self.free()
         found: Checkout = {}
-        for request, node in zip(requests, nodes, strict=True):
+        for request, node in nodes:
             taken = self._everything(node) if request.exclusive else self._items(node, request)
             if taken is None:
                 self._free = before
@@ -111,6 +118,8 @@ class Shelf:
             raise InputError(f"expected node, id and slots, got {shown(given)}", where=type_name)
         node, name, slots = given.get("node"), given.get("id"), given.get("slots", 1)
         where = f"{node}/{type_name}/{name}"[:200]
+        if isinstance(node, str) and node in self._free:
+            type_name = self._type(node, type_name)
         if not isinstance(node, str) or not isinstance(name, str) or name not in self._free.get(node, {}).get(type_name, {}):
             raise InputError(f"no {type_name} of id {shown(name)} on a node {shown(node)}", where=where)
         if isinstance(slots, bool) or not isinstance(slots, int | float) or not 0 < slots < float("inf"):
@@ -119,26 +128,40 @@ class Shelf:
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 
-    def _nodes(self, requests: Sequence[NodeRequest]) -> list[str] | None:
+    def _nodes(self, requests: Sequence[NodeRequest]) -> list[tuple[NodeRequest, str]] | None:
         """A node for each request: the largest request first, and to the node where most is left."""
         if not self._free:
             raise UsageError("the resource pool has no nodes", hint="give it at least one")
-        totals = [_totals(request) for request in requests]
-        found = [""] * len(requests)
+        if len(requests) > 1 and not self.allow_multinode:
+            return None
+        found: list[tuple[NodeRequest, str]] = []
         left = dict.fromkeys(self._free)
-        for at in sorted(range(len(requests)), key=lambda at: -sum(totals[at].values())):
-            rooms = {node: room for node in left if (room := self._room(node, totals[at])) is not None}
+        for request in sorted(requests, key=lambda request: -sum(item.slots for item in request.items)):
+            totals = _totals(request)
+            rooms = {node: room for node in left if (room := self._room(node, totals)) is not None}
             if not rooms:
                 return None
-            found[at] = max(rooms, key=lambda node: rooms[node])  # the first of equal ones
-            del left[found[at]]
+            node = max(rooms, key=lambda node: rooms[node])  # the first of equal ones
+            found.append((request, node))
+            del left[node]
         return found
+
+    def _type(self, node: str, type_name: str) -> str:
+        """The type of a node that a request means: that type, or the plural of it."""
+        types = self._free[node]
+        return type_name if type_name in types or f"{type_name}s" not in types else f"{type_name}s"
 
     def _room(self, node: str, wanted: Mapping[str, Slots]) -> Slots | None:
         """How much would be left (the square of it), None where it is not enough."""
-        room: Slots = 0
+        needed: dict[str, Slots] = {}
         for type_name, slots in wanted.items():
-            rest = sum(self._free[node].get(type_name, {}).values()) - slots
+            known = self._type(node, type_name)
+            needed[known] = needed.get(known, 0) + slots
+        room: Slots = 0
+        for type_name, slots in needed.items():
+            if type_name not in self._free[node]:
+                return None
+            rest = sum(self._free[node][type_name].values()) - slots
             if rest < 0:
                 return None
             room += rest * rest
@@ -148,12 +171,15 @@ class Shelf:
         free = {type_name: dict(instances) for type_name, instances in self._free[node].items()}
         found = []
         for item in request.items:
-            instances = free.get(item.type, {})
+            if item.type in NODES:
+                continue
+            type_name = self._type(node, item.type)
+            instances = free.get(type_name, {})
             fitting = [name for name in sorted(instances, key=lambda name: instances[name]) if instances[name] >= item.slots]
             if not fitting:
                 return None
             instances[fitting[0]] -= item.slots
-            found.append((item.type, Taken(node, fitting[0], item.slots)))
+            found.append((type_name, Taken(node, fitting[0], item.slots)))
         return found
 
     def _everything(self, node: str) -> list[tuple[str, Taken]]:
@@ -165,8 +191,56 @@ class Shelf:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A test that waits.
+
+    Args:
+        id: its name.
+        requests: what it asks for.
+        cost: by :func:`cost`; tests of high cost come first.
+    """
+
+    __test__ = False  # to pytest it is none
+    id: str
+    requests: tuple[NodeRequest, ...]
+    cost: float
+
+
+def cost(cpus: int, runtime_s: float) -> float:
+    """What canary orders tests by.
+
+    >>> cost(3, 4)
+    5.0
+    """
+    return math.hypot(cpus, runtime_s)
+
+
+def start(shelf: Shelf, tests: Iterable[Test]) -> dict[str, Checkout]:
+    """Check out for all tests that can start now, those of the highest cost first; what was checked out by test, in this order.
+
+    A test that finds no room waits and the next is tried; nothing is kept free for it.  Beside one that has nodes for itself no
+    other is started, so it is the last.
+
+    >>> from fluxres.syntax.canary import Item
+    >>> shelf = Shelf({"n": {"cpus": {"0": 3}}})
+    >>> def test(id, cpus, runtime_s): return Test(id, (NodeRequest((Item("cpus", cpus),)),), cost(cpus, runtime_s))
+    >>> list(start(shelf, [test("a", 1, 5), test("b", 3, 1), test("c", 2, 9)]))
+    ['c', 'a']
+    """
+    started = {}
+    for test in sorted(tests, key=lambda test: -test.cost):
+        found = shelf.checkout(test.requests)
+        if found is not None:
+            started[test.id] = found
+            if any(request.exclusive for request in test.requests):
+                break
+    return started
+
+
 def _totals(request: NodeRequest) -> dict[str, Slots]:
     found: dict[str, Slots] = {}
     for item in request.items:
-        found[item.type] = found.get(item.type, 0) + item.slots
+        if item.type not in NODES:
+            found[item.type] = found.get(item.type, 0) + item.slots
     return found

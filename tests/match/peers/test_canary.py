@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError, NotHeld, UsageError
-from fluxres.match.peers.canary import Shelf, Taken
+from fluxres.match.peers.canary import Shelf, Taken, Test, cost, start
 from fluxres.syntax.canary import Item, NodeRequest
 
 MACHINES = st.dictionaries(
@@ -55,6 +55,48 @@ def test_what_is_checked_out_is_what_is_missing(machine: dict[str, Any], asked: 
     assert shelf.free() == machine
 
 
+def test_a_pool_of_single_nodes_refuses_requests_for_several() -> None:
+    machine = {"a": {"cpus": {"0": 1}}, "b": {"cpus": {"0": 1}}}
+    one, two = ([NodeRequest((Item("cpus", 1),))] * number for number in (1, 2))
+    single = Shelf(machine, allow_multinode=False)
+    assert not single.is_feasible(two)
+    assert single.checkout(two) is None
+    assert single.free() == machine
+    assert single.is_feasible(one)
+    assert Shelf(machine).checkout(two) is not None
+
+
+def test_a_type_is_served_from_its_plural_where_a_node_has_only_that() -> None:
+    shelf = Shelf({"a": {"cpus": {"0": 3}}, "b": {"cpu": {"0": 1}, "cpus": {"9": 1}}})
+    both = NodeRequest((Item("cpu", 1), Item("cpus", 1)))
+    assert shelf.checkout([both]) == {"cpus": [Taken("a", "0", 1), Taken("a", "0", 1)]}
+    assert shelf.checkout([both]) == {"cpu": [Taken("b", "0", 1)], "cpus": [Taken("b", "9", 1)]}
+    assert not shelf.is_feasible([both])
+    assert shelf.is_feasible([NodeRequest((Item("cpu", 1),))])
+    shelf.checkin({"cpu": [Taken("a", "0", 2)]})
+    assert shelf.free()["a"] == {"cpus": {"0": 3}}
+    assert shelf.checkout([NodeRequest((Item("node", 1), Item("cpus", 1)))]) == {"cpus": [Taken("a", "0", 1)]}
+    assert not shelf.is_feasible([NodeRequest((Item("gpu", 1),))])
+
+
+def test_tests_of_high_cost_start_first_and_what_does_not_fit_is_passed_over() -> None:
+    shelf = Shelf({"n": {"cpus": {str(number): 1 for number in range(4)}}})
+
+    def waiting(name: str, cpus: int, runtime_s: float, *, exclusive: bool = False) -> Test:
+        return Test(name, (NodeRequest((Item("cpus", 1),) * cpus, exclusive),), cost(cpus, runtime_s))
+
+    tests = [waiting("wide", 4, 1), waiting("long", 1, 50), waiting("both", 3, 40), waiting("small", 1, 1), waiting("twin", 1, 1)]
+    found = start(shelf, tests)
+    assert list(found) == ["long", "both"]
+    shelf.checkin(found["both"])
+    assert list(start(shelf, [tests[0], *tests[3:]])) == ["small", "twin"]
+    shelf = Shelf({"n": {"cpus": {"0": 4}}, "m": {"cpus": {"0": 4}}})
+    assert list(start(shelf, [waiting("alone", 1, 9, exclusive=True), waiting("small", 1, 1), waiting("long", 1, 20)])) == [
+        "long",
+        "alone",
+    ]
+
+
 def test_a_feasible_request_may_be_refused_since_an_item_is_never_split() -> None:
     shelf = Shelf({"n": {"gpus": {"0": 2, "1": 2}}})
     assert shelf.is_feasible([NodeRequest((Item("gpus", 3),))])
@@ -62,10 +104,10 @@ def test_a_feasible_request_may_be_refused_since_an_item_is_never_split() -> Non
     assert shelf.free() == {"n": {"gpus": {"0": 2, "1": 2}}}
 
 
-def test_the_largest_request_chooses_its_node_first() -> None:
+def test_the_largest_request_chooses_its_node_first_and_stands_first() -> None:
     shelf = Shelf({"small": {"cpus": {"0": 1}}, "large": {"cpus": {"0": 3}}})
     found = shelf.checkout([NodeRequest((Item("cpus", 1),)), NodeRequest((Item("cpus", 2),))])
-    assert found == {"cpus": [Taken("small", "0", 1), Taken("large", "0", 2)]}
+    assert found == {"cpus": [Taken("large", "0", 2), Taken("small", "0", 1)]}
 
 
 def test_an_exclusive_request_has_all_of_the_node() -> None:
