@@ -199,6 +199,8 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
     if not type_:
         raise InputError("an <object> without type", where=f"{file}:{element.line}")
     type_ = _TYPES.get(type_, type_)
+    if "memory_kB" in attributes:
+        attributes = _of_version_0(attributes, "cache_size" if type_ == "Cache" else "local_memory")
     if type_ == "Cache":
         # Version 1 has one type for all caches.
         type_ = f"L{attributes.get('depth', '')}{'i' * (attributes.get('cache_type') == '2')}Cache"
@@ -219,6 +221,12 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
         if wrong is not None:
             raise InputError(f"expected devices in a {type_}, got a {wrong.type}", where=f"{file}:{wrong.line}")
     return found
+
+
+def _of_version_0(attributes: Mapping[str, str], key: str) -> Mapping[str, str]:
+    """Attributes with the bytes that version 0.9 has in KiB."""
+    text = attributes["memory_kB"]
+    return {key: str(int(text) * 1024), **attributes} if text.isascii() and text.isdecimal() and len(text) < 20 else attributes
 
 
 def _device(number: str, is_new: bool) -> str:

@@ -331,6 +331,15 @@ def test_memory_that_only_the_machine_of_version_1_has_is_one_numa_node(nodeset:
     assert paths(hwloc.read(Source(text.encode())).structure, "memory") == {"/node0/memory0": 16777216000}
 
 
+def test_memory_of_version_0_is_in_kib() -> None:
+    cache = obj("Cache", 0x1, cores(0), depth="2", memory_kB="512")
+    text = old(obj("NUMANode", 0x1, cache, memory_kB="4096"), cpuset="0x1", memory_kB="4096")
+    found = paths(hwloc.read(Source(text), keep="memory,l2cache").structure)
+    assert found == {"/node0": 1, "/node0/l2cache0": 512 << 10, "/node0/memory0": 4 << 20}
+    with pytest.raises(LimitExceeded):
+        hwloc.read(Source(old(cores(0), cpuset="0x1", memory_kB="9" * 19)))
+
+
 def test_memory_of_the_machine_does_not_count_beside_numa_nodes() -> None:
     text = old(
         obj("NUMANode", 0x1, cores(0), local_memory="5"),
