@@ -223,7 +223,7 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
     return found
 
 
-def _of_version_0(attributes: Mapping[str, str], key: str) -> Mapping[str, str]:
+def _of_version_0(attributes: dict[str, str], key: str) -> dict[str, str]:
     """Attributes with the bytes that version 0.9 has in KiB."""
     text = attributes["memory_kB"]
     return {key: str(int(text) * 1024), **attributes} if text.isascii() and text.isdecimal() and len(text) < 20 else attributes
