@@ -168,8 +168,8 @@ def save(
     """Write a graph to a file or store.
 
     Args:
-        dest: a path (compressed where it ends in ``.gz``, ``.zst`` or ``.xz``), or the URL of a store, where it gets its own name
-            or that of ``?graph=NAME``.
+        dest: a path (compressed where it ends in ``.gz``, ``.zst``, ``.xz`` or ``.bz2``), or the URL of a store, where it gets
+            its own name or that of ``?graph=NAME``.
         format: of the file; by its ending by default.
         changed_only: only what happened since the graph was last loaded or saved.  To a store: since it was loaded from or saved
             to that store.  To a file: a document of changes, which ``load(base, changes=…)`` applies; a document that ends where

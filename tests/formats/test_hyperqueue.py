@@ -225,6 +225,47 @@ def test_what_is_too_large_is_refused_and_not_made(text: str) -> None:
     assert len(str(found.value)) < 400
 
 
+def worker(resources: Any) -> str:
+    configuration = {"hostname": "n3", "heartbeat_interval": 8.0, "resources": resources, "time_limit": None}
+    return json.dumps([{"configuration": configuration, "ended": None, "id": 1}])
+
+
+def test_json_of_version_0_7() -> None:
+    generic = [
+        {"kind": "sum", "name": "mem", "params": {"size": 1000}},
+        {"kind": "indices", "name": "gpus", "params": {"start": 1, "end": 2}},
+        {"kind": "list", "name": "tape", "params": {"values": [7, 9]}},
+    ]
+    text = worker({"cpus": [[0, 1], [2, 3]], "generic": generic})
+    found = registry.read(text.encode())
+    assert found.name == "hyperqueue"
+    assert pools(found.structure) == [
+        "/n3 1",
+        "/n3/socket0 1", "/n3/socket0/core0 1", "/n3/socket0/core1 1",
+        "/n3/socket1 1", "/n3/socket1/core2 1", "/n3/socket1/core3 1",
+        "/n3/mem 1000", "/n3/gpu1 1", "/n3/gpu2 1", "/n3/tape7 1", "/n3/tape9 1",
+    ]  # fmt: skip
+    assert pools(read(worker({"cpus": [[0, 1]], "generic": []}))) == ["/n3 1", "/n3/core0 1", "/n3/core1 1"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"cpus": []}, r"w:1:\d+: \[0\].configuration.resources.cpus: expected at least one entry"),
+        ({"cpus": [[0]], "generic": [{"kind": "sum", "name": "m", "params": {}}]}, r"generic\[0\].params: a sum needs size"),
+        ({"cpus": [[0]], "generic": [{"kind": "range", "name": "m", "params": {"start": 1}}]}, "a range needs start and end"),
+        ({"cpus": [[0]], "generic": [{"kind": "range", "name": "m", "params": {"start": 2, "end": 1}}]}, "Start must be greater"),
+        ({"cpus": [[0]], "generic": [{"kind": "sum", "name": "m", "params": {"size": 1 << 62}}]}, r"params.size: expected int"),
+        ({"cpus": [[0]], "genric": []}, "unknown key 'genric'"),
+        ({"cpus": [[0]], "generic": [{"kind": "sum", "name": "cpus", "params": {"size": 1}}]}, "cpus"),
+    ],
+)
+def test_what_is_wrong_in_json_of_version_0_7_has_its_place(resources: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read(worker(resources))
+    assert caught.value.where.startswith("w:1:")
+
+
 def test_definitions_go_on_to_the_end_of_their_brackets() -> None:
     found = read("hq worker start --cpus 2 gpus=[0, 1 , 2] mem=sum( 8 ) --hostname n nics=[[0, 1], [2]]")
     assert pools(found) == pools(read("--cpus=2 gpus=[0,1,2] mem=sum(8) --hostname=n nics=[[0,1],[2]]"))
