@@ -12,6 +12,7 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import registry
 from fluxres.formats.hyperqueue import read_words
 from fluxres.formats.hyperqueue_words import words_of
+from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 
 ORIGIN = 8 << 76 | 2 << 62
@@ -264,6 +265,45 @@ def test_what_is_wrong_in_json_of_version_0_7_has_its_place(resources: Any, mess
     with pytest.raises(InputError, match=message) as caught:
         read(worker(resources))
     assert caught.value.where.startswith("w:1:")
+
+
+def written(*levels: Recipe) -> registry.Written:
+    root = Recipe("cluster", children=(Recipe("node", children=levels),))
+    return registry.write(expand(root, origin=ORIGIN), format="hyperqueue")
+
+
+def caches(count: int, cores: int) -> Recipe:
+    return Recipe("l3cache", count, size=32, unit="MiB", children=(Recipe("core", cores),))
+
+
+def test_groups_are_sockets_and_not_the_caches_in_them() -> None:
+    made = written(Recipe("socket", 2, children=(caches(4, 2), Recipe("gpu", 2))))
+    assert "--cpus 2x8 --resource gpus=2x2 --coupling 'cpus[0]:gpus[0],cpus[1]:gpus[1]'" in made.text
+    assert "pools: cpus are in groups by socket, and not by l3cache" in made.left_out
+    assert pools(read(made.text))[:4] == ["/node0 1", "/node0/socket0 1", "/node0/socket0/core0 1", "/node0/socket0/core1 1"]
+
+
+def test_groups_are_numa_domains_where_there_are_some() -> None:
+    numa = Recipe("numa", 2, children=(caches(2, 2), Recipe("memory", size=64, unit="GiB")))
+    made = written(Recipe("socket", 2, children=(numa, Recipe("gpu", 2))))
+    assert "--cpus 4x4 --resource" in made.text
+    assert "gpus=2x2" in made.text
+    assert "--coupling" not in made.text
+    assert "pools: cpus are in groups by numa, and not by l3cache" in made.left_out
+    # What has memory of its own is a NUMA domain, whatever it is called.
+    quarter = Recipe("quarter", 4, children=(caches(2, 1), Recipe("memory", size=64, unit="GiB")))
+    made = written(Recipe("socket", 1, children=(quarter,)))
+    assert "--cpus 4x2" in made.text
+    assert "pools: cpus are in groups by quarter, and not by l3cache" in made.left_out
+
+
+def test_without_sockets_and_memory_groups_are_the_innermost_level() -> None:
+    made = written(Recipe("board", 2, children=(caches(2, 3),)), Recipe("memory", size=64, unit="GiB"))
+    assert "--cpus 4x3" in made.text
+    assert "pools: cpus are in groups by l3cache" in made.left_out
+    # One group is none.
+    made = written(Recipe("socket", 1, children=(caches(4, 2),)))
+    assert "--cpus 'range(0-7)'" in made.text
 
 
 def test_definitions_go_on_to_the_end_of_their_brackets() -> None:
