@@ -92,6 +92,9 @@ class _Workers:
         self.edges = _Edges(self.structure)
         #: by vertex that is written, the pool whose group it is in, or its host
         self.above = self._above()
+        written = inventory.written
+        #: whether each group is the parent of what is in it
+        self.is_plain = bool((self.above[written] == self.structure.parent[written]).all())
         #: by type of what is in several groups, the types of the pools that are these groups
         self.grouped: dict[str, dict[str, None]] = {}
 
@@ -101,7 +104,7 @@ class _Workers:
         group = inventory.properties(v).get(GROUP)
         made = _Written(number, inventory.host_name(number), group if isinstance(group, str) else None)
         stands: dict[int, list[tuple[int, int]]] = {}
-        shares = [replace(share, above=self._groups_of(share, v)) for share in inventory.shares[number]]
+        shares = [self._in_groups(share, v) for share in inventory.shares[number]]
         grouped = [(share, [] if inventory.is_sum(share) else share.groups()) for share in shares]
         placed = [(share, groups, [self._group_of(share, group) for group in groups]) for share, groups in grouped]
         of_cpus = [parents for share, _, parents in placed if self.words[share.type] == CPUS and len(parents) > 1]
@@ -139,32 +142,35 @@ class _Workers:
         above[written] = at
         return above
 
-    def _groups_of(self, share: Share, host: int) -> Vertices:
-        """The pools whose groups these are in: their parents, where no group is above any of them."""
+    def _in_groups(self, share: Share, host: int) -> Share:
+        """The same with the pools whose groups its vertices are in: their parents, where no group is above any of them."""
+        if self.is_plain:
+            return share
         above = self.above[share.vertices]
-        return share.above if (above == host).all() else above
+        return share if (above == host).all() else replace(share, above=above)
 
     def _group_of(self, share: Share, group: Vertices) -> int:
         """The pool that a group is."""
-        return int(share.above[np.searchsorted(share.vertices, group[0])])
+        return self.structure.parent.item(int(group[0])) if self.is_plain else int(share.above[share.vertices == group[0]][0])
 
     def _place(self, share: Share, parents: list[int], host: int, *, type_name: str) -> None:
         """Note which pools come back in the same place: straight in the host, or in groups that come back themselves."""
         s = self.structure
-        own = s.parent[share.vertices]
         if len(parents) == 1:
-            self.lost.moved[share.vertices] |= own != host
+            self.lost.moved[share.vertices] |= s.parent[share.vertices] != host
             return
         base = type_name if type_name == "socket" else f"{share.type}-group"
-        self.grouped.setdefault(share.type, {}).update(dict.fromkeys(s.kind_of(parent).type for parent in parents))
+        types = self.grouped.setdefault(share.type, {})
         for number, parent in enumerate(parents):
             kind = s.kind_of(parent)
-            inside = share.above == parent
+            types[kind.type] = None
             comes_back = (kind.type, kind.basename, kind.name, s.id.item(parent)) == (type_name, base, None, number)
             if comes_back and parent not in s.names and s.parent.item(parent) == host:
                 self.lost.between[parent] = True
-                inside &= own != parent
-            self.lost.moved[share.vertices[inside]] = True
+                if not self.is_plain:
+                    self.lost.moved[share.vertices[(share.above == parent) & (s.parent[share.vertices] != parent)]] = True
+            else:
+                self.lost.moved[share.vertices[share.above == parent]] = True
 
     def _levels(self) -> Iterator[str]:
         """Lines on what became groups, and on what is within the groups."""
