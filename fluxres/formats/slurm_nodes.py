@@ -40,6 +40,8 @@ _SPELLED: Final = {
 }
 #: keys that go with a node as they are
 _KEPT: Final = ("weight", "corespeccount", "cpuspeclist", "memspeclimit", "arch", "instancetype")
+#: values that say what is so anyway
+_DEFAULTS: Final = {"weight": ("0", "1")}
 _STATES: Final = {
     # What saves power (POWERED_DOWN, `idle~`) is up: Slurm gives it jobs, and wakes it for them.
     **dict.fromkeys(("down", "error", "fail"), "down"),
@@ -113,7 +115,7 @@ def hardware_of(line: Line, notes: Notes) -> Hardware:
         line.count("tmpdisk", 0),
         slurm_gres.parse(line.pairs.get("gres", ""), line),
         features,
-        tuple((key, line.pairs[key]) for key in _KEPT if line.pairs.get(key)),
+        tuple((key, line.pairs[key]) for key in _KEPT if line.pairs.get(key, "") not in ("", *_DEFAULTS.get(key, ()))),
     )
 
 
@@ -255,7 +257,8 @@ def contents(hardware: Hardware, devices: Sequence[Devices], where: str, most: i
             made.append(Recipe("socket", sockets, children=(core,)))
     else:
         made.append(Recipe("core", max(hardware.cpus, 1)))
-    if hardware.memory_mib:
+    # Where nobody says how much memory a node has, Slurm has 1 MiB in its answers.
+    if hardware.memory_mib > 1:
         made.append(Recipe("memory", size=hardware.memory_mib, unit="MiB"))
     if hardware.disk_mib:
         made.append(Recipe("disk", size=hardware.disk_mib, unit="MiB"))

@@ -167,6 +167,13 @@ def test_sizes_units_and_features() -> None:
     assert properties(found, "/cluster/n1") == {"a": None, "b": None, "c": None, "weight": "3"}
 
 
+def test_defaults_of_slurm_are_no_facts() -> None:
+    assert counts(conf("NodeName=n RealMemory=1 Weight=1").structure, "/cluster/n") == {"socket": 1, "core": 1}
+    assert properties(conf("NodeName=n RealMemory=1 Weight=1").structure, "/cluster/n") == {}
+    answer = {"nodes": [{"name": "n", "sockets": 1, "cores": 1, "cpus": 1, "real_memory": 1, "weight": 1}]}
+    assert counts(registry.read(json.dumps(answer).encode()).structure, "/cluster/n") == {"socket": 1, "core": 1}
+
+
 def test_hosts_are_named_in_order_and_ranked() -> None:
     found = conf("NodeName=rack[0-1]node[1-2] CPUs=1", "NodeName=a9,a10 CPUs=1").structure
     nodes = found.of_type("node").tolist()
