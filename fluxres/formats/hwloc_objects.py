@@ -275,11 +275,12 @@ def _settle(found: Object) -> None:
         if child.children:
             _settle(child)
         within = child.normal() if child.type == "Group" else []
-        if len(within) == 1 and len(child.children) > 1:
+        while len(within) == 1 and len(child.children) > 1:
             # libhwloc makes such groups for memory, and takes them out again where all of a level are alike.
             within[0].children += child.children[1:]
             within[0].children.sort(key=_place)
             child = within[0]
+            within = child.normal() if child.type == "Group" else []
         children += [child] if within or child.type != "Group" else child.children
     children.sort(key=_place)
     found.children = children
