@@ -6,6 +6,7 @@ bounded in all, and, beyond what any small file may become, in proportion to wha
 
 from __future__ import annotations
 
+import bz2
 import lzma
 import zlib
 from collections.abc import Callable
@@ -16,9 +17,16 @@ from typing import Any, Final, NamedTuple
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 
-_MAGIC: Final = ((b"\x1f\x8b", "gz"), (b"\x28\xb5\x2f\xfd", "zst"), (b"\xfd7zXZ\x00", "xz"))
+#: what the first block of bzip2 begins with, or its end where there is none
+_BZ2_BLOCKS: Final = (b"1AY", b"\x17rE")
+_MAGIC: Final = (
+    (b"\x1f\x8b", "gz"),
+    (b"\x28\xb5\x2f\xfd", "zst"),
+    (b"\xfd7zXZ\x00", "xz"),
+    *((b"BZh%d%s" % (size, block), "bz2") for size in range(1, 10) for block in _BZ2_BLOCKS),
+)
 #: endings of names of compressed files
-ENDINGS: Final = (".gz", ".zst", ".xz")
+ENDINGS: Final = (".gz", ".zst", ".xz", ".bz2")
 _CHUNK: Final = 1 << 20
 #: bytes of zst fed at once: each four may become 128 KiB
 _STEP: Final = 1 << 10
@@ -28,7 +36,7 @@ _XZ_MEMORY: Final = 256 << 20
 
 
 def found(data: bytes) -> str | None:
-    """How these bytes are compressed: ``gz``, ``zst`` or ``xz``; None when they are not.
+    """How these bytes are compressed: ``gz``, ``zst``, ``xz`` or ``bz2``; None when they are not.
 
     >>> found(b"\\x1f\\x8b\\x08"), found(b"fluxres: 1")
     ('gz', None)
@@ -97,11 +105,13 @@ def _new_reader(how: str) -> Callable[[], Any]:
         return lambda: zlib.decompressobj(wbits=31)
     if how == "xz":
         return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+    if how == "bz2":
+        return bz2.BZ2Decompressor
     return _zstd().reader
 
 
 def pack(data: bytes, ending: str) -> bytes:
-    """These bytes as a file of that ending holds them: compressed for ``.gz``, ``.zst`` and ``.xz``, else as they are.
+    """These bytes as a file of that ending holds them: compressed for ``.gz``, ``.zst``, ``.xz`` and ``.bz2``, else as they are.
 
     The same bytes every time: no date and no name goes in.
 
@@ -113,6 +123,8 @@ def pack(data: bytes, ending: str) -> bytes:
             return packer.compress(data) + packer.flush()
         case ".xz":
             return lzma.compress(data)
+        case ".bz2":
+            return bz2.compress(data)
         case ".zst":
             return _zstd().compress(data)
         case _:
@@ -167,7 +179,7 @@ def _zstd() -> _Zstd:
     try:
         package: Any = import_module("zstandard")
     except ImportError:
-        hint = "pip install 'fluxres[zst]', or use Python 3.14; gz and xz need nothing"
+        hint = "pip install 'fluxres[zst]', or use Python 3.14; gz, xz and bz2 need nothing"
         raise UsageError("zst needs a package that is not installed", where="zst", hint=hint) from None
     return _Zstd(
         lambda: _Steps(package.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()),

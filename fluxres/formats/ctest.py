@@ -106,9 +106,12 @@ def parse(document: Document, *, strict: bool = True) -> Machine:
         raise InputError("Invalid socket object: the key 'local' is missing", where=document.where(()), hint=hint)
     if isinstance(local, Mapping) and not strict:
         return _socket(document, local, ("local",))
-    if not isinstance(local, list) or len(local) > 1 or not all(isinstance(each, Mapping) for each in local):
+    if not isinstance(local, list) or len(local) > 1:
         message = f"Invalid socket object: expected a list of one object, got {typed.short(local)}"
         raise InputError(message, where=document.where(["local"]), hint="CTest knows one machine, and of it one part")
+    if local and not isinstance(local[0], Mapping):
+        message = f"Invalid socket object: expected an object in the list, got {typed.short(local[0])}"
+        raise InputError(message, where=document.where(["local", 0]), hint='write [{"gpus": [{"id": "0"}]}]')
     return _socket(document, local[0], ("local", 0)) if local else {}
 
 

@@ -32,6 +32,9 @@ _BLOCK_KEY = re.compile(
 _FLOW_ITEM = re.compile(r"([ ]*+)((?:-[ ]++)++)([{\[].*+)$")
 #: what may stand before a document: empty lines, comments, directives, the mark of its beginning
 _BEFORE = re.compile(r"(?:\s++|\#[^\n]*+|%[^\n]*+|---(?=\s))*+")
+#: a table of TOML or a section of INI, and a key with a value, each on a line of its own
+_TABLE = re.compile(r"\[{1,2}[ \t]*[\w.\-\"' ]+\]{1,2}[ \t]*(?:#.*)?")
+_SETTING = re.compile(r"[\w.\-\"']+[ \t]*=[ \t]*\S.*")
 _XML_ROOT = re.compile(rb"(?:\s++|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+(?:\[.*?\])?\s*+>)*+<([\w.:-]+)", re.DOTALL)
 
 
@@ -111,6 +114,18 @@ def _block(text: str) -> Iterator[str]:
         above.append((column, path))
         if match[6] and match[6][0] in "{[":
             yield from _flow(match[6], path)
+
+
+def is_toml(text: str) -> bool:
+    """Whether a text looks like TOML or INI: tables in brackets, and settings.
+
+    >>> is_toml("# a\\n[project]\\nname = 'x'\\n"), is_toml("[a]"), is_toml("a: 1")
+    (True, False, False)
+    """
+    lines = [line for line in map(str.strip, text.split("\n")) if line and not line.startswith(("#", ";"))]
+    if not lines or not (_TABLE.fullmatch(lines[0]) or _SETTING.fullmatch(lines[0])):
+        return False
+    return any(map(_TABLE.fullmatch, lines)) and any(map(_SETTING.fullmatch, lines))
 
 
 def xml_root(head: bytes) -> str:

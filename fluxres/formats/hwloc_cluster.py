@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import hwloc_devices, hwloc_pools, safe_xml
-from fluxres.formats.hwloc_objects import Object, machine_of
+from fluxres.formats.hwloc_objects import Machine, Object, machines_of
 from fluxres.formats.hwloc_pools import Keep, Row
 from fluxres.formats.loaded import Loaded
+from fluxres.formats.notes import Notes
 from fluxres.formats.source import Source
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable
@@ -30,8 +31,8 @@ from fluxres.graph.kinds import Kind, KindTable
 _IGNORED: Final = frozenset({b"gp_index", b"id", b"os_index", b"pci_busid", b"pci_link_speed", b"count", b"size"})
 #: keys of <info> that a pool is made of; HostName is one for itself
 _USED: Final = frozenset(
-    b"CPUVendor CPUModel GPUVendor GPUModel Vendor Model PCIVendor PCIDevice Size Type CoProcType Backend OpenCLDeviceType"
-    b" CUDAGlobalMemorySize RSMIVRAMSize LevelZeroHBMSize LevelZeroDDRSize OpenCLGlobalMemorySize".split()
+    b"AssemblerName CPUVendor CPUModel GPUVendor GPUModel Vendor Model PCIVendor PCIDevice Size Type CoProcType Backend"
+    b" OpenCLDeviceType CUDAGlobalMemorySize RSMIVRAMSize LevelZeroHBMSize LevelZeroDDRSize OpenCLGlobalMemorySize".split()
 )
 #: what a node is called when neither its topology nor the name of a file says it
 NODE: Final = "node0"
@@ -54,6 +55,8 @@ class _Shape:
     line: list[int]
     #: what the topology says that the node is called
     host: str
+    #: how many things of a node were left out, by what they are
+    left_out: dict[str, int]
     #: its file cut at the quotes: every second part is a value
     parts: list[bytes] = field(default_factory=list)
     #: what the values are that may differ: nothing, the host, a volume, or the row whose size it is; None until it is asked for
@@ -61,10 +64,14 @@ class _Shape:
 
 
 class _Node(NamedTuple):
-    """One file: its shape, what it is called, and memory sizes by row where they differ from the shape's."""
+    """One node: its shape, what it is called, and memory sizes by row where they differ from the shape's.
+
+    `other` is what it is called where topologies do not tell the nodes apart.
+    """
 
     shape: int
     host: str
+    other: str
     file: str
     line: int
     sizes: dict[int, int]
@@ -73,7 +80,7 @@ class _Node(NamedTuple):
 def read_many(
     sources: Sequence[Source], *, origin: int | None = None, keep: str | Iterable[str] = (), cluster: str | None = None
 ) -> Loaded:
-    """The cluster that files describe, one node each; their order is that of the ranks.
+    """The cluster that files describe, one node each, or those of a system of several; their order is that of the ranks.
 
     Args:
         origin: base of the uuids; random by default.
@@ -95,7 +102,7 @@ def of_machine(
 ) -> Loaded:
     """The node of a topology that was read already; called `NODE` if it does not say."""
     nodes = _Nodes(hwloc_pools.kept(keep))
-    nodes.add_machine(machine, file, NODE)
+    nodes.add_machine(Machine(machine, {}), file, NODE)
     return nodes.loaded(cluster, origin)
 
 
@@ -119,8 +126,12 @@ class _Nodes:
                 self.nodes.append(node)
                 self._known.insert(0, self._known.pop(place))
                 return
-        machine = machine_of(safe_xml.load(source.data, file=source.file), source.file)
-        self.add_machine(machine, source.file, _stem(source))
+        machines = machines_of(safe_xml.load(source.data, file=source.file), source.file)
+        if len(machines) > 1:
+            for number, machine in enumerate(machines):
+                self.add_machine(machine, source.file, f"{_stem(source)}-{number}")
+            return
+        self.add_machine(machines[0], source.file, _stem(source))
         # A quote in a comment or in text would shift what is a value.
         skeleton = b"".join(parts[::2])
         is_plain = b"<!--" not in skeleton and b"<![" not in skeleton and b"'" not in skeleton
@@ -128,12 +139,17 @@ class _Nodes:
             self.shapes[-1].parts = parts
             self._known.insert(0, len(self.shapes) - 1)
 
-    def add_machine(self, machine: Object, file: str, host: str) -> None:
-        """The next node, as a shape of its own."""
-        rows = hwloc_pools.rows(machine, self.keep, file, host)
-        said = machine.infos.get("HostName", "")
-        self.shapes.append(_shape(rows, self.kinds, said))
-        self.nodes.append(_Node(len(self.shapes) - 1, said or host, file, machine.line, {}))
+    def add_machine(self, machine: Machine, file: str, other: str) -> None:
+        """The next node, as a shape of its own.
+
+        Args:
+            other: what it is called where its topology does not say.
+        """
+        found, left_out = machine.object, dict(machine.left_out)
+        said = found.infos.get("HostName") or found.infos.get("AssemblerName", "").removesuffix(".xml")
+        rows = hwloc_pools.rows(found, self.keep, file, said or other, left_out)
+        self.shapes.append(_shape(rows, self.kinds, said, left_out))
+        self.nodes.append(_Node(len(self.shapes) - 1, said or other, other, file, found.line, {}))
 
     def _alike(self, number: int, parts: list[bytes], source: Source) -> _Node | None:
         """The node of a file that is like one that was read; None for one that is not."""
@@ -156,7 +172,8 @@ class _Nodes:
                 if not value.isdigit() or not 0 < int(value[:20]) <= limits.SIZE_MAX:
                     return None
                 sizes[role] = int(value[:20])
-        return _Node(number, host or shape.host or _stem(source), source.file, 0, sizes)
+        other = _stem(source)
+        return _Node(number, host or shape.host or other, other, source.file, 0, sizes)
 
     # -- put together ------------------------------------------------------------------------------------------------
 
@@ -192,18 +209,26 @@ class _Nodes:
             origin=origin,
             where=where,
         )
-        return Loaded(made.structure, [], name)
+        return Loaded(made.structure, [], name, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = Notes()
+        for node in self.nodes:
+            for what, number in self.shapes[node.shape].left_out.items():
+                notes.add(what, node.file, f"left out: {what} ({number})")
+        return notes.lines()
 
     def _hosts(self) -> list[str]:
         """What each node is called."""
         hosts = [node.host for node in self.nodes]
         if len({*hosts}) == 1 < len(hosts):
-            hosts = [PurePath(node.file).name.partition(".")[0] for node in self.nodes]
+            hosts = [node.other for node in self.nodes]
         first: dict[str, int] = {}
         for at, host in enumerate(hosts):
             if first.setdefault(host, at) != at:
                 message = f"host {host!r} is in {self.nodes[first[host]].file} too"
-                raise InputError(message, where=self.nodes[at].file, hint="give the file of each node once")
+                hint = "give the file of each node once, and each machine a HostName of its own"
+                raise InputError(message, where=self.nodes[at].file, hint=hint)
         return hosts
 
     def _columns(self, starts: NDArray[np.int64], total: int, top: int) -> dict[str, NDArray[Any]]:
@@ -251,7 +276,7 @@ def _stem(source: Source) -> str:
     return name if source.path is not None and name else NODE
 
 
-def _shape(rows: list[Row], kinds: KindTable, host: str) -> _Shape:
+def _shape(rows: list[Row], kinds: KindTable, host: str, left_out: dict[str, int]) -> _Shape:
     # The same Kind object stands in many rows: one look for each object, not for each row.
     known: dict[int, int] = {}
     numbers = []
@@ -267,6 +292,7 @@ def _shape(rows: list[Row], kinds: KindTable, host: str) -> _Shape:
         np.array([row.size for row in rows], np.int64),
         [row.line for row in rows],
         host,
+        left_out,
     )
 
 

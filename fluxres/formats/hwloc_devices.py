@@ -1,8 +1,13 @@
 """GPUs, coprocessors, network cards and disks out of the I/O devices of a topology.
 
 The system knows one card by many names: a GPU is `card1` and `renderD128` to the kernel, `cuda0`, `nvml0` and
-`opencl0d0` to its libraries.  What stands below one PCI function is one GPU or one network card; each disk is its own.
-A console's graphics chip has a name in the kernel too and computes nothing: it is left out.
+`opencl0d0` to its libraries.  What stands below one PCI function is one GPU, or as many as one library has there: a partitioned
+MI300A is one function with `rsmi0` to `rsmi5`, which jobs get one by one.  So flux-core counts (`flux R encode --xml`).  It is
+one network card; each disk is its own.
+
+A GPU that a library names can be used.  Where the topology has such GPUs, only those are counted; where it has none, the writer
+may have had no library, and those with a driver (a render node) are counted.  A function that only PCI lists has no driver that
+anything could use it through, and is left out with a note, as is a console's graphics chip, which computes nothing.
 """
 
 from __future__ import annotations
@@ -48,6 +53,14 @@ class _Found(NamedTuple):
     pci: Object | None
     names: list[Object]
 
+    def has_library(self) -> bool:
+        """Whether a library names it."""
+        return any(_api(name) for name in self.names)
+
+    def has_driver(self) -> bool:
+        """Whether the kernel has it as a device to compute with."""
+        return any(name.name.startswith("renderD") or name.device == "CoProc" for name in self.names)
+
 
 def told(**values: str) -> dict[str, PropertyValue]:
     """The properties that are known: words without their spaces at the ends, the empty ones left out."""
@@ -55,12 +68,15 @@ def told(**values: str) -> dict[str, PropertyValue]:
     return {key: text for key, text in stripped.items() if text}
 
 
-def pools(machine: Object, types: frozenset[str], file: str) -> dict[int, list[Device]]:
+def pools(machine: Object, types: frozenset[str], file: str, left_out: dict[str, int]) -> dict[int, list[Device]]:
     """The devices of a machine by id() of the object that they are in, in the order in which they stand there.
+
+    Args:
+        left_out: takes how many GPUs and coprocessors are not counted.
 
     Errors: LimitExceeded for a disk larger than any pool.
     """
-    found = list(_found(machine))
+    found = _usable(list(_found(machine)), types, left_out)
     gpu_ids = _gpu_ids([each for each in found if each.type == "gpu"])
     taken: set[str] = set()
     count = dict.fromkeys(TYPES, 0)
@@ -80,6 +96,27 @@ def pools(machine: Object, types: frozenset[str], file: str) -> dict[int, list[D
 
 
 # -- which there are -----------------------------------------------------------------------------------------------------
+
+
+def _usable(found: list[_Found], types: frozenset[str], left_out: dict[str, int]) -> list[_Found]:
+    """Those that something can be computed with, and all that are there for something else."""
+    is_named = any(each.type == "gpu" and each.has_library() for each in found)
+    stay = []
+    for each in found:
+        if each.type not in ("gpu", "coproc") or each.has_library():
+            stay.append(each)
+            continue
+        what = {"gpu": "GPUs", "coproc": "coprocessors"}[each.type]
+        if not each.has_driver():
+            what += " that only PCI lists, without a driver or a library for them"
+        elif is_named and each.type == "gpu":
+            what += " that no library names, while it names others"
+        else:
+            stay.append(each)
+            continue
+        if each.type in types:
+            left_out[what] = left_out.get(what, 0) + 1
+    return stay
 
 
 def _found(machine: Object) -> Iterator[_Found]:
@@ -106,11 +143,27 @@ def _cards(at: int, pci: Object, names: list[Object]) -> Iterator[_Found]:
     computing = [name for name in names if name.device in ("GPU", "CoProc")]
     type_ = _computes(pci, computing)
     if type_ is not None:
-        yield _Found(at, type_, pci, computing)
+        yield from (_Found(at, type_, pci, part) for part in _partitions(computing))
     yield from (_Found(at, "storage", pci, [name]) for name in names if name.device == "Block")
     network = [name for name in names if name.device == "Network"] + [name for name in names if name.device == "OpenFabrics"]
     if network:
         yield _Found(at, "nic", pci, network)
+
+
+def _partitions(names: list[Object]) -> list[list[Object]]:
+    """The names of one PCI function by the device they are of: one for each that the surest of its libraries has there."""
+    by_api = {api: _of_library(names, api) for api in _APIS}
+    surest = next((devices for devices in by_api.values() if devices), [])
+    if len(surest) < 2:
+        return [names]
+    return [list(part) for part in zip(*(devices for devices in by_api.values() if len(devices) == len(surest)), strict=True)]
+
+
+def _of_library(names: list[Object], api: str) -> list[Object]:
+    """The devices that one library has: no parts of devices (`ze0.1`), and no device that a second platform of OpenCL has too."""
+    found = [name for name in names if _api(name) == api and "." not in name.name]
+    platforms = [name.name.rpartition("d")[0] for name in found]
+    return found if api != "OpenCL" else [name for name, of in zip(found, platforms, strict=True) if of == platforms[0]]
 
 
 def _computes(pci: Object, names: list[Object]) -> str | None:

@@ -2,7 +2,9 @@
 
 In version 1 a NUMA node stands above its cores; from version 2 on it hangs beside them.  Files of the first kind are read
 as libhwloc 2 reads them: the node goes to the object of the same processors, or to a group that is made of what was
-below it.  Numbers of kinds of devices differ between versions 2 and 3, so they are words here.
+below it; memory that only the machine has is one NUMA node.  What the machine does not allow is left out, as libhwloc does by
+default, and so are objects without processors, memory and devices.  Numbers of kinds of devices differ between versions 2 and
+3, so they are words here.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from fluxres.errors import InputError
 from fluxres.formats.safe_xml import Element
@@ -22,6 +24,10 @@ _OS_DEVICES: Final = {"0": "Block", "1": "GPU", "2": "Network", "3": "OpenFabric
 #: bits of version 3, whose kinds may be several; the first that is set says most
 _OS_DEVICE_BITS: Final = {8: "CoProc", 4: "GPU", 1: "Block", 32: "OpenFabrics", 16: "Network", 64: "DMA", 2: "Memory"}
 _HEX: Final = re.compile(r"(?:0x)?[0-9a-f]{0,8}")
+#: what a set without an end begins with
+_ENDLESS: Final = "0xf...f"
+#: a group that is a die in hwloc 2.0, which had no type for it
+_DIE_KIND: Final = "104"
 
 
 @dataclass(slots=True)
@@ -52,28 +58,125 @@ class Object:
         return [child for child in self.children if child.type not in MEMORY and child.type not in DEVICES]
 
 
+class Machine(NamedTuple):
+    """A machine, and how many things of it were left out, by what they are."""
+
+    object: Object
+    left_out: dict[str, int]
+
+
 def machine_of(root: Element, file: str) -> Object:
-    """The machine of a document.
+    """The machine of a document that has one.
+
+    Cost O(elements). Errors: InputError `FILE:line` for what is no topology, or has several machines.
+    """
+    found = machines_of(root, file)
+    if len(found) > 1:
+        hint = "a cluster may be read from it, and not one node"
+        raise InputError(f"expected one machine, got {len(found)}", where=f"{file}:{root.line}", hint=hint)
+    return found[0].object
+
+
+def machines_of(root: Element, file: str) -> list[Machine]:
+    """The machines of a document: one, or those below the system that hwloc 1 put several into.
 
     Cost O(elements). Errors: InputError `FILE:line` for what is no topology.
     """
     if root.name != "topology":
         hint = "lstopo --of xml writes one"
         raise InputError(f"expected <topology>, got <{root.name}>", where=f"{file}:{root.line}", hint=hint)
-    machines = [element for element in root.all("object") if _TYPES.get(kind := _type(element), kind) == "Machine"]
-    if len(machines) != 1:
-        raise InputError(f"expected one object of type Machine, got {len(machines)}", where=f"{file}:{root.line}")
-    machine = _object(machines[0], file, root.attributes.get("version", "").startswith("3"))
+    tops = [element for element in root.all("object") if _TYPES.get(kind := _type(element), kind) in ("Machine", "NUMANode")]
+    if len(tops) != 1:
+        raise InputError(f"expected one object of type Machine, got {len(tops)}", where=f"{file}:{root.line}")
+    elements, levels = _machines_below(tops[0])
+    is_new = root.attributes.get("version", "").startswith("3")
+    if elements:
+        machines = [_machine(element, file, is_new, {}) for element in elements]
+        if levels:
+            machines[0].left_out["levels above the machines"] = levels
+        return machines
     # From version 3 on, what is known of the whole machine stands beside it.
-    machine.infos = {**_infos(root), **machine.infos}
+    return [_machine(tops[0], file, is_new, _infos(root))]
+
+
+def _machines_below(top: Element) -> tuple[list[Element], int]:
+    """The machines in a system of several, and the number of objects between; none where the system is the machine."""
+    found: list[Element] = []
+    levels = 0
+    todo = top.all("object")[::-1]
+    while todo:
+        element = todo.pop()
+        if _type(element) == "Machine":
+            found.append(element)
+        elif _type(element) in ("Misc", "Group", "System"):
+            levels += 1
+            todo += element.all("object")[::-1]
+    return found, levels
+
+
+def _machine(element: Element, file: str, is_new: bool, infos: Mapping[str, str]) -> Machine:
+    machine = _object(element, file, is_new)
+    if machine.type == "NUMANode":
+        # hwloc 1 had no machine around a single NUMA node, whose infos are those of the machine.
+        sets = {key: value for key, value in machine.attributes.items() if key.endswith(("cpuset", "nodeset"))}
+        machine = Object("Machine", "", sets, machine.infos, [machine], line=machine.line)
+    machine.infos = {**infos, **machine.infos}
     if any(_has_more(found) for found in machine.walk()):
         _lift(machine, [])
-    return settled(machine)
+    if machine.attributes.get("local_memory", "0") != "0" and not any(found.type == "NUMANode" for found in machine.walk()):
+        # Where there is one NUMA node, version 1 may have its memory in the machine.
+        shared = {key: machine.attributes[key] for key in ("cpuset", "local_memory") if key in machine.attributes}
+        machine.children.append(Object("NUMANode", "", shared, {}, line=machine.line))
+    left_out: dict[str, int] = {}
+    _Allowed(machine, left_out).stays(machine)
+    return Machine(settled(machine), left_out)
+
+
+class _Allowed:
+    """What of a machine its user may use, as libhwloc restricts it by default: objects without processors, memory and
+    devices go.
+
+    Args:
+        left_out: takes how many processing units and NUMA nodes go.
+    """
+
+    def __init__(self, machine: Object, left_out: dict[str, int]) -> None:
+        cpus, own = _bits(machine, "allowed_cpuset"), _bits(machine, "cpuset")
+        #: None where all are
+        self._cpus = None if cpus is None or (own is not None and own & ~cpus == 0) else cpus
+        self._nodes = _bits(machine, "allowed_nodeset")
+        self._left_out = left_out
+
+    def stays(self, found: Object) -> bool:
+        """Whether an object stays; what does not stay in it is taken out."""
+        if found.children:
+            found.children = [child for child in found.children if child.type in DEVICES or self.stays(child)]
+            if any(child.type != "Misc" or child.children for child in found.children):
+                return True
+        if found.type in MEMORY:
+            return self._is_used(found, "nodeset", self._nodes, "NUMA nodes that are not allowed")
+        return found.type == "Misc" or self._is_used(found, "cpuset", self._cpus, "processing units that are not allowed")
+
+    def _is_used(self, found: Object, key: str, allowed: int | None, what: str) -> bool:
+        text = found.attributes.get(key)
+        if text is None:
+            return True
+        if not text.strip("0x,"):
+            return False
+        if allowed is None:
+            return True
+        bits = _bits(found, key)
+        if bits is None or bits & allowed:
+            return True
+        if found.type in ("PU", "NUMANode"):
+            self._left_out[what] = self._left_out.get(what, 0) + 1
+        return False
 
 
 def settled(machine: Object) -> Object:
     """The same tree in the order of hwloc: processors, memory, devices; each object with its logical index."""
     _settle(machine)
+    _merge_dies(machine)
     counts: dict[str, int] = {}
     for found in machine.walk():
         found.index = counts.get(found.type, 0)
@@ -96,9 +199,14 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
     if not type_:
         raise InputError("an <object> without type", where=f"{file}:{element.line}")
     type_ = _TYPES.get(type_, type_)
+    if "memory_kB" in attributes:
+        attributes = _of_version_0(attributes, "cache_size" if type_ == "Cache" else "local_memory")
     if type_ == "Cache":
         # Version 1 has one type for all caches.
         type_ = f"L{attributes.get('depth', '')}{'i' * (attributes.get('cache_type') == '2')}Cache"
+    if type_ == "Group" and (attributes.get("subtype") == "Die" or attributes.get("kind") == _DIE_KIND):
+        # Versions 1 and 2.0 have no type for dies.
+        type_ = "Die"
     found = Object(type_, attributes.get("name", ""), attributes, {}, line=element.line)
     if type_ == "OSDev":
         found.device = _device(attributes.get("osdev_type", ""), is_new)
@@ -106,7 +214,6 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
         return found
     found.infos = _infos(element)
     if type_ == "Group" and found.infos.get("Type") == "Die":
-        # Version 1 knows no dies.
         found.type = "Die"
     found.children = [_object(child, file, is_new) for child in element.children if child.name == "object"]
     if type_ in DEVICES:
@@ -114,6 +221,12 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
         if wrong is not None:
             raise InputError(f"expected devices in a {type_}, got a {wrong.type}", where=f"{file}:{wrong.line}")
     return found
+
+
+def _of_version_0(attributes: dict[str, str], key: str) -> dict[str, str]:
+    """Attributes with the bytes that version 0.9 has in KiB."""
+    text = attributes["memory_kB"]
+    return {key: str(int(text) * 1024), **attributes} if text.isascii() and text.isdecimal() and len(text) < 20 else attributes
 
 
 def _device(number: str, is_new: bool) -> str:
@@ -151,9 +264,6 @@ def _beside(numa: Object, above: list[tuple[Object, int]]) -> list[Object]:
     if same is not None or not within:
         (same or above[-1][0]).children.append(numa)
         return [*within, *devices]
-    if len(within) == 1 and _cpus(within[0]) == cpus:
-        within[0].children += [numa, *devices]
-        return within
     shared = {key: numa.attributes[key] for key in ("cpuset", "nodeset") if key in numa.attributes}
     return [Object("Group", "", shared, {}, [*within, numa, *devices], line=numa.line)]
 
@@ -165,14 +275,24 @@ def _settle(found: Object) -> None:
         if child.children:
             _settle(child)
         within = child.normal() if child.type == "Group" else []
-        if len(within) == 1 and len(child.children) > 1:
+        while len(within) == 1 and len(child.children) > 1:
             # libhwloc makes such groups for memory, and takes them out again where all of a level are alike.
             within[0].children += child.children[1:]
             within[0].children.sort(key=_place)
             child = within[0]
+            within = child.normal() if child.type == "Group" else []
         children += [child] if within or child.type != "Group" else child.children
     children.sort(key=_place)
     found.children = children
+
+
+def _merge_dies(machine: Object) -> None:
+    """Take dies out that are the packages, as libhwloc does whatever is to be kept."""
+    packages = [found for found in machine.walk() if found.type == "Package"]
+    within = [found.normal() for found in packages]
+    if all(len(each) == 1 and each[0].type == "Die" for each in within):
+        for package, (die,) in zip(packages, within, strict=True):
+            package.children = sorted([*die.children, *(child for child in package.children if child is not die)], key=_place)
 
 
 def _place(child: Object) -> int:
@@ -181,7 +301,19 @@ def _place(child: Object) -> int:
 
 def _cpus(found: Object) -> int:
     """The processors of an object as bits, -1 where that cannot be read."""
-    words = found.attributes.get("cpuset", "-").lower().split(",")
+    bits = _bits(found, "cpuset")
+    return -1 if bits is None else bits
+
+
+def _bits(found: Object, key: str) -> int | None:
+    """A set of an object as bits, all of them from some bit on where it has no end; None where that cannot be read."""
+    text = found.attributes.get(key)
+    if text is None:
+        return None
+    words = text.lower().split(",")
+    is_endless = words[0] == _ENDLESS
+    words = words[1:] if is_endless else words
     if any(_HEX.fullmatch(word) is None for word in words):
-        return -1
-    return int("".join(word.removeprefix("0x").zfill(8) for word in words), 16)
+        return None
+    bits = int("".join(word.removeprefix("0x").zfill(8) for word in words) or "0", 16)
+    return bits | (-1 << (32 * len(words))) if is_endless else bits

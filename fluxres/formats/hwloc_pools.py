@@ -78,18 +78,20 @@ def kept(keep: str | Iterable[str] = ()) -> Keep:
     return Keep(frozenset(always), frozenset(structure))
 
 
-def rows(machine: Object, keep: Keep, file: str, host: str) -> list[Row]:
+def rows(machine: Object, keep: Keep, file: str, host: str, left_out: dict[str, int]) -> list[Row]:
     """The pools of a node, parents first and devices last.
 
     Args:
-        host: what it is called if the topology does not say.
+        host: what it is called.
+        left_out: takes how many things become no pool that somebody might expect, by what they are.
 
     Errors: InputError and LimitExceeded `FILE:line` for numbers that are none or too large.
     """
-    found = [node_row(machine.infos.get("HostName") or host, f"{file}:{machine.line}")]
+    found = [node_row(host, f"{file}:{machine.line}")]
     late: list[Row] = []
     groups = {"numa": 0, "group": 0}
-    devices = hwloc_devices.pools(machine, keep.always, file) if keep.always.intersection(hwloc_devices.TYPES) else {}
+    has_devices = keep.always.intersection(hwloc_devices.TYPES)
+    devices = hwloc_devices.pools(machine, keep.always, file, left_out) if has_devices else {}
     # A dictionary by identity: an object is what it is, and two may have equal fields.
     todo = [(machine, 0)]
     while todo:

@@ -1,4 +1,4 @@
-"""HyperQueue's workers: the JSON it prints, and the words they were started with.
+"""HyperQueue's workers: the JSON it prints, that of version 0.7 too, and the words they were started with.
 
 In words, each line is a worker (``hq worker start --cpus 2x4 --resource "gpus=[0,1]"``, of which ``hq worker start`` may be left
 out), or definitions stand one to a line and an empty line ends a worker.  Pools of labels become a pool for each label, groups a
@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed, typed
+from fluxres.formats import hyperqueue_version0, json_typed, typed
 from fluxres.formats.hyperqueue_schema import Configuration, Resource, Resources, Worker
 from fluxres.formats.hyperqueue_words import Started, add_options, of_words
 from fluxres.formats.inventory import Host, Stock, structure
@@ -252,10 +252,17 @@ def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Starte
         raise InputError(f"expected a worker, got {typed.short(values)}", where=document.where(path))
     if "configuration" in values:
         kept = _kept(values, "configuration", "id")
-        if isinstance(kept["configuration"], Mapping):
-            kept["configuration"] = _kept(kept["configuration"], "resources", "hostname", "group")
-        worker = typed.convert(Part(document, kept, path), Worker)
         below = (*path, "configuration", "resources")
+        old = None
+        if isinstance(kept["configuration"], Mapping):
+            about = _kept(kept["configuration"], "resources", "hostname", "group")
+            if hyperqueue_version0.is_meant(about.get("resources")):
+                old = hyperqueue_version0.pools(document, about["resources"], below)
+                about["resources"] = _NOTHING
+            kept["configuration"] = about
+        worker = typed.convert(Part(document, kept, path), Worker)
+        if old is not None:
+            return _called(Started(partial(document.where, below), old), worker.configuration)
         return _called(_started(document, worker.configuration.resources, below), worker.configuration)
     if "resources" in values:
         return _started(document, typed.convert(Part(document, values, path), Resources), path)

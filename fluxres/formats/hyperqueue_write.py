@@ -1,15 +1,17 @@
 """HyperQueue's workers, written: a line for each node in words of ``hq worker start``, or the JSON of its workers.
 
 Cores become ``cpus``, GPUs ``gpus``; what stands in several pools of a node becomes groups; one pool with a size becomes a sum.
-Pools that stand in the same sockets as the cores are coupled with them, which is how HyperQueue says that they lie together.
+HyperQueue groups the CPUs it finds by NUMA node, so groups are NUMA domains (what holds memory of its own) or sockets where a
+machine has those, and not the caches within; a machine without them is grouped by its innermost level.  Pools that stand in the
+same groups as the cores are coupled with them, which is how HyperQueue says that they lie together.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +32,8 @@ from fluxres.syntax.hyperqueue_tokens import PER_UNIT, U32_MAX
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units"})
 _CARRIES_GRAPH: Final[frozenset[Fact]] = CARRIES | frozenset({"graphs"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9/]*")
+#: types of pools that are groups, wherever their memory is
+_GROUPS: Final = ("socket", "numa")
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, json: bool = False) -> Output:
@@ -86,6 +90,13 @@ class _Workers:
         self.has_unit = np.array([kind.unit is not None for kind in self.structure.kinds])
         self.merged: list[str] = []
         self.edges = _Edges(self.structure)
+        #: by vertex that is written, the pool whose group it is in, or its host
+        self.above = self._above()
+        written = inventory.written
+        #: whether each group is the parent of what is in it
+        self.is_plain = bool((self.above[written] == self.structure.parent[written]).all())
+        #: by type of what is in several groups, the types of the pools that are these groups
+        self.grouped: dict[str, dict[str, None]] = {}
 
     def worker(self, number: int) -> _Written:
         """The worker of a host."""
@@ -93,8 +104,9 @@ class _Workers:
         group = inventory.properties(v).get(GROUP)
         made = _Written(number, inventory.host_name(number), group if isinstance(group, str) else None)
         stands: dict[int, list[tuple[int, int]]] = {}
-        grouped = [(share, [] if inventory.is_sum(share) else share.groups()) for share in inventory.shares[number]]
-        placed = [(share, groups, self._parents(groups)) for share, groups in grouped]
+        shares = [self._in_groups(share, v) for share in inventory.shares[number]]
+        grouped = [(share, [] if inventory.is_sum(share) else share.groups()) for share in shares]
+        placed = [(share, groups, [self._group_of(share, group) for group in groups]) for share, groups in grouped]
         of_cpus = [parents for share, _, parents in placed if self.words[share.type] == CPUS and len(parents) > 1]
         sockets = of_cpus[0] if of_cpus else None
         # Pools beside the cpus stand behind them, as they will when this is read.
@@ -115,24 +127,66 @@ class _Workers:
         made.couplings = sorted([*made.couplings, *self.edges.couplings(stands)])
         return made
 
-    def _parents(self, groups: Sequence[Vertices]) -> list[int]:
-        """The pools that groups stand in."""
-        return [self.structure.parent.item(int(part[0])) for part in groups]
+    def _above(self) -> Vertices:
+        """By vertex: the nearest pool above it that is a group, or the host; for what is written only."""
+        s = self.structure
+        is_group = np.isin(s.type, [s.types.index(name) for name in _GROUPS if name in s.types])
+        memory = s.of_type("memory")
+        is_group[s.parent[memory[memory < s.tree_end]]] = True
+        is_group[self.inventory.hosts] = True
+        written = np.flatnonzero(self.inventory.written)
+        above = np.full(s.n, -1, np.int64)
+        at = s.parent[written].astype(np.int64)
+        while not is_group[at].all():
+            at = np.where(is_group[at], at, s.parent[at])
+        above[written] = at
+        return above
+
+    def _in_groups(self, share: Share, host: int) -> Share:
+        """The same with the pools whose groups its vertices are in: their parents, where no group is above any of them."""
+        if self.is_plain:
+            return share
+        above = self.above[share.vertices]
+        return share if (above == host).all() else replace(share, above=above)
+
+    def _group_of(self, share: Share, group: Vertices) -> int:
+        """The pool that a group is."""
+        return self.structure.parent.item(int(group[0])) if self.is_plain else int(share.above[share.vertices == group[0]][0])
 
     def _place(self, share: Share, parents: list[int], host: int, *, type_name: str) -> None:
         """Note which pools come back in the same place: straight in the host, or in groups that come back themselves."""
         s = self.structure
         if len(parents) == 1:
-            self.lost.moved[share.vertices] |= parents[0] != host
+            self.lost.moved[share.vertices] |= s.parent[share.vertices] != host
             return
         base = type_name if type_name == "socket" else f"{share.type}-group"
+        types = self.grouped.setdefault(share.type, {})
         for number, parent in enumerate(parents):
             kind = s.kind_of(parent)
+            types[kind.type] = None
             comes_back = (kind.type, kind.basename, kind.name, s.id.item(parent)) == (type_name, base, None, number)
             if comes_back and parent not in s.names and s.parent.item(parent) == host:
                 self.lost.between[parent] = True
+                if not self.is_plain:
+                    self.lost.moved[share.vertices[(share.above == parent) & (s.parent[share.vertices] != parent)]] = True
             else:
                 self.lost.moved[share.vertices[share.above == parent]] = True
+
+    def _levels(self) -> Iterator[str]:
+        """Lines on what became groups, and on what is within the groups."""
+        s = self.structure
+        for type_name, of in self.grouped.items():
+            vertices = np.flatnonzero(self.inventory.written & (s.type == s.types.index(type_name)))
+            above = self.above[vertices]
+            in_groups = above != self.inventory.hosts[self.inventory.host[vertices]]
+            at, above = s.parent[vertices[in_groups]].astype(np.int64), above[in_groups]
+            within: dict[str, None] = {}
+            while (is_within := at != above).any():
+                within |= {s.types[kind]: None for kind in np.unique(s.type[at[is_within]]).tolist()}
+                at = np.where(is_within, s.parent[at], at)
+            if within or not of.keys() <= {"socket", "group"}:
+                inner = f", and not by {', '.join(within)}" if within else ""
+                yield f"pools: {self.words[type_name]} are in groups by {', '.join(of)}{inner}"
 
     def _sum(self, share: Share) -> Sum:
         s, vertices = self.structure, share.vertices
@@ -170,7 +224,7 @@ class _Workers:
     def left_out(self, allocations: Sequence[Hold]) -> list[str]:
         """What could not be said of the machine."""
         carries = _CARRIES_GRAPH if self.edges.is_all_said else CARRIES
-        return self.inventory.left_out(allocations, carries, self.lost, [*self.renamed, *self.merged[:1]])
+        return self.inventory.left_out(allocations, carries, self.lost, [*self.renamed, *self._levels(), *self.merged[:1]])
 
 
 class _Edges:

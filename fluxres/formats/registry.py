@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import compression, exports, flux, peers, slurm_entries
-from fluxres.formats.detection import keys, xml_root
+from fluxres.formats.detection import is_toml, keys, xml_root
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Hold, Loaded, Output
@@ -183,6 +183,9 @@ def _format_of(source: Source, format: str | None) -> Format:
     if found is not None:
         return found
     # What cannot be read at all says so: another encoding, nothing, half of a document.
+    if is_toml(source.text[:HEAD_BYTES]):
+        hint = "a configuration of flux-core has [[resource.config]]; 'fluxres formats' lists what else is read"
+        raise InputError("is TOML or INI without a table [resource]", where=source.file, hint=hint)
     if not source.text.strip() or source.text.lstrip()[0] in "{[":
         _ = source.document
     hint = "a cluster file begins with 'fluxres: 1'; 'fluxres formats' lists what else is read"
@@ -258,7 +261,7 @@ def holds(graph: ResourceGraph) -> list[Hold]:
 
 
 def by_ending(path: Path) -> Format:
-    """The format of files that end like this, whether a ``.gz``, ``.zst`` or ``.xz`` follows or not.
+    """The format of files that end like this, whether a ``.gz``, ``.zst``, ``.xz`` or ``.bz2`` follows or not.
 
     Errors: UsageError with the endings there are.
 

@@ -1,4 +1,4 @@
-"""Slurm's configuration: slurm.conf with the gres.conf and topology.conf beside it, or put behind it in one file.
+"""Slurm's configuration: slurm.conf with the gres.conf, topology.yaml or topology.conf beside it, or put behind it in one file.
 
 Read are nodes, partitions, generic resources and switches; the other few hundred keys say how daemons run and not what there is.
 """
@@ -9,19 +9,25 @@ from typing import Final
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
-from fluxres.formats import slurm_gres
+from fluxres.formats import slurm_gres, slurm_topology
 from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_lines import Line, Room, beside, lines
 from fluxres.formats.slurm_nodes import NODE_KEYS, Node, hardware_of, state_of
-from fluxres.formats.slurm_site import Partition, Site, Switch
+from fluxres.formats.slurm_site import NETWORK, Partition, Site, Switch
 from fluxres.formats.source import Source
 from fluxres.formats.typed import short
 from fluxres.graph.kinds import PropertyValue
 
 _PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
-_SWITCH_KEYS: Final = frozenset({"switchname", "nodes", "switches", "linkspeed"})
-_BLOCK_KEYS: Final = frozenset({"blockname", "nodes"})
+#: by the first key of a line of topology.conf: the type of its pool, and the keys it may have
+_SWITCHES: Final = {
+    "switchname": ("switch", frozenset({"switchname", "nodes", "switches", "linkspeed"})),
+    "blockname": ("block", frozenset({"blockname", "nodes"})),
+    "ringname": ("ring", frozenset({"ringname", "nodes"})),
+}
+#: which lines of topology.conf a plugin of Slurm reads; all others read none
+_PLUGINS: Final = {"topology/tree": "switchname", "topology/block": "blockname", "topology/ring": "ringname"}
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
@@ -52,16 +58,17 @@ class _Reading:
         #: names of nodes by feature, a list for each line that gives it
         self._featured: dict[str, list[list[str]]] = {}
         self._down: list[Line] = []
+        self._plugin = ""
         self._room = Room()
 
     def site(self) -> Site:
         """All that the files say."""
         for line in lines(self._source, self._room):
             self._take(line)
-        for name in ("gres.conf", "topology.conf"):
-            more = beside(self._source, name)
-            for line in lines(more, self._room) if more is not None else ():
-                self._take(line)
+        gres = beside(self._source, "gres.conf")
+        for line in lines(gres, self._room) if gres is not None else ():
+            self._take(line)
+        self._read_topology()
         self._settle_partitions()
         self._settle_down()
         return self._site
@@ -82,10 +89,32 @@ class _Reading:
             self._sets[line.name("nodeset")] = line
         elif head == "downnodes":
             self._down.append(line)
-        elif head in ("switchname", "blockname"):
+        elif head in _SWITCHES:
             self._switch(line)
         elif head == "clustername":
             self._site.name = line.name(head)
+        elif head == "topologyplugin":
+            self._plugin = line.pairs[head]
+
+    def _read_topology(self) -> None:
+        """The network that Slurm would read: that of topology.yaml, or else of topology.conf if there is a plugin for it."""
+        several, one = beside(self._source, "topology.yaml"), beside(self._source, "topology.conf")
+        if several is not None:
+            slurm_topology.read(several, self._site, self._room)
+            if one is not None:
+                self._site.notes.add("topology", one.file, "is not read: topology.yaml takes its place, as in Slurm")
+        elif one is not None:
+            wanted = _PLUGINS.get(self._plugin.lower())
+            if wanted is None:
+                plugin = f"TopologyPlugin is {short(self._plugin)}" if self._plugin else "no TopologyPlugin is set"
+                message = f"is not read: {plugin}, and Slurm reads it for {', '.join(_PLUGINS)} only"
+                self._site.notes.add("topology", one.file, message)
+                return
+            for line in lines(one, self._room):
+                if line.head == wanted:
+                    self._switch(line)
+                elif line.head in _SWITCHES:
+                    self._site.notes.add("topology", line.where, f"is not read: {self._plugin} has no {_SWITCHES[line.head][0]}")
 
     def _with_defaults(self, line: Line) -> Line | None:
         """The line over the defaults for its sort; None where it sets them."""
@@ -106,7 +135,7 @@ class _Reading:
             raise LimitExceeded(f"{number} nodes, at most {limits.SLURM_NODES_MAX} are read", where=line.where)
         if not hosts:
             raise line.refuse("nodename", "names no node")
-        hardware = hardware_of(whole)
+        hardware = hardware_of(whole, self._site.notes)
         for feature in hardware.features:
             self._featured.setdefault(feature, []).append(hosts)
         # What the controller is to find out when it starts is no state.
@@ -116,16 +145,16 @@ class _Reading:
         self._site.nodes += [Node(host, hardware, state, reason, line.where) for host in hosts]
 
     def _switch(self, line: Line) -> None:
-        is_block = line.head == "blockname"
-        line.require_known(_BLOCK_KEYS if is_block else _SWITCH_KEYS)
+        type_name, keys = _SWITCHES[line.head]
+        line.require_known(keys)
         speed = line.pairs.get("linkspeed")
-        self._site.switches.append(
+        self._site.networks.setdefault(NETWORK, []).append(
             Switch(
                 line.name(line.head),
                 line.hosts("nodes"),
                 line.hosts("switches"),
                 None if speed is None else float(line.number("linkspeed", speed)),
-                "block" if is_block else "switch",
+                type_name,
                 line.where,
             )
         )
@@ -180,5 +209,8 @@ class _Reading:
             for host in line.hosts("downnodes"):
                 node = number.get(host)
                 if node is None:
-                    raise line.refuse("downnodes", f"there is no node {host!r}")
+                    self._site.notes.add(
+                        "downnodes", f"{line.where}: downnodes", f"there is no node {short(host)}, which is left out"
+                    )
+                    continue
                 node.state, node.reason = state, node.reason if reason is None else reason

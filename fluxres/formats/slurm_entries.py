@@ -25,7 +25,7 @@ _CARRIES: Final[frozenset[Fact]] = frozenset({"names", "sizes", "units", "proper
 FORMATS: Final = (
     Format(
         "slurm",
-        "Slurm configuration: slurm.conf, with gres.conf and topology.conf beside it",
+        "Slurm configuration: slurm.conf, with gres.conf, topology.yaml or topology.conf beside it",
         (".conf",),
         _is_configuration,
         reader="fluxres.formats.slurm:read",

@@ -14,11 +14,12 @@ from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_gres import Gres
 from fluxres.formats.slurm_lines import Line, Room
 from fluxres.formats.slurm_nodes import Hardware, Node, state_of
+from fluxres.formats.slurm_place import Place
 from fluxres.formats.slurm_schema import Answer, Count, Number, Record, Span, Words
 from fluxres.formats.slurm_schema import Node as Described
 from fluxres.formats.slurm_site import Partition, Site
 from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
+from fluxres.formats.yaml_document import Document
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
@@ -38,21 +39,11 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     members: dict[str, dict[str, None]] = {}
     if answer.nodes is not None:
         for i, node in enumerate(answer.nodes):
-            _node(site, node, _Place(document, ("nodes", i)), members)
+            _node(site, node, Place(document, ("nodes", i)), members)
     else:
         _records(site, answer.sinfo or [], document, members)
     site.partitions = [Partition(name, list(hosts), where=source.file) for name, hosts in members.items() if name]
     return site.loaded(origin)
-
-
-class _Place:
-    """A place in a document that is looked up when somebody asks: finding it reads the text once more."""
-
-    def __init__(self, document: Document, path: tuple[Key, ...]) -> None:
-        self._document, self._path = document, path
-
-    def __str__(self) -> str:
-        return self._document.where(self._path)
 
 
 def _whole(value: Count) -> int:
@@ -69,12 +60,11 @@ def _words(value: Words) -> list[str]:
     return value.replace("+", ",").split(",") if isinstance(value, str) else list(value)
 
 
-def _node(site: Site, node: Described, place: _Place, members: dict[str, dict[str, None]]) -> None:
-    cores, boards = _whole(node.cores), max(_whole(node.boards), 1)
-    sockets = _whole(node.sockets)
+def _node(site: Site, node: Described, place: Place, members: dict[str, dict[str, None]]) -> None:
+    cores = _whole(node.cores)
     hardware = Hardware(
-        boards if sockets % boards == 0 else 1,
-        sockets if cores else 0,
+        max(_whole(node.boards), 1),
+        _whole(node.sockets) if cores else 0,
         max(cores, 1),
         max(_whole(node.threads), 1),
         _whole(node.cpus),
@@ -91,7 +81,7 @@ def _node(site: Site, node: Described, place: _Place, members: dict[str, dict[st
         members.setdefault(name, {})[node.name] = None
 
 
-def _gres(text: str, place: _Place, key: str) -> tuple[Gres, ...]:
+def _gres(text: str, place: Place, key: str) -> tuple[Gres, ...]:
     if not text:
         return ()
     try:
@@ -109,7 +99,7 @@ def _records(site: Site, records: Iterable[Record], document: Document, members:
     seen: dict[str, int] = {}
     room = Room()
     for i, record in enumerate(records):
-        place = _Place(document, ("sinfo", i))
+        place = Place(document, ("sinfo", i))
         hosts = _hosts(record, place, room)
         hardware = _alike(record, place)
         reason = record.reason if isinstance(record.reason, str) else record.reason.description
@@ -122,7 +112,7 @@ def _records(site: Site, records: Iterable[Record], document: Document, members:
             raise LimitExceeded(f"{len(seen)} nodes, at most {limits.SLURM_NODES_MAX} are read", where=str(place))
 
 
-def _hosts(record: Record, place: _Place, room: Room) -> list[str]:
+def _hosts(record: Record, place: Place, room: Room) -> list[str]:
     names = record.nodes.nodes
     line = Line("", {"nodes": names if isinstance(names, str) else ",".join(names)}, room)
     try:
@@ -131,7 +121,7 @@ def _hosts(record: Record, place: _Place, room: Room) -> list[str]:
         raise type(error)(error.message, where=f"{place}.nodes.nodes", hint=error.hint) from None
 
 
-def _alike(record: Record, place: _Place) -> Hardware:
+def _alike(record: Record, place: Place) -> Hardware:
     for name, span in (("cpus", record.cpus), ("sockets", record.sockets), ("cores", record.cores), ("memory", record.memory)):
         if _whole(span.minimum) != _most(span) and _whole(span.minimum):
             hint = "ask with 'sinfo --Node --json', or 'scontrol show nodes --json'"

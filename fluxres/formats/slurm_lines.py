@@ -25,7 +25,10 @@ _COMMENT = re.compile(r"(?<!\\)#.*")
 _KEY = re.compile(r"\s*([A-Za-z][\w.]*+)\s*[-+*/]?=")
 #: what the lines are about that say what there is; the values of all others may have any form
 _HEADS: Final = frozenset(
-    {"nodename", "partitionname", "nodeset", "downnodes", "switchname", "blockname", "clustername", "name", "autodetect"}
+    {
+        *("nodename", "partitionname", "nodeset", "downnodes", "switchname", "blockname", "ringname", "clustername", "name"),
+        *("autodetect", "topologyplugin"),
+    }
 )
 _BRACKETS_MAX: Final = 8
 #: keys of one line: Slurm itself knows some sixty for partitions

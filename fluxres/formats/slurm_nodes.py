@@ -1,7 +1,8 @@
-"""Nodes as Slurm counts them, and the pools that they are: boards, sockets, cores, threads, memory, disc, generic resources.
+"""Nodes as Slurm counts them, and the pools that they are: boards, sockets, cores, threads, memory, disk, generic resources.
 
-Slurm gives numbers, not a tree.  A level is made where it says more than its number: boards where there are several, sockets
-where they are named, threads where they are what is scheduled (`CPUs` is then their number).
+Slurm gives numbers, not a tree, and infers the numbers that a configuration leaves out (`src/common/read_config.c`), so both
+the configuration and the answer of sinfo come to the same ones.  A level is made where it says more than its number: boards
+where there are several, threads where they are what is scheduled (`CPUs` is then their number).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.formats import slurm_gres
+from fluxres.formats.notes import Notes
 from fluxres.formats.slurm_gres import Devices, Gres
 from fluxres.formats.slurm_lines import Line
 from fluxres.graph.recipe import Recipe
@@ -27,8 +29,19 @@ NODE_KEYS: Final = frozenset(
         *("extra", "instanceid", "instancetype", "arch", "comment", "owner"),
     }
 )
+_SPELLED: Final = {
+    "boards": "Boards",
+    "sockets": "Sockets",
+    "socketsperboard": "SocketsPerBoard",
+    "cpus": "CPUs",
+    "procs": "Procs",
+    "corespersocket": "CoresPerSocket",
+    "threadspercore": "ThreadsPerCore",
+}
 #: keys that go with a node as they are
 _KEPT: Final = ("weight", "corespeccount", "cpuspeclist", "memspeclimit", "arch", "instancetype")
+#: values that say what is so anyway
+_DEFAULTS: Final = {"weight": ("0", "1")}
 _STATES: Final = {
     # What saves power (POWERED_DOWN, `idle~`) is up: Slurm gives it jobs, and wakes it for them.
     **dict.fromkeys(("down", "error", "fail"), "down"),
@@ -83,34 +96,63 @@ def state_of(words: Iterable[str]) -> str:
     return next((state for state in _WORST if state in found), "up")
 
 
-def hardware_of(line: Line) -> Hardware:
-    """What a `NodeName=` line says of its nodes, defaults applied.
+def hardware_of(line: Line, notes: Notes) -> Hardware:
+    """What a `NodeName=` line says of its nodes, defaults applied: the numbers that slurmctld makes of it.
 
+    Slurm infers what is missing, and resets what cannot be, with a line in its log; here that is a note.
     Errors: InputError, LimitExceeded with the place.
     """
-    boards = line.count("boards", 1, least=1)
-    per_board = line.count("socketsperboard", 0, least=1)
-    sockets = line.count("sockets", 0, least=1)
-    if per_board and not sockets:
-        sockets = per_board * boards
-    if sockets % boards:
-        raise line.refuse("sockets", f"{sockets} sockets on {boards} boards", "boards have the same number of sockets")
-    if per_board and sockets != per_board * boards:
-        raise line.refuse("sockets", f"{sockets}, where {boards} boards have {per_board} each", "give one of them")
+    boards, sockets, cores, threads, cpus = _counted(line, notes)
     features = _features(line.pairs.get("features", line.pairs.get("feature", "")))
     line.take("features", len(features))
     return Hardware(
         boards,
-        sockets or (boards if "corespersocket" in line.pairs or "threadspercore" in line.pairs else 0),
-        line.count("corespersocket", 1, least=1),
-        line.count("threadspercore", 1, least=1),
-        line.count("cpus", line.count("procs", 0, least=1), least=1),
+        sockets,
+        cores,
+        threads,
+        cpus,
         line.count("realmemory", 0),
         line.count("tmpdisk", 0),
         slurm_gres.parse(line.pairs.get("gres", ""), line),
         features,
-        tuple((key, line.pairs[key]) for key in _KEPT if line.pairs.get(key)),
+        tuple((key, line.pairs[key]) for key in _KEPT if line.pairs.get(key, "") not in ("", *_DEFAULTS.get(key, ()))),
     )
+
+
+def _counted(line: Line, notes: Notes) -> tuple[int, int, int, int, int]:
+    """Boards, sockets, cores of a socket, threads of a core, and CPUs, by the rules of slurmctld."""
+
+    def positive(key: str) -> int | None:
+        number = line.count(key, -1)
+        if number == 0:
+            notes.add(f"zero {key}", line.where, f"{_SPELLED[key]}=0 is read as 1, as Slurm does")
+        return None if number < 0 else max(number, 1)
+
+    cores, threads, boards = positive("corespersocket") or 1, positive("threadspercore") or 1, positive("boards") or 1
+    sockets, per_board = positive("sockets"), positive("socketsperboard")
+    cpus = positive("cpus") or positive("procs")
+    if per_board is not None:
+        if sockets not in (None, boards * per_board):
+            message = f"Sockets={sockets} does not count beside Boards={boards} and SocketsPerBoard={per_board}, as in Slurm"
+            notes.add("sockets", line.where, message)
+        sockets = boards * per_board
+    if sockets is None:
+        # Without any number of sockets there are as many as the CPUs fill, or one a board.
+        filled, rest = divmod(cpus or 0, cores * threads)
+        sockets = filled if filled and not rest else boards
+    if sockets < boards:
+        notes.add(
+            "boards", line.where, f"Boards={boards} is more than there are sockets ({sockets}), and is read as 1, as Slurm does"
+        )
+        boards = 1
+    every = sockets * cores * threads
+    if cpus is None:
+        cpus = every
+    if cpus not in (sockets, sockets * cores, every):
+        message = f"CPUs={cpus} is neither the sockets ({sockets}) nor the cores ({sockets * cores}) nor the threads ({every})"
+        notes.add("cpus", line.where, f"{message}, and is read as {every}, as Slurm does")
+        cpus = every
+    return boards, sockets, cores, threads, cpus
 
 
 @lru_cache(maxsize=64)
@@ -119,7 +161,7 @@ def _features(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip() and word != "(null)")
 
 
-def recipes(nodes: Sequence[Node], devices: Sequence[Devices]) -> list[Recipe]:
+def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> list[Recipe]:
     """The entries of a machine's nodes: one for each run of nodes that differ in the name only.
 
     Errors: LimitExceeded for more sorts of nodes than `limits.SLURM_ENTRIES_MAX` allows.
@@ -135,6 +177,7 @@ def recipes(nodes: Sequence[Node], devices: Sequence[Devices]) -> list[Recipe]:
         children = inside.get((hardware, lines))
         if children is None:
             room -= len(hardware.gres) * len(lines)
+            _note_levels(hardware, same[0].where, notes)
             children = tuple(contents(hardware, [devices[i] for i in lines], same[0].where, max(room, 0)))
             inside[hardware, lines] = children
             room -= len(children)
@@ -179,6 +222,15 @@ def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[
     return found
 
 
+def _note_levels(hardware: Hardware, where: str, notes: Notes) -> None:
+    """Note the levels of a node that :func:`contents` does not make."""
+    if hardware.sockets == hardware.cpus and hardware.cores > 1:
+        message = f"each socket is one CPU, as CPUs={hardware.cpus} says; its {hardware.cores} cores are not told apart"
+        notes.add("cores", where, message)
+    if hardware.sockets % hardware.boards:
+        notes.add("levels", where, f"{hardware.sockets} sockets do not divide among {hardware.boards} boards, which are left out")
+
+
 def contents(hardware: Hardware, devices: Sequence[Devices], where: str, most: int) -> list[Recipe]:
     """What is in a node.
 
@@ -193,18 +245,20 @@ def contents(hardware: Hardware, devices: Sequence[Devices], where: str, most: i
     if max(total, hardware.cpus) > limits.POOLS_MAX:
         raise LimitExceeded(f"{max(total, hardware.cpus)} CPUs in a node, at most {limits.POOLS_MAX} pools fit", where=where)
     if sockets:
-        # CPUs that are no more than the cores are cores: the threads of each are not scheduled.
+        # CPUs that are no more than the cores are cores: the threads of each are not scheduled. If they are no more than the
+        # sockets, each socket is one CPU.
         threads = hardware.threads if hardware.cpus not in (sockets, sockets * per_socket) else 1
         pus = (Recipe("pu", threads),) if threads > 1 else ()
-        core = Recipe("core", per_socket, children=pus)
-        if hardware.boards > 1:
+        core = Recipe("core", 1 if hardware.cpus == sockets else per_socket, children=pus)
+        if hardware.boards > 1 and sockets % hardware.boards == 0:
             socket = Recipe("socket", sockets // hardware.boards, children=(core,))
             made.append(Recipe("board", hardware.boards, children=(socket,)))
         else:
             made.append(Recipe("socket", sockets, children=(core,)))
     else:
         made.append(Recipe("core", max(hardware.cpus, 1)))
-    if hardware.memory_mib:
+    # Where nobody says how much memory a node has, Slurm has 1 MiB in its answers.
+    if hardware.memory_mib > 1:
         made.append(Recipe("memory", size=hardware.memory_mib, unit="MiB"))
     if hardware.disk_mib:
         made.append(Recipe("disk", size=hardware.disk_mib, unit="MiB"))

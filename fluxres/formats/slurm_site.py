@@ -3,6 +3,7 @@
 Partitions overlap, so no tree of nodes can hold them (specs/decisions/0006-partitions.md): each is a property of its nodes,
 which is what requests ask for, and a pool of the auxiliary graph ``partitions`` that carries its limits.  Switches are the
 hierarchy ``network`` where each node and switch hangs below one switch, as topology.conf has it, and a plain graph where not.
+A site may have further networks, each a graph of its own (`topology.yaml`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.loaded import Loaded
+from fluxres.formats.notes import Notes, listed
 from fluxres.formats.slurm_gres import Devices
 from fluxres.formats.slurm_nodes import Node, recipes
+from fluxres.formats.slurm_place import Place
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import PropertyValue
@@ -42,14 +45,14 @@ class Partition:
 
 @dataclass(slots=True)
 class Switch:
-    """A switch, or a block of nodes: what it connects, and how fast."""
+    """A switch, or a block or ring of nodes: what it connects, and how fast."""
 
     name: str
     hosts: list[str]
     switches: list[str]
     speed: float | None = None
     type: str = "switch"
-    where: str = ""
+    where: str | Place = ""
 
 
 @dataclass(slots=True)
@@ -60,8 +63,10 @@ class Site:
     name: str = "cluster"
     nodes: list[Node] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
-    switches: list[Switch] = field(default_factory=list)
+    networks: dict[str, list[Switch]] = field(default_factory=dict)
+    """Switches by the name of their graph."""
     devices: list[Devices] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
 
     def loaded(self, origin: int | None) -> Loaded:
         """The machine.
@@ -74,28 +79,30 @@ class Site:
             raise InputError("describes no node", where=self.file, hint=hint)
         number = _numbers(((node.name, node.where) for node in self.nodes), "node")
         self._join(number)
-        places: dict[int, str] = {}
-        entries = recipes(self.nodes, self.devices)
+        places: dict[int, str | Place] = {}
+        entries = recipes(self.nodes, self.devices, self.notes)
         first = 0
         for entry in entries:
             _place(entry, self.nodes[first].where, places)
             first += entry.count
-        beside = [*map(_partition_pool, self.partitions), *map(_switch_pool, self.switches)]
-        wheres = [*(partition.where for partition in self.partitions), *(switch.where for switch in self.switches)]
+        switches = [switch for network in self.networks.values() for switch in network]
+        beside = [*map(_partition_pool, self.partitions), *map(_switch_pool, switches)]
+        wheres = [*(partition.where for partition in self.partitions), *(switch.where for switch in switches)]
         places |= {id(pool): where for pool, where in zip(beside, wheres, strict=True)}
         structure = expand(
             Recipe("cluster", name=self.name.replace("$", "$$"), children=tuple(entries)),
             more=beside,
             origin=uuids.new_origin() if origin is None else origin,
-            where=lambda recipe, _key: places.get(id(recipe), self.file),
+            where=lambda recipe, _key: str(places.get(id(recipe), self.file)),
         )
         self._connect(structure, number)
-        return Loaded(structure, [], self.name)
+        return Loaded(structure, [], self.name, self.notes.lines())
 
     def _join(self, number: Mapping[str, int]) -> None:
         """Tell each node its partitions."""
         _numbers(((partition.name, partition.where) for partition in self.partitions), "partition")
-        members = sum(len(partition.hosts) for partition in self.partitions) + sum(len(s.hosts) for s in self.switches)
+        members = sum(len(partition.hosts) for partition in self.partitions)
+        members += sum(len(switch.hosts) for network in self.networks.values() for switch in network)
         if members > limits.SELECTED_MAX:
             raise LimitExceeded(f"{members} members of partitions and switches, at most {limits.SELECTED_MAX}", where=self.file)
         for partition in self.partitions:
@@ -111,29 +118,37 @@ class Site:
             edges = [(at + i, node[host]) for i, partition in enumerate(self.partitions) for host in partition.hosts]
             structure.subsystems[PARTITIONS] = _graph(PARTITIONS, edges, "schedules", hierarchy=False)
         at += len(self.partitions)
-        if self.switches:
-            self._network(structure, node, at)
+        for name, switches in self.networks.items():
+            self._network(structure, name, switches, node, at)
+            at += len(switches)
 
-    def _network(self, structure: Structure, node: Mapping[str, int], at: int) -> None:
-        switch = {name: at + i for name, i in _numbers(((s.name, s.where) for s in self.switches), "switch").items()}
+    def _network(self, structure: Structure, name: str, switches: Sequence[Switch], node: Mapping[str, int], at: int) -> None:
+        number = {each: at + i for each, i in _numbers(((s.name, s.where) for s in switches), switches[0].type).items()}
         edges: list[tuple[int, int]] = []
         speeds: list[float] = []
-        for each in self.switches:
-            below = [_known(switch, name, "switch", each.where) for name in dict.fromkeys(each.switches)]
-            below += [_known(node, name, "node", each.where) for name in dict.fromkeys(each.hosts)]
-            edges += [(switch[each.name], v) for v in below]
+        strangers: dict[str, None] = {}
+        for each in switches:
+            below = [_known(number, other, "switch", each.where) for other in dict.fromkeys(each.switches)]
+            hosts = dict.fromkeys(each.hosts)
+            below += [node[host] for host in hosts if host in node]
+            strangers |= {host: None for host in hosts if host not in node}
+            edges += [(number[each.name], v) for v in below]
             speeds += [np.nan if each.speed is None else each.speed] * len(below)
-        graph = _graph(NETWORK, edges, "connects", hierarchy=True)
-        if any(each.speed is not None for each in self.switches):
+        if strangers:
+            where = next(str(each.where) for each in switches if not strangers.keys().isdisjoint(each.hosts))
+            what = f"hosts that are no nodes of this configuration are left out of the network: {listed(list(strangers))}"
+            self.notes.add(f"strangers in {name}", where, what)
+        graph = _graph(name, edges, "connects", hierarchy=True)
+        if any(each.speed is not None for each in switches):
             graph.attributes["capacity"] = np.array(speeds)
         try:
             graph.require_forest()
         except InputError:
             graph.hierarchy = False
-        structure.subsystems[NETWORK] = graph
+        structure.subsystems[name] = graph
 
 
-def _place(entry: Recipe, where: str, places: dict[int, str]) -> None:
+def _place(entry: Recipe, where: str, places: dict[int, str | Place]) -> None:
     """The place of an entry and of what is in it; equal nodes share their contents, and the first of them has the place."""
     if places.setdefault(id(entry), where) == where:
         for child in entry.children:
@@ -145,7 +160,7 @@ def _graph(name: str, edges: Sequence[tuple[int, int]], relation: str, *, hierar
     return Subsystem(name, hierarchy, ends[:, 0].copy(), ends[:, 1].copy(), relations=[relation])
 
 
-def _numbers(named: Iterable[tuple[str, str]], what: str) -> dict[str, int]:
+def _numbers(named: Iterable[tuple[str, str | Place]], what: str) -> dict[str, int]:
     """The numbers of names.
 
     Errors: InputError for one that stands twice.
@@ -153,15 +168,15 @@ def _numbers(named: Iterable[tuple[str, str]], what: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, where in named:
         if name in found:
-            raise InputError(f"a second {what} {name!r}", where=where, hint="each is described once")
+            raise InputError(f"a second {what} {name!r}", where=str(where), hint="each is described once")
         found[name] = len(found)
     return found
 
 
-def _known(number: Mapping[str, int], name: str, what: str, where: str) -> int:
+def _known(number: Mapping[str, int], name: str, what: str, where: str | Place) -> int:
     found = number.get(name)
     if found is None:
-        raise InputError(f"there is no {what} {name!r}", where=where, hint="names are written alike everywhere")
+        raise InputError(f"there is no {what} {name!r}", where=str(where), hint="names are written alike everywhere")
     return found
 
 

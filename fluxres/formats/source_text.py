@@ -20,6 +20,26 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import compression
 
 _CHUNK: Final = 1 << 20
+_TEXTS: Final = "'fluxres formats' lists what is read"
+_ARCHIVE: Final = "unpack it, and give the file that is in it"
+_PACKED: Final = "decompress it; gzip, zstd, xz and bzip2 are opened as they are"
+#: by the bytes they begin with: files that are no text, and what to do about them
+_NO_TEXTS: Final = (
+    (b"\x89PNG\r\n", "a PNG image", _TEXTS),
+    (b"\xff\xd8\xff", "a JPEG image", _TEXTS),
+    (b"GIF8", "a GIF image", _TEXTS),
+    (b"%PDF-", "a PDF document", _TEXTS),
+    (b"\x7fELF", "a program", _TEXTS),
+    (b"\x89HDF\r\n", "an HDF5 file", _TEXTS),
+    (b"PAR1", "a Parquet file", "Parquet is written and not read"),
+    (b"SQLite format 3\0", "a SQLite database", "a store is named by its URL: sqlite:///PATH"),
+    (b"PK\x03\x04", "a zip archive", _ARCHIVE),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _ARCHIVE),
+    (b"Rar!\x1a\x07", "a RAR archive", _ARCHIVE),
+    (b"\x04\x22\x4d\x18", "compressed with lz4", _PACKED),
+    (b"\x1f\x9d", "compressed with compress", _PACKED),
+)
+_TAR: Final = (257, b"ustar")
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -116,15 +136,27 @@ def decode(data: bytes, file: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        _require_text(data, file)
         before = data[: error.start].decode("utf-8", "replace")
         raise InputError(
             f"byte 0x{data[error.start]:02x} is not UTF-8", where=place(file, before, len(before)), hint="save the file as UTF-8"
         ) from None
     forbidden = _FORBIDDEN.search(text)
     if forbidden:
+        _require_text(data, file)
         what = "a NUL character" if forbidden[0] == "\0" else f"the control character U+{ord(forbidden[0]):04X}"
         raise InputError(f"contains {what}", where=place(file, text, forbidden.start()), hint="a document is plain text")
     return text
+
+
+def _require_text(data: bytes, file: str) -> None:
+    """Refuse by name what is known to be no text."""
+    at, mark = _TAR
+    if data[at : at + len(mark)] == mark:
+        raise InputError("is a tar archive, expected text", where=file, hint=_ARCHIVE)
+    for start, what, hint in _NO_TEXTS:
+        if data.startswith(start):
+            raise InputError(f"is {what}, expected text", where=file, hint=hint)
 
 
 def place(file: str, text: str, offset: int) -> str:

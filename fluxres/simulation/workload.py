@@ -115,6 +115,6 @@ def name_of(file: str) -> str:
     ('KTH-SP2', '-')
     """
     name = file.rsplit("/", 1)[-1]
-    for ending in (".gz", ".zst", ".xz", ".swf", ".json", ".yaml", ".yml", ".txt"):
+    for ending in (".gz", ".zst", ".xz", ".bz2", ".swf", ".json", ".yaml", ".yml", ".txt"):
         name = name.removesuffix(ending)
     return name or file

@@ -80,6 +80,49 @@ def test_what_is_in_no_format_says_so_or_what_else_is_wrong() -> None:
             registry.read(text)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is a PNG image, expected text .*fluxres formats"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "is a JPEG image"),
+        (b"%PDF-1.5\n%\xd0\xd4", "is a PDF document"),
+        (b"PK\x03\x04\x14\0", "is a zip archive, expected text .*unpack it"),
+        (b"site.yaml".ljust(257, b"\0") + b"ustar\x0000" + bytes(300), "is a tar archive"),
+        (b"SQLite format 3\0", "is a SQLite database, expected text .*sqlite:///"),
+        (b"\x04\x22\x4d\x18\x64", "is compressed with lz4, expected text .*decompress it"),
+        (b"\x7fELF\x02\x01", "is a program"),
+        (b"PK: \xe4", "byte 0xe4 is not UTF-8"),
+    ],
+)
+def test_files_that_are_no_text_are_called_by_their_name(data: bytes, message: str) -> None:
+    for options in ({}, {"format": "cluster"}, {"format": "slurm"}):
+        with pytest.raises(InputError, match=message) as caught:
+            registry.read(data, file="x", **options)
+        assert caught.value.where.startswith("x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[project]\nname = 'x'\nversion = \"1\"\n",
+        b"# of a tool\n\n[tool.ruff]\nline-length = 130\n",
+        b"title = 'x'\n[[entry]]\na = 1\n",
+        b"; ini\n[section one]\nkey=value\n",
+    ],
+)
+def test_toml_that_is_no_configuration_of_resources_is_told(text: bytes) -> None:
+    message = r"^p.toml: is TOML or INI without a table \[resource\] \(a configuration of flux-core has \[\[resource.config\]\]"
+    with pytest.raises(InputError, match=message):
+        registry.read(text, file="p.toml")
+
+
+def test_a_list_that_is_cut_is_no_toml() -> None:
+    for text in (b"[a, b", b"[a]\n", b"[1]\nx: 1\n"):
+        with pytest.raises(InputError) as caught:
+            registry.read(text)
+        assert "TOML" not in caught.value.message
+
+
 def test_a_head_may_be_cut_anywhere() -> None:
     text = (CORPUS / "cluster" / "everything.yaml").read_bytes() + b'x: {"a": [{"b": 1}], c: \'d\'}\n'
     seen = keys(text)

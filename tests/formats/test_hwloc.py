@@ -9,7 +9,7 @@ import pytest
 
 from fluxres import limits, load
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.formats import hwloc, registry
+from fluxres.formats import hwloc, hwloc_cluster, registry
 from fluxres.formats.hwloc_pools import TYPES, kept
 from fluxres.formats.source import Source
 from fluxres.graph.structure import Structure
@@ -144,13 +144,29 @@ def osdev(name: str, type_: int, subtype: str = "", infos: str = "") -> str:
     [
         # One card, whatever it is called, with the number that CUDA gives it.
         (pci(osdev("card1", 1) + osdev("renderD128", 1) + osdev("nvml3", 1, "NVML") + osdev("cuda2", 5, "CUDA")), ["gpu2"]),
-        (pci("", "0302") + pci("", "0380") + pci("", "0300") + pci("", "0106"), ["gpu0", "gpu1"]),
-        (pci("", "1200"), ["coproc0"]),
+        # What no driver and no library names cannot be used.
+        (pci("", "0302") + pci("", "0380") + pci("", "0300") + pci("", "0106") + pci("", "1200"), []),
+        (pci(osdev("mic0", 5, "MIC"), "0b40") + pci(osdev("ve0", 5, "VectorEngine"), "1200"), ["coproc0", "coproc1"]),
         (pci(osdev("renderD128", 1), "0300"), ["gpu0"]),
         # A number that stands twice is no number.
         (pci(osdev("cuda1", 5, "CUDA")) + pci(osdev("cuda1", 5, "CUDA")), ["gpu0", "gpu1"]),
         (pci(osdev("rsmi1", 1)) + pci(osdev("rsmi0", 1)), ["gpu1", "gpu0"]),
-        (pci(osdev("ze0", 5, "LevelZero") + osdev("ze0.0", 5, "LevelZero")), ["gpu0"]),
+        # A function is as many GPUs as the surest of its libraries has there; it is one whatever the number of libraries.
+        (pci("".join(osdev(f"rsmi{i}", 1, "RSMI") for i in range(6)), "1200"), [f"gpu{i}" for i in range(6)]),
+        (
+            pci("".join(osdev(f"rsmi{i}", 1) + osdev(f"opencl0d{i}", 5) for i in range(3)) + osdev("card0", 1), "1200")
+            + pci("".join(osdev(f"rsmi{i}", 1) + osdev(f"opencl0d{i}", 5) for i in range(3, 6)), "1200"),
+            [f"gpu{i}" for i in range(6)],
+        ),
+        (pci(osdev("rsmi0", 1) + "".join(osdev(f"opencl0d{i}", 5) for i in range(4)), "1200"), ["gpu0"]),
+        (pci(osdev("opencl0d3", 5) + osdev("nvml3", 1) + osdev("cuda0", 5)), ["gpu0"]),
+        (pci(osdev("opencl0d0", 5) + osdev("opencl1d0", 5)), ["gpu0"]),
+        (pci(osdev("opencl0d0", 5) + osdev("opencl0d1", 5) + osdev("opencl1d0", 5)), ["gpu0", "gpu1"]),
+        (pci(osdev("ze0", 5, "LevelZero", "") + osdev("ze0.0", 5) + osdev("ze0.1", 5), "0380"), ["gpu0"]),
+        (pci(osdev("ze0", 5) + osdev("ze1", 5) + osdev("opencl0d0", 5), "0380"), ["gpu0", "gpu1"]),
+        # A driver without a library is counted where no library names any GPU.
+        (pci(osdev("renderD128", 1)) + pci(osdev("card1", 1)), ["gpu0"]),
+        (pci(osdev("renderD128", 1), "0300") + pci(osdev("cuda0", 5)), ["gpu0"]),
         (pci(osdev("opencl0d0", 5, "OpenCL"), "0b40"), ["coproc0"]),
         # Nobody says where they are: one library's names are counted, and OpenCL on processors is none.
         (osdev("cuda0", 5, "CUDA") + osdev("cuda1", 5, "CUDA") + osdev("opencl0d0", 5, "OpenCL"), ["gpu0", "gpu1"]),
@@ -171,6 +187,26 @@ def test_devices_are_what_they_compute_or_carry(xml: str, expected: list[str]) -
     assert [s.name(v) for v in range(1, s.n)] == expected
 
 
+def test_the_partitions_of_a_gpu_are_told_apart() -> None:
+    infos = '<info name="GPUModel" value="MI300A"/><info name="RSMIVRAMSize" value="%d"/>'
+    names = "".join(osdev(f"rsmi{i}", 1, "RSMI", infos % (1000 + i)) for i in (5, 4, 3))
+    s = of_xml(pci(names, "1200", "1002:74a0"))
+    assert [(s.name(v), dict(s.kind_of(v).properties)["memory_bytes"]) for v in range(1, s.n)] == [
+        (f"gpu{i}", (1000 + i) * 1024) for i in (5, 4, 3)
+    ]
+
+
+def test_gpus_that_are_not_counted_are_noted() -> None:
+    xml = pci("", "0302") + pci("", "0380") + pci(osdev("renderD128", 1)) + pci(osdev("cuda0", 5)) + pci("", "1200")
+    text = f'<topology><object type="Machine">{xml}</object></topology>'.encode()
+    assert hwloc.read(Source(text, "x.xml")).notes == (
+        "x.xml: left out: GPUs that only PCI lists, without a driver or a library for them (2)",
+        "x.xml: left out: GPUs that no library names, while it names others (1)",
+        "x.xml: left out: coprocessors that only PCI lists, without a driver or a library for them (1)",
+    )
+    assert hwloc.read(Source(text, "x.xml"), keep="core,nic").notes == ()
+
+
 @pytest.mark.parametrize(("given", "size", "unit"), [("1000", 1024000, "B"), ("8KiB", 8192, "B"), ("0", 1, None), ("x", 1, None)])
 def test_sizes_of_disks(given: str, size: int, unit: str | None) -> None:
     s = of_xml(osdev("sda", 0, "", f'<info name="Size" value="{given}"/>'))
@@ -181,6 +217,200 @@ def test_the_id_of_a_volume_is_no_model() -> None:
     disk = osdev("sda", 0, "", '<info name="Model" value="LVM PV ab-cd on /dev/sda"/>')
     s = of_xml(pci(disk + '<info name="PCIDevice" value="SSD"/>'))
     assert dict(s.kind_of(s.vertex("/node0/sda")).properties)["model"] == "SSD"
+
+
+# -- what the machine allows ----------------------------------------------------------------------------------------------
+
+
+def node(*objects: str, version: str = ' version="2.0"', **sets: str) -> bytes:
+    """A machine with sets of processors and memory."""
+    given = " ".join(f'{key}="{value}"' for key, value in sets.items())
+    text = "\n".join(objects)
+    return f'<topology{version}><object type="Machine" {given}>\n{text}\n</object></topology>'.encode()
+
+
+def obj(type_: str, cpus: int | str, *inside: str, nodes: int = 1, **more: str) -> str:
+    given = "".join(f' {key}="{value}"' for key, value in more.items())
+    cpuset = cpus if isinstance(cpus, str) else f"0x{cpus:08x}"
+    return f'<object type="{type_}" cpuset="{cpuset}" nodeset="0x{nodes:x}"{given}>{"".join(inside)}</object>'
+
+
+def cores(*numbers: int, threads: int = 1) -> str:
+    """Cores of some processing units each, with consecutive numbers."""
+    units = {n: [1 << (n * threads + t) for t in range(threads)] for n in numbers}
+    return "".join(obj("Core", sum(pus), *(obj("PU", pu) for pu in pus)) for pus in units.values())
+
+
+def memory(cpus: int, number: int, size: int = 4096) -> str:
+    return obj("NUMANode", cpus, nodes=1 << number, local_memory=str(size))
+
+
+TWO_SOCKETS = (
+    obj("Package", 0x0F, obj("L3Cache", 0x0F, cores(0, 1, threads=2)), memory(0x0F, 0), nodes=1),
+    obj("Package", 0xF0, obj("L3Cache", 0xF0, cores(2, 3, threads=2)), memory(0xF0, 1), nodes=2),
+)
+ALL = {"cpuset": "0x000000ff", "nodeset": "0x00000003"}
+_UNITS = "processing units that are not allowed"
+_MEMORY = "NUMA nodes that are not allowed"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "expected", "notes"),
+    [
+        ({}, {"socket": 2, "core": 4, "pu": 8, "memory": 2, "l3cache": 2}, {}),
+        ({"allowed_cpuset": "0xff"}, {"socket": 2, "core": 4, "pu": 8, "memory": 2, "l3cache": 2}, {}),
+        ({"allowed_cpuset": "0xf...f"}, {"socket": 2, "core": 4, "pu": 8, "memory": 2, "l3cache": 2}, {}),
+        ({"allowed_cpuset": "0xf...f,0xfffffff0"}, {"socket": 2, "core": 2, "pu": 4, "memory": 2, "l3cache": 1}, {_UNITS: 4}),
+        # A core stays with the processing units that are left, a package because of its memory.
+        ({"allowed_cpuset": "0x1"}, {"socket": 2, "core": 1, "pu": 1, "memory": 2, "l3cache": 1}, {_UNITS: 7}),
+        ({"allowed_cpuset": "0x55"}, {"socket": 2, "core": 4, "pu": 4, "memory": 2, "l3cache": 2}, {_UNITS: 4}),
+        (
+            {"allowed_cpuset": "0xf0", "allowed_nodeset": "0x2"},
+            {"socket": 1, "core": 2, "pu": 4, "memory": 1, "l3cache": 1},
+            {_UNITS: 4, _MEMORY: 1},
+        ),
+        ({"allowed_nodeset": "0x1"}, {"socket": 2, "core": 4, "pu": 8, "memory": 1, "l3cache": 2}, {_MEMORY: 1}),
+    ],
+)
+def test_what_is_not_allowed_is_left_out(allowed: dict[str, str], expected: dict[str, int], notes: dict[str, int]) -> None:
+    loaded = hwloc.read(Source(node(*TWO_SOCKETS, **ALL, **allowed), "x.xml"), keep="all")
+    found = [loaded.structure.kind_of(v).type for v in range(1, loaded.structure.n)]
+    assert {type_: found.count(type_) for type_ in found} == expected
+    assert {*loaded.notes} == {f"x.xml: left out: {what} ({number})" for what, number in notes.items()}
+
+
+def test_a_package_with_devices_stays_without_processors() -> None:
+    package = obj("Package", 0x2, cores(1), pci(osdev("eth0", 2), "0200"))
+    machine = node(obj("Package", 0x1, cores(0)), package, cpuset="0x3", allowed_cpuset="0x1")
+    s = hwloc.read(Source(machine), origin=0).structure
+    assert set(paths(s)) == {
+        "/node0",
+        "/node0/socket0",
+        "/node0/socket0/core0",
+        "/node0/socket0/core0/pu0",
+        "/node0/socket1",
+        "/node0/socket1/eth0",
+    }
+
+
+def test_notes_on_several_nodes_are_one() -> None:
+    files = [node(*TWO_SOCKETS, f'<info name="HostName" value="n{i}"/>', **ALL, allowed_cpuset="0xf") for i in range(3)]
+    loaded = hwloc_cluster.read_many([Source(data, f"{i}.xml") for i, data in enumerate(files)])
+    assert loaded.notes == ("0.xml: left out: processing units that are not allowed (4) (and 2 more like it)",)
+
+
+def old(*objects: str, **sets: str) -> bytes:
+    return node(*objects, version="", **sets)
+
+
+def test_packages_and_caches_of_a_cgroup_without_processors_are_none() -> None:
+    empty = obj("Socket", 0, obj("Cache", 0, depth="3"), nodes=0)
+    within = obj("NUMANode", 0x3, obj("Socket", 0x3, cores(0, 1)), empty, local_memory="1000")
+    beyond = obj("NUMANode", 0, obj("Socket", "0x0", nodes=0), local_memory="3000", nodes=2)
+    loaded = hwloc.read(Source(old(within, beyond, cpuset="0x3", nodeset="0x3")), keep="all")
+    assert paths(loaded.structure, "socket", "l3cache", "memory") == {
+        "/node0/socket0": 1,
+        "/node0/memory0": 1000,
+        "/node0/memory1": 3000,
+    }
+    assert loaded.notes == ()
+
+
+def test_memory_above_a_package_that_is_not_allowed_does_not_keep_it() -> None:
+    halves = [
+        obj("NUMANode", 3 << 2 * i, obj("Socket", 3 << 2 * i, cores(2 * i, 2 * i + 1)), nodes=1 << i, local_memory="9")
+        for i in (0, 1)
+    ]
+    s = hwloc.read(Source(old(*halves, cpuset="0xf", nodeset="0x3", allowed_cpuset="0x3")), origin=0).structure
+    assert paths(s, "socket", "memory") == {"/node0/socket0": 1, "/node0/socket0/memory0": 9, "/node0/memory1": 9}
+
+
+@pytest.mark.parametrize("nodeset", ['nodeset="0x0" allowed_nodeset="0x0"', 'nodeset="0xf...f"', ""])
+def test_memory_that_only_the_machine_of_version_1_has_is_one_numa_node(nodeset: str) -> None:
+    text = f'<topology><object type="Machine" cpuset="0x3" {nodeset} local_memory="16777216000">{cores(0, 1)}</object></topology>'
+    assert paths(hwloc.read(Source(text.encode())).structure, "memory") == {"/node0/memory0": 16777216000}
+
+
+def test_memory_of_version_0_is_in_kib() -> None:
+    cache = obj("Cache", 0x1, cores(0), depth="2", memory_kB="512")
+    text = old(obj("NUMANode", 0x1, cache, memory_kB="4096"), cpuset="0x1", memory_kB="4096")
+    found = paths(hwloc.read(Source(text), keep="memory,l2cache").structure)
+    assert found == {"/node0": 1, "/node0/l2cache0": 512 << 10, "/node0/memory0": 4 << 20}
+    with pytest.raises(LimitExceeded):
+        hwloc.read(Source(old(cores(0), cpuset="0x1", memory_kB="9" * 19)))
+
+
+def test_memory_of_the_machine_does_not_count_beside_numa_nodes() -> None:
+    text = old(
+        obj("NUMANode", 0x1, cores(0), local_memory="5"),
+        obj("NUMANode", 0x2, cores(1), local_memory="6", nodes=2),
+        cpuset="0x3",
+        local_memory="11",
+    )
+    assert sorted(paths(hwloc.read(Source(text)).structure, "memory").values()) == [5, 6]
+
+
+@pytest.mark.parametrize("type_", ["NUMANode", "Node"])
+def test_a_numa_node_may_be_all_there_is(type_: str) -> None:
+    sockets = [obj("Socket", 1 << i, cores(i)) for i in (0, 1)]
+    top = obj(type_, 0x3, '<info name="HostName" value="n7"/>', *sockets, local_memory="77", allowed_cpuset="0x3")
+    s = hwloc.read(Source(f"<topology>{top}</topology>".encode()), keep="socket,memory").structure
+    assert paths(s) == {"/n7": 1, "/n7/socket0": 1, "/n7/socket1": 1, "/n7/memory0": 77}
+
+
+@pytest.mark.parametrize("more", [{"subtype": "Die"}, {"kind": "104", "subkind": "0"}])
+def test_groups_that_are_dies(more: dict[str, str]) -> None:
+    dies = [obj("Group", 3 << 2 * i, cores(2 * i, 2 * i + 1), **more) for i in (0, 1)]
+    s = hwloc.read(Source(node(obj("Package", 0xF, *dies), cpuset="0xf")), keep="die,core,group").structure
+    assert [name for name in paths(s) if "core" not in name] == ["/node0", "/node0/die0", "/node0/die1"]
+    # A die that is the whole package is none.
+    s = hwloc.read(
+        Source(node(*(obj("Package", 3 << 2 * i, die) for i, die in enumerate(dies)), cpuset="0xf")), keep="all"
+    ).structure
+    assert paths(s, "die") == {}
+
+
+# -- several machines in one file ----------------------------------------------------------------------------------------
+
+
+def system(*machines: str) -> bytes:
+    return f'<topology><object type="System">{"".join(machines)}</object></topology>'.encode()
+
+
+def machine(*infos: tuple[str, str], size: int = 5) -> str:
+    given = "".join(f'<info name="{key}" value="{value}"/>' for key, value in infos)
+    return f'<object type="Machine" cpuset="0x3" local_memory="{size}">{given}{cores(0, 1)}</object>'
+
+
+def test_several_machines_of_a_system_are_nodes() -> None:
+    data = system(machine(("HostName", "n1")), machine(("AssemblerName", "n2.xml"), size=6), machine())
+    loaded = hwloc.read(Source(data, "all.xml", Path("all.xml")), keep="core,memory")
+    s = loaded.structure
+    assert loaded.name == "cluster"
+    assert [(s.path(v), s.rank.item(v)) for v in s.children(0)] == [("/cluster/n1", 0), ("/cluster/n2", 1), ("/cluster/all-2", 2)]
+    assert paths(s, "memory") == {"/cluster/n1/memory0": 5, "/cluster/n2/memory0": 6, "/cluster/all-2/memory0": 5}
+    assert len(paths(s, "core")) == 6
+    assert loaded.notes == ()
+    # Machines that are called alike are numbered.
+    s = hwloc.read(
+        Source(system(machine(("HostName", "x")), machine(("HostName", "x"))), "all.xml", Path("all.xml")), keep="node"
+    ).structure
+    assert [s.path(v) for v in s.children(0)] == ["/cluster/all-0", "/cluster/all-1"]
+    with pytest.raises(InputError, match="expected one machine, got 3"):
+        hwloc.parse(data)
+
+
+def test_levels_above_machines_are_left_out_with_a_note() -> None:
+    misc = [f'<object type="Misc">{machine()}{machine()}</object>' for _ in range(2)]
+    loaded = hwloc.read(Source(system(*misc), "s.xml"), keep="node")
+    assert len(loaded.structure.children(0)) == 4
+    assert loaded.notes == ("s.xml: left out: levels above the machines (2)",)
+
+
+def test_a_system_around_one_machine_or_none_is_a_node() -> None:
+    for data in (system(machine(("HostName", "n1"))), system(cores(0, 1)).replace(b'"System"', b'"System" cpuset="0x3"')):
+        loaded = hwloc.read(Source(data, "n1.xml", Path("n1.xml")), keep="core")
+        assert set(paths(loaded.structure)) == {"/n1", "/n1/core0", "/n1/core1"}
 
 
 # -- which are kept ------------------------------------------------------------------------------------------------------

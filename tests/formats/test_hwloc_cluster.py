@@ -92,6 +92,9 @@ def test_nodes_that_are_alike(data: bytes, parsed: list[str]) -> None:
         (b'cache_size="33554432"', b'cache_size="16777216"'),
         (b'local_memory="274877906944"', b'local_memory="0"'),
         (b'subtype="GPUMemory"', b'subtype="HBM"'),
+        (b'allowed_cpuset="0x0000000f"', b'allowed_cpuset="0x00000003"'),
+        (b'allowed_nodeset="0x0000000d"', b'allowed_nodeset="0x00000001"'),
+        (b'name="rsmi0" subtype="RSMI"', b'name="card7"'),
         (b'"1562813784"', b'"15628137"'),
         (b"AuthenticAMD", b"Genuine&amp;Co"),
         (b"<info name", b'<!-- "a" --><info name'),
@@ -114,6 +117,29 @@ def test_what_cannot_be_read_is_refused_in_every_file(wrong: bytes) -> None:
     if wrong in (b'"<"', b'"&x;"', b'"\xff"'):
         with pytest.raises(InputError, match=r"^1\.xml:"):
             read_many([Source(named(NODE, "n0"), "0.xml"), Source(bad, "1.xml")])
+
+
+def test_memory_of_machines_without_numa_nodes_may_differ(parsed: list[str]) -> None:
+    machine = '<object type="Machine" cpuset="0x1" local_memory="%d">\n<info name="HostName" value="n%d"/>\n</object>'
+    text = f"<topology>\n{machine}\n</topology>"
+    sources = [Source((text % (4096 * (i + 1), i)).encode(), f"{i}.xml") for i in range(3)]
+    loaded = read_many(sources, origin=0)
+    assert parsed == ["0.xml"]
+    assert equal(loaded.structure, one_by_one(sources, origin=0).structure) == []
+    s = loaded.structure
+    assert [s.size.item(v) for v in s.of_type("memory")] == [4096, 8192, 12288]
+
+
+def test_files_of_several_machines_stand_beside_others(parsed: list[str]) -> None:
+    two = b"".join(b'<object type="Machine"><info name="HostName" value="s%d"/></object>' % i for i in range(2))
+    both = b'<topology><object type="System">' + two + b"</object></topology>"
+    sources = [Source(data, f"{i}.xml") for i, data in enumerate([named(NODE, "n0"), both, named(NODE, "n1")])]
+    loaded = read_many(sources, keep="core")
+    s = loaded.structure
+    assert [(s.name(v), len(s.children(v))) for v in s.children(0)] == [("n0", 4), ("s0", 0), ("s1", 0), ("n1", 4)]
+    assert parsed == ["0.xml", "1.xml"]
+    with pytest.raises(InputError, match=r"2\.xml: host 's0' is in 1\.xml too"):
+        read_many([*sources[:2], Source(both, "2.xml")])
 
 
 def outcome(read: Callable[..., Loaded], sources: list[Source]) -> Structure | str:

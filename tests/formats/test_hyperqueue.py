@@ -12,6 +12,7 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import registry
 from fluxres.formats.hyperqueue import read_words
 from fluxres.formats.hyperqueue_words import words_of
+from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 
 ORIGIN = 8 << 76 | 2 << 62
@@ -223,6 +224,86 @@ def test_what_is_too_large_is_refused_and_not_made(text: str) -> None:
     with pytest.raises(InputError) as found:
         read(text)
     assert len(str(found.value)) < 400
+
+
+def worker(resources: Any) -> str:
+    configuration = {"hostname": "n3", "heartbeat_interval": 8.0, "resources": resources, "time_limit": None}
+    return json.dumps([{"configuration": configuration, "ended": None, "id": 1}])
+
+
+def test_json_of_version_0_7() -> None:
+    generic = [
+        {"kind": "sum", "name": "mem", "params": {"size": 1000}},
+        {"kind": "indices", "name": "gpus", "params": {"start": 1, "end": 2}},
+        {"kind": "list", "name": "tape", "params": {"values": [7, 9]}},
+    ]
+    text = worker({"cpus": [[0, 1], [2, 3]], "generic": generic})
+    found = registry.read(text.encode())
+    assert found.name == "hyperqueue"
+    assert pools(found.structure) == [
+        "/n3 1",
+        "/n3/socket0 1", "/n3/socket0/core0 1", "/n3/socket0/core1 1",
+        "/n3/socket1 1", "/n3/socket1/core2 1", "/n3/socket1/core3 1",
+        "/n3/mem 1000", "/n3/gpu1 1", "/n3/gpu2 1", "/n3/tape7 1", "/n3/tape9 1",
+    ]  # fmt: skip
+    assert pools(read(worker({"cpus": [[0, 1]], "generic": []}))) == ["/n3 1", "/n3/core0 1", "/n3/core1 1"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"cpus": []}, r"w:1:\d+: \[0\].configuration.resources.cpus: expected at least one entry"),
+        ({"cpus": [[0]], "generic": [{"kind": "sum", "name": "m", "params": {}}]}, r"generic\[0\].params: a sum needs size"),
+        ({"cpus": [[0]], "generic": [{"kind": "range", "name": "m", "params": {"start": 1}}]}, "a range needs start and end"),
+        ({"cpus": [[0]], "generic": [{"kind": "range", "name": "m", "params": {"start": 2, "end": 1}}]}, "Start must be greater"),
+        ({"cpus": [[0]], "generic": [{"kind": "sum", "name": "m", "params": {"size": 1 << 62}}]}, r"params.size: expected int"),
+        ({"cpus": [[0]], "genric": []}, "unknown key 'genric'"),
+        ({"cpus": [[0]], "generic": [{"kind": "sum", "name": "cpus", "params": {"size": 1}}]}, "cpus"),
+    ],
+)
+def test_what_is_wrong_in_json_of_version_0_7_has_its_place(resources: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read(worker(resources))
+    assert caught.value.where.startswith("w:1:")
+
+
+def written(*levels: Recipe) -> registry.Written:
+    root = Recipe("cluster", children=(Recipe("node", children=levels),))
+    return registry.write(expand(root, origin=ORIGIN), format="hyperqueue")
+
+
+def caches(count: int, cores: int) -> Recipe:
+    return Recipe("l3cache", count, size=32, unit="MiB", children=(Recipe("core", cores),))
+
+
+def test_groups_are_sockets_and_not_the_caches_in_them() -> None:
+    made = written(Recipe("socket", 2, children=(caches(4, 2), Recipe("gpu", 2))))
+    assert "--cpus 2x8 --resource gpus=2x2 --coupling 'cpus[0]:gpus[0],cpus[1]:gpus[1]'" in made.text
+    assert "pools: cpus are in groups by socket, and not by l3cache" in made.left_out
+    assert pools(read(made.text))[:4] == ["/node0 1", "/node0/socket0 1", "/node0/socket0/core0 1", "/node0/socket0/core1 1"]
+
+
+def test_groups_are_numa_domains_where_there_are_some() -> None:
+    numa = Recipe("numa", 2, children=(caches(2, 2), Recipe("memory", size=64, unit="GiB")))
+    made = written(Recipe("socket", 2, children=(numa, Recipe("gpu", 2))))
+    assert "--cpus 4x4 --resource" in made.text
+    assert "gpus=2x2" in made.text
+    assert "--coupling" not in made.text
+    assert "pools: cpus are in groups by numa, and not by l3cache" in made.left_out
+    # What has memory of its own is a NUMA domain, whatever it is called.
+    quarter = Recipe("quarter", 4, children=(caches(2, 1), Recipe("memory", size=64, unit="GiB")))
+    made = written(Recipe("socket", 1, children=(quarter,)))
+    assert "--cpus 4x2" in made.text
+    assert "pools: cpus are in groups by quarter, and not by l3cache" in made.left_out
+
+
+def test_without_sockets_and_memory_groups_are_the_innermost_level() -> None:
+    made = written(Recipe("board", 2, children=(caches(2, 3),)), Recipe("memory", size=64, unit="GiB"))
+    assert "--cpus 4x3" in made.text
+    assert "pools: cpus are in groups by l3cache" in made.left_out
+    # One group is none.
+    made = written(Recipe("socket", 1, children=(caches(4, 2),)))
+    assert "--cpus 'range(0-7)'" in made.text
 
 
 def test_definitions_go_on_to_the_end_of_their_brackets() -> None:

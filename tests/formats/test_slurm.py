@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
+from fluxres.cli.program import program
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import registry, slurm_gres, slurm_schema
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_lines import Line
 from fluxres.formats.slurm_nodes import state_of
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT
 
@@ -44,24 +48,115 @@ def properties(structure: Structure, path: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("CPUs=4", {"core": 4}),
-        ("", {"core": 1}),
-        ("Procs=3", {"core": 3}),
+        # What is missing is inferred as slurmctld does.
+        ("CPUs=4", {"socket": 4, "core": 4}),
+        ("", {"socket": 1, "core": 1}),
+        ("Procs=3", {"socket": 3, "core": 3}),
+        ("CPUs=5 Procs=3", {"socket": 5, "core": 5}),
+        ("CPUs=4 ThreadsPerCore=1", {"socket": 4, "core": 4}),
+        ("CPUs=8 CoresPerSocket=4", {"socket": 2, "core": 8}),
+        ("CPUs=8 ThreadsPerCore=2", {"socket": 4, "core": 4, "pu": 8}),
+        ("CPUs=16 CoresPerSocket=4 ThreadsPerCore=2", {"socket": 2, "core": 8, "pu": 16}),
+        ("ThreadsPerCore=4", {"socket": 1, "core": 1, "pu": 4}),
+        ("SocketsPerBoard=2 CPUs=8 CoresPerSocket=4", {"socket": 2, "core": 8}),
+        ("Boards=2 CPUs=8 CoresPerSocket=2", {"board": 2, "socket": 4, "core": 8}),
+        ("CPUs=4 Sockets=4 ThreadsPerCore=2", {"socket": 4, "core": 4}),
         ("Sockets=2 CoresPerSocket=8", {"socket": 2, "core": 16}),
         ("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", {"socket": 2, "core": 8, "pu": 16}),
         ("CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", {"socket": 2, "core": 8, "pu": 16}),
         ("CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", {"socket": 2, "core": 8}),
-        ("CPUs=7 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", {"socket": 2, "core": 8, "pu": 16}),
         ("CoresPerSocket=4", {"socket": 1, "core": 4}),
         ("Boards=2 SocketsPerBoard=2 CoresPerSocket=4", {"board": 2, "socket": 4, "core": 16}),
         ("Boards=2 Sockets=4 CoresPerSocket=1", {"board": 2, "socket": 4, "core": 4}),
         ("boards=1 SOCKETS = 1 corespersocket=2 RealMemory=100 TmpDisk=5", {"socket": 1, "core": 2, "memory": 1, "disk": 1}),
-        ("CPUs=2 Gres=gpu:a100:2,gpu:v100:1,craynetwork:4,nic:2", {"core": 2, "gpu": 3, "craynetwork": 1, "nic": 2}),
-        ("CPUs=1 Gres=(null)", {"core": 1}),
+        ("CPUs=2 Gres=gpu:a100:2,gpu:v100:1,craynetwork:4,nic:2", {"socket": 2, "core": 2, "gpu": 3, "craynetwork": 1, "nic": 2}),
+        ("CPUs=1 Gres=(null)", {"socket": 1, "core": 1}),
     ],
 )
 def test_a_node_has_what_its_numbers_say(text: str, expected: dict[str, int]) -> None:
-    assert counts(conf(f"NodeName=n1 {text}").structure, "/cluster/n1") == expected
+    loaded = conf(f"NodeName=n1 {text}")
+    assert counts(loaded.structure, "/cluster/n1") == expected
+    assert loaded.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "note"),
+    [
+        ("CPUs=0", {"socket": 1, "core": 1}, "CPUs=0 is read as 1"),
+        ("CPUs=8 ThreadsPerCore=0", {"socket": 8, "core": 8}, "ThreadsPerCore=0 is read as 1"),
+        ("CPUs=8 CoresPerSocket=0", {"socket": 8, "core": 8}, "CoresPerSocket=0 is read as 1"),
+        ("Boards=0 Sockets=2", {"socket": 2, "core": 2}, "Boards=0 is read as 1"),
+        ("Boards=4 Sockets=2 CoresPerSocket=2", {"socket": 2, "core": 4}, r"Boards=4 is more than there are sockets \(2\)"),
+        ("Boards=4 CPUs=2", {"socket": 2, "core": 2}, "Boards=4 is more than there are sockets"),
+        (
+            "Boards=2 Sockets=2 SocketsPerBoard=2",
+            {"board": 2, "socket": 4, "core": 4},
+            "Sockets=2 does not count beside Boards=2",
+        ),
+        ("Sockets=4 SocketsPerBoard=2 CoresPerSocket=2", {"socket": 2, "core": 4}, "Sockets=4 does not count"),
+        (
+            "CPUs=7 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
+            {"socket": 2, "core": 8, "pu": 16},
+            "CPUs=7 is neither .* read as 16",
+        ),
+        ("CPUs=3 CoresPerSocket=4", {"socket": 1, "core": 4}, "CPUs=3 is neither .* read as 4"),
+        ("CPUs=12 CoresPerSocket=4 ThreadsPerCore=2", {"socket": 1, "core": 4, "pu": 8}, "CPUs=12 is neither .* read as 8"),
+        ("CPUs=2 Sockets=2 CoresPerSocket=8", {"socket": 2, "core": 2}, "each socket is one CPU, as CPUs=2 says; its 8 cores"),
+        ("Boards=2 Sockets=3 CoresPerSocket=2", {"socket": 3, "core": 6}, "3 sockets do not divide among 2 boards"),
+    ],
+)
+def test_numbers_that_slurm_resets_are_read_as_slurm_does_and_noted(text: str, expected: dict[str, int], note: str) -> None:
+    loaded = conf(f"NodeName=n1 {text}")
+    assert counts(loaded.structure, "/cluster/n1") == expected
+    (found,) = loaded.notes
+    assert found.startswith("slurm.conf:1: ")
+    assert re.search(note, found)
+
+
+def test_notes_are_one_line_for_each_sort_of_thing_and_reach_the_user(tmp_path: Path) -> None:
+    site = tmp_path / "slurm.conf"
+    site.write_text("".join(f"NodeName=n{i} CPUs=0\n" for i in range(3)) + "NodeName=m CPUs=3 CoresPerSocket=2\n")
+    with pytest.warns(fluxres.InputWarning) as warned:
+        fluxres.load(site)
+    assert [str(each.message) for each in warned] == [
+        f"{site}:1: CPUs=0 is read as 1, as Slurm does (and 2 more like it)",
+        f"{site}:4: CPUs=3 is neither the sockets (1) nor the cores (2) nor the threads (2), and is read as 2, as Slurm does",
+    ]
+    assert {Path(each.filename).name for each in warned} == {"test_slurm.py"}
+    result = CliRunner().invoke(program, ["convert", str(site), "-"])
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [f"fluxres: {each.message}" for each in warned]
+
+
+def answer_of(*nodes: tuple[int, int, int, int, int]) -> bytes:
+    """What `scontrol show nodes --json` says of nodes with so many boards, sockets, cores, threads and CPUs."""
+    keys = ("boards", "sockets", "cores", "threads", "cpus")
+    return json.dumps(
+        {"nodes": [{"name": f"n{i}", **dict(zip(keys, each, strict=True))} for i, each in enumerate(nodes)]}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        # The numbers are those of slurmctld for these lines.
+        ("CPUs=4", (1, 4, 1, 1, 4)),
+        ("", (1, 1, 1, 1, 1)),
+        ("CPUs=8 ThreadsPerCore=2", (1, 4, 1, 2, 8)),
+        ("CPUs=16 CoresPerSocket=4 ThreadsPerCore=2", (1, 2, 4, 2, 16)),
+        ("CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", (1, 2, 8, 2, 16)),
+        ("CPUs=2 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", (1, 2, 8, 2, 2)),
+        ("CPUs=0 CoresPerSocket=4", (1, 1, 4, 1, 1)),
+        ("Sockets=0 CPUs=8", (1, 1, 1, 1, 1)),
+        ("Boards=2 SocketsPerBoard=2 CoresPerSocket=4", (2, 4, 4, 1, 16)),
+        ("Boards=2 Sockets=3 CoresPerSocket=2", (2, 3, 2, 1, 6)),
+        ("SocketsPerBoard=2 CPUs=4", (1, 2, 1, 1, 2)),
+        ("CPUs=6 Boards=2 SocketsPerBoard=3", (2, 6, 1, 1, 6)),
+    ],
+)
+def test_a_configuration_and_the_answer_of_slurm_are_the_same_machine(text: str, numbers: tuple[int, int, int, int, int]) -> None:
+    ours = registry.read(f"NodeName=n0 {text}".encode(), origin=0).structure
+    assert equal(ours, registry.read(answer_of(numbers), origin=0).structure) == []
 
 
 def test_sizes_units_and_features() -> None:
@@ -70,6 +165,13 @@ def test_sizes_units_and_features() -> None:
     assert [(found.size[v], found.kind_of(v).unit) for v in (memory, disk)] == [(512, "MiB"), (7, "MiB")]
     assert (found.size[lustre], properties(found, "/cluster/n1/lustre0")) == (4 << 30, {"no_consume": None})
     assert properties(found, "/cluster/n1") == {"a": None, "b": None, "c": None, "weight": "3"}
+
+
+def test_defaults_of_slurm_are_no_facts() -> None:
+    assert counts(conf("NodeName=n RealMemory=1 Weight=1").structure, "/cluster/n") == {"socket": 1, "core": 1}
+    assert properties(conf("NodeName=n RealMemory=1 Weight=1").structure, "/cluster/n") == {}
+    answer = {"nodes": [{"name": "n", "sockets": 1, "cores": 1, "cpus": 1, "real_memory": 1, "weight": 1}]}
+    assert counts(registry.read(json.dumps(answer).encode()).structure, "/cluster/n") == {"socket": 1, "core": 1}
 
 
 def test_hosts_are_named_in_order_and_ranked() -> None:
@@ -90,7 +192,7 @@ def test_defaults_hold_for_the_lines_behind_them() -> None:
 
 def test_lines_go_on_and_comments_end() -> None:
     found = conf("# NodeName=x", "NodeName=a \\", "  CPUs=2 \\  ", "RealMemory=3 # CPUs=9", "", "MailProg=x (y) z").structure
-    assert counts(found, "/cluster/a") == {"core": 2, "memory": 1}
+    assert counts(found, "/cluster/a") == {"socket": 2, "core": 2, "memory": 1}
     assert properties(conf('NodeName=a Features="a\\#b"').structure, "/cluster/a") == {"a#b": None}
 
 
@@ -186,7 +288,9 @@ def test_switches_that_are_no_tree_are_a_graph() -> None:
 
 
 def test_files_beside_slurm_conf_are_read(tmp_path: Path) -> None:
-    (tmp_path / "slurm.conf").write_text("ClusterName=c\ninclude nodes.conf\nPartitionName=p Nodes=ALL\n")
+    (tmp_path / "slurm.conf").write_text(
+        "ClusterName=c\ninclude nodes.conf\nPartitionName=p Nodes=ALL\nTopologyPlugin=topology/tree\n"
+    )
     (tmp_path / "nodes.conf").write_text("NodeName=n[1-2] CPUs=2 Gres=gpu:1\n")
     (tmp_path / "gres.conf").write_text("NodeName=n2 Name=gpu Type=a100 File=/dev/nvidia0\n")
     (tmp_path / "topology.conf").write_text("SwitchName=s Nodes=n[1-2]\n")
@@ -194,6 +298,130 @@ def test_files_beside_slurm_conf_are_read(tmp_path: Path) -> None:
     assert loaded.name == "c"
     assert properties(loaded.structure, "/c/n2/gpu0") == {"model": "a100", "file": "/dev/nvidia0"}
     assert loaded.structure.uris(loaded.structure.vertex("/c/n1"))[1] == "network:/s/n1"
+
+
+# -- networks ------------------------------------------------------------------------------------------------------------
+
+
+def site(folder: Path, *lines: str, **files: str) -> Loaded:
+    """Two nodes with what stands beside slurm.conf; `topology_yaml` is the file topology.yaml."""
+    (folder / "slurm.conf").write_text("\n".join(["ClusterName=c", "NodeName=n[1-4] CPUs=1", *lines, ""]))
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return registry.read(folder / "slurm.conf")
+
+
+def uris(loaded: Loaded, node: str) -> list[str]:
+    """Where a node is in each hierarchy but the first."""
+    return loaded.structure.uris(loaded.structure.vertex(f"/c/{node}"))[1:]
+
+
+def test_hosts_of_switches_that_are_no_nodes_are_left_out_with_a_note(tmp_path: Path) -> None:
+    text = "SwitchName=a Nodes=n[1-2],x[1-9]\nSwitchName=b Nodes=n[3-4],x1\nSwitchName=top Switches=a,b\n"
+    loaded = site(tmp_path, "TopologyPlugin=topology/tree", topology_conf=text)
+    assert uris(loaded, "n3") == ["network:/top/b/n3"]
+    what = "hosts that are no nodes of this configuration are left out of the network: x1, x2, x3, x4, x5 and 4 more"
+    assert loaded.notes == (f"{tmp_path}/topology.conf:1: {what}",)
+
+
+@pytest.mark.parametrize("plugin", ["", "TopologyPlugin=topology/none", "TopologyPlugin=topology/flat", "TopologyPlugin=tree"])
+def test_a_topology_that_slurm_would_not_read_is_not_read(tmp_path: Path, plugin: str) -> None:
+    loaded = site(tmp_path, plugin, topology_conf="SwitchName=a Nodes=n[1-4] Nonsense\n")
+    assert list(loaded.structure.subsystems) == []
+    (note,) = loaded.notes
+    assert note.startswith(f"{tmp_path}/topology.conf: is not read: ")
+    assert note.endswith("and Slurm reads it for topology/tree, topology/block, topology/ring only")
+    assert (f"TopologyPlugin is {plugin[15:]!r}" if plugin else "no TopologyPlugin is set") in note
+
+
+@pytest.mark.parametrize(
+    ("plugin", "type_name"), [("topology/tree", "switch"), ("Topology/Block", "block"), ("topology/ring", "ring")]
+)
+def test_a_plugin_reads_its_own_lines(tmp_path: Path, plugin: str, type_name: str) -> None:
+    text = "SwitchName=s Nodes=n1\nBlockName=b Nodes=n1\nBlockSizes=1\nRingName=r Nodes=n1\n"
+    loaded = site(tmp_path, f"TopologyPlugin={plugin}", topology_conf=text)
+    s = loaded.structure
+    assert [(s.kind_of(v).type, s.name(v)) for v in range(s.tree_end, s.n)] == [(type_name, type_name[0])]
+    (note,) = loaded.notes
+    assert re.search(rf"topology.conf:[12]: is not read: {plugin} has no (block|switch) \(and 1 more like it\)", note)
+
+
+def test_lines_of_switches_in_the_configuration_itself_need_no_plugin() -> None:
+    assert list(conf("NodeName=n1", "SwitchName=a Nodes=n1").structure.subsystems) == ["network"]
+
+
+SEVERAL = """
+---
+- topology: blocks
+  block:
+    block_sizes: [2, 4]
+    blocks: [{block: b1, nodes: "n[1-2]"}, {block: b2, nodes: "n[3-5]"}]
+- topology: tree  # the default, though it is not the first
+  cluster_default: True
+  tree:
+    switches:
+      - switch: top
+        children: s[1-2]
+      - {switch: s1, nodes: "n[1-2]"}
+      - {switch: s2, nodes: "n[3-4]"}
+- {topology: plain, flat: true}
+- {topology: plain2, flat: {alpha_step_rank: true}}
+- {topology: rings, ring: {rings: [{ring: s1, nodes: "n[1-4]"}]}}
+- {topology: pod, torus3d: {toruses: [{name: pod1, dims: {x: 2, y: 2, z: 1}, nodes: "n[1-4]"}]}}
+"""
+
+
+def test_networks_of_topology_yaml(tmp_path: Path) -> None:
+    loaded = site(tmp_path, "TopologyPlugin=topology/tree", topology_yaml=SEVERAL, topology_conf="SwitchName=other Nodes=n1\n")
+    s = loaded.structure
+    assert list(s.subsystems) == ["network-blocks", "network", "network-rings"]
+    assert all(graph.hierarchy for graph in s.subsystems.values())
+    assert uris(loaded, "n3") == ["network-blocks:/b2/n3", "network:/top/s2/n3", "network-rings:/s1/n3"]
+    assert [(s.kind_of(v).type, s.name(v)) for v in range(s.tree_end, s.n)] == [
+        ("block", "b1"), ("block", "b2"), ("switch", "top"), ("switch", "s1"), ("switch", "s2"), ("ring", "s1"),
+    ]  # fmt: skip
+    yaml = f"{tmp_path}/topology.yaml"
+    assert loaded.notes == (
+        f"{yaml}:18:28: [5].torus3d: the 3D torus 'pod' is left out: there is no graph of positions",
+        f"{tmp_path}/topology.conf: is not read: topology.yaml takes its place, as in Slurm",
+        f"{yaml}:6:44: [0].block.blocks[1]: hosts that are no nodes of this configuration are left out of the network: n5",
+    )
+    # Without a default the first one is it.
+    loaded = site(tmp_path, topology_yaml=SEVERAL.replace("cluster_default: True", "cluster_default: false"))
+    assert list(loaded.structure.subsystems) == ["network", "network-tree", "network-rings"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topology: a\nflat: true\n", r"topology.yaml:1:1: expected a list, got a mapping"),
+        ("- flat: true\n", r"topology.yaml:1:3: \[0\]: the key 'topology' is missing"),
+        ("- topology: a\n", r"\[0\]: expected one of tree, block, ring, flat and torus3d, got none"),
+        ("- {topology: a, flat: true, tree: {switches: []}}\n", "got tree and flat"),
+        (
+            "- {topology: a, flat: true}\n- {topology: a, flat: true}\n",
+            r"topology.yaml:2:14: \[1\].topology: a second topology 'a'",
+        ),
+        (
+            "- {topology: a, flat: true}\n- {topology: b/c, tree: {switches: [{switch: s, nodes: n1}]}}\n",
+            "a name without '/' and ':'",
+        ),
+        ("- {topology: a, tree: {switches: [{switch: s, children: t}]}}\n", "there is no switch 't'"),
+        ("- {topology: a, tree: {switches: [{switch: s, nodes: 'n[1-'}]}}\n", r"switches\[0\].nodes: .*bracket"),
+        ("- {topology: a, tree: {switches: [{switch: s, nodes: n1}, {switch: s, nodes: n1}]}}\n", "a second switch 's'"),
+        ("- {topology: a, block: {blocks: [{nodes: n1}]}}\n", r"blocks\[0\]: the key 'block' is missing"),
+        ("- [", "topology.yaml:"),
+    ],
+)
+def test_what_is_wrong_in_topology_yaml_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        site(tmp_path, topology_yaml=text)
+
+
+def test_a_host_of_downnodes_that_is_no_node_is_noted() -> None:
+    loaded = conf("NodeName=n[1-2]", "DownNodes=n2,n7 State=DRAIN")
+    assert loaded.structure.state_name(loaded.structure.vertex("/cluster/n2")) == "drain"
+    assert loaded.notes == ("slurm.conf:2: downnodes: there is no node 'n7', which is left out",)
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------------
@@ -253,8 +481,7 @@ def test_ten_thousand_nodes_in_all_shapes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message", "where"),
     [
-        (["NodeName=n1 CPUs=x"], "expected a number >= 1, got 'x'", "slurm.conf:1: cpus"),
-        (["NodeName=n1 CPUs=0"], "expected a number >= 1, got 0", "slurm.conf:1: cpus"),
+        (["NodeName=n1 CPUs=x"], "expected a number >= 0, got 'x'", "slurm.conf:1: cpus"),
         (["", "NodeName=n1 CPU=4"], r"unknown key 'cpu' \(did you mean 'cpus'", "slurm.conf:2"),
         (["NodeName=n1 CPUs=4 CPUs=5"], "the key 'CPUs' stands in this line twice", "slurm.conf:1"),
         (["NodeName=n1 CPUs"], "expected Key=Value, got 'CPUs'", "slurm.conf:1"),
@@ -270,16 +497,13 @@ def test_ten_thousand_nodes_in_all_shapes(tmp_path: Path) -> None:
         (["NodeName=n1", "SwitchName=a Switches=b"], "there is no switch 'b'", "slurm.conf:2"),
         (["NodeName=n1", "SwitchName=a Node=b"], "unknown key 'node'", "slurm.conf:2"),
         (["NodeName=n1", "SwitchName=a Nodes=n1", "SwitchName=a"], "a second switch 'a'", "slurm.conf:3"),
-        (["NodeName=n1", "DownNodes=n2"], "there is no node 'n2'", "slurm.conf:2: downnodes"),
-        (["NodeName=n1 Boards=2 Sockets=3"], "3 sockets on 2 boards", "slurm.conf:1: sockets"),
-        (["NodeName=n1 Boards=2 Sockets=2 SocketsPerBoard=2"], "where 2 boards have 2 each", "slurm.conf:1: sockets"),
         (["NodeName=n1 Gres=gpu:a:b:1"], "expected name:type:count, got 'gpu:a:b:1'", "slurm.conf:1: gres"),
         (["NodeName=n1", "Name=gpu Cont=2"], "unknown key 'cont'", "slurm.conf:2"),
         (["NodeName=n1", "Name=gpu Count=z"], "expected a number, got 'z'", "slurm.conf:2: count"),
         (["NodeName=n1", "include /etc/passwd"], "which is not beside", "slurm.conf:2"),
         (["NodeName=n1", "include nodes.conf"], "which is not beside", "slurm.conf:2"),
         (["NodeName=n1[2][3][4][5][6][7][8][9][1]"], "more than 8 brackets", "slurm.conf:1: nodename"),
-        (["NodeName=n1 Gres=core:2"], "two core pools|second pool|id 0", "slurm.conf:1"),
+        (["NodeName=n1 RealMemory=5 Gres=memory:2"], "two memory pools|second pool|id 0", "slurm.conf:1"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(lines: list[str], message: str, where: str) -> None:

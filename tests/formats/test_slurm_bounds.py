@@ -45,7 +45,7 @@ def test_an_unknown_key_of_any_length_is_a_short_message() -> None:
 
 
 def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert conf("NodeName=n[1-100]").structure.n == 201
+    assert conf("NodeName=n[1-100]").structure.n == 301
     monkeypatch.setattr(limits, "SLURM_NODES_MAX", 99)
     with pytest.raises(LimitExceeded, match="100 nodes, at most 99"):
         conf("NodeName=n[1-50]", "NodeName=m[1-50]")
@@ -85,15 +85,24 @@ def test_names_that_lines_stand_for_are_bounded(lines: list[str], where: str, mo
 
 def test_names_are_counted_over_all_files_of_a_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(limits, "SLURM_NAMES_MAX", 100)
-    (tmp_path / "slurm.conf").write_text("include nodes.conf\nPartitionName=p\n")
+    (tmp_path / "slurm.conf").write_text("include nodes.conf\nPartitionName=p\nTopologyPlugin=topology/tree\n")
     (tmp_path / "nodes.conf").write_text("NodeName=n[1-30]\n")
     (tmp_path / "gres.conf").write_text("NodeName=n[1-30] Name=gpu\n")
     (tmp_path / "topology.conf").write_text("SwitchName=s Nodes=n[1-30]\n")
-    assert registry.read(tmp_path / "slurm.conf", format="slurm").structure.n == 1 + 60 + 1 + 1
+    assert registry.read(tmp_path / "slurm.conf", format="slurm").structure.n == 1 + 90 + 1 + 1
     (tmp_path / "topology.conf").write_text("SwitchName=s Nodes=n[1-30]\nSwitchName=t Nodes=n[1-30]\n")
     with pytest.raises(LimitExceeded, match="more than 100 hosts") as caught:
         registry.read(tmp_path / "slurm.conf", format="slurm")
     assert caught.value.where == f"{tmp_path}/topology.conf:2: nodes"
+
+
+def test_names_in_topology_yaml_are_counted_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(limits, "SLURM_NAMES_MAX", 100)
+    (tmp_path / "slurm.conf").write_text("NodeName=n[1-60]\n")
+    (tmp_path / "topology.yaml").write_text("- {topology: a, block: {blocks: [{block: b, nodes: 'n[1-60]'}]}}\n")
+    with pytest.raises(LimitExceeded, match="more than 100 hosts") as caught:
+        registry.read(tmp_path / "slurm.conf", format="slurm")
+    assert caught.value.where == f"{tmp_path}/topology.yaml:1:34: [0].block.blocks[0].nodes"
 
 
 def test_lines_of_devices_about_one_node_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +113,7 @@ def test_lines_of_devices_about_one_node_are_bounded(monkeypatch: pytest.MonkeyP
         conf(*lines, "Name=gpu Count=1")
     assert caught.value.where == "slurm.conf:2"
     # Lines about other nodes do not count, nor do nodes without generic resources.
-    assert conf(*lines, "NodeName=m Name=gpu Count=1", "NodeName=m Name=gpu Count=1").structure.n == 9
+    assert conf(*lines, "NodeName=m Name=gpu Count=1", "NodeName=m Name=gpu Count=1").structure.n == 11
 
 
 @pytest.mark.parametrize(
@@ -127,11 +136,11 @@ def test_what_tells_nodes_apart_is_bounded(lines: list[str], monkeypatch: pytest
 def test_nodes_that_are_alike_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SLURM_ENTRIES_MAX", 50)
     lines = [f"NodeName=n{i} CPUs=2 Features=a,b Gres=gpu:2" for i in range(1000)]
-    assert conf(*lines, "Name=gpu File=/dev/x[0-1]").structure.n == 5001
+    assert conf(*lines, "Name=gpu File=/dev/x[0-1]").structure.n == 7001
 
 
 def test_keys_of_a_line_are_bounded() -> None:
-    assert conf("NodeName=n", "PartitionName=p " + " ".join(f"k{i}=1" for i in range(255))).structure.n == 4
+    assert conf("NodeName=n", "PartitionName=p " + " ".join(f"k{i}=1" for i in range(255))).structure.n == 5
     with pytest.raises(LimitExceeded, match="more than 256 keys in one line"):
         conf("NodeName=n", "PartitionName=p " + " ".join(f"k{i}=1" for i in range(256)))
 

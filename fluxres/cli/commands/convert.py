@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Translate a file from one format to another; the store is not touched.
 
-    IN and OUT may be - for standard input and output, and compressed (.gz, .zst, .xz). What the format of OUT cannot say
+    IN and OUT may be - for standard input and output, and compressed (.gz, .zst, .xz, .bz2). What the format of OUT cannot say
     is told on standard error.
     """
     from fluxres.cli.saving import answer_report, save_file

@@ -19,7 +19,8 @@ from fluxres.errors import UsageError
 def command(settings: Settings, dest: str, format_name: str | None, changed_only: bool, strict: bool, replace: bool) -> None:
     """Write the graph to DEST: a file, or the URL of another store (sqlite:///path.db?graph=NAME).
 
-    What the format of a file cannot say is told on standard error. A file whose name ends in .gz, .zst or .xz is compressed.
+    What the format of a file cannot say is told on standard error. A file whose name ends in .gz, .zst, .xz or .bz2 is
+    compressed.
     """
     from fluxres.cli.saving import answer_report, save_file
     from fluxres.cli.stores import reading, store

@@ -1,0 +1,138 @@
+"""`topology.yaml` of Slurm 25.05 and later: several networks of one site, each with a name.
+
+A tree has switches, a block topology blocks, a ring topology rings: all are pools that connect nodes.  A flat one has nothing.
+The positions in a 3D torus have no place in a graph of what connects what, so a torus is left out, with a note.  The network of
+the cluster's default is the graph ``network``; the others, which partitions name (`Topology=`), are ``network-NAME``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from fluxres import limits
+from fluxres.errors import InputError
+from fluxres.formats import typed
+from fluxres.formats.slurm_lines import Line, Room
+from fluxres.formats.slurm_place import Place
+from fluxres.formats.slurm_site import NETWORK, Site, Switch
+from fluxres.formats.source import Source
+from fluxres.formats.yaml_document import Document, Key
+
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+
+
+class SwitchEntry(Struct):
+    """A switch, and the switches or nodes below it, as hostlists."""
+
+    switch: Name
+    children: str = ""
+    nodes: str = ""
+
+
+class Tree(Struct):
+    """Switches above switches."""
+
+    switches: list[SwitchEntry] = []
+
+
+class BlockEntry(Struct):
+    """A block of nodes."""
+
+    block: Name
+    nodes: str = ""
+
+
+class Blocks(Struct):
+    """Blocks; the sizes that are planned with are no part of what there is."""
+
+    blocks: list[BlockEntry] = []
+
+
+class RingEntry(Struct):
+    """A ring of nodes, in their order."""
+
+    ring: Name
+    nodes: str = ""
+
+
+class Rings(Struct):
+    """Rings."""
+
+    rings: list[RingEntry] = []
+
+
+class Topology(Struct):
+    """One network: exactly one of the sorts."""
+
+    topology: Name
+    cluster_default: bool = False
+    tree: Tree | None = None
+    block: Blocks | None = None
+    ring: Rings | None = None
+    flat: bool | dict[str, Any] | None = None
+    torus3d: Any = None
+
+
+def read(source: Source, site: Site, room: Room) -> None:
+    """Put the networks of a file into a site.
+
+    Args:
+        room: names that the files of the site may stand for yet.
+
+    Errors: InputError `FILE:line:column: path`; LimitExceeded.
+    Cost: O(length + hosts).
+    """
+    document = source.document
+    found = typed.convert(document, list[Topology])
+    default = next((i for i, each in enumerate(found) if each.cluster_default), 0)
+    names: dict[str, int] = {}
+    for i, each in enumerate(found):
+        if names.setdefault(each.topology, i) != i:
+            raise InputError(f"a second topology {typed.short(each.topology)}", where=document.where([i, "topology"]))
+        sorts = [sort for sort in ("tree", "block", "ring", "flat", "torus3d") if getattr(each, sort) not in (None, False)]
+        if len(sorts) != 1:
+            got = " and ".join(sorts) or "none"
+            message = f"expected one of tree, block, ring, flat and torus3d, got {got}"
+            raise InputError(message, where=document.where([i]), hint="each topology is of one sort")
+        if each.torus3d is not None:
+            message = f"the 3D torus {typed.short(each.topology)} is left out: there is no graph of positions"
+            site.notes.add("torus3d", document.where([i, "torus3d"]), message)
+            continue
+        switches = _switches(each, i, document, room)
+        if switches:
+            site.networks[NETWORK if i == default else f"{NETWORK}-{_plain(each.topology, document, i)}"] = switches
+
+
+def _plain(name: str, document: Document, i: int) -> str:
+    if not name.isprintable() or any(mark in name for mark in "/:"):
+        message = f"expected a name without '/' and ':', got {typed.short(name)}"
+        raise InputError(message, where=document.where([i, "topology"]), hint="a graph is called after it")
+    return name
+
+
+def _switches(topology: Topology, i: int, document: Document, room: Room) -> list[Switch]:
+    if topology.tree is not None:
+        base: tuple[Key, ...] = (i, "tree", "switches")
+        entries = [("switch", each.switch, each.nodes, each.children) for each in topology.tree.switches]
+    elif topology.block is not None:
+        base, entries = (i, "block", "blocks"), [("block", each.block, each.nodes, "") for each in topology.block.blocks]
+    elif topology.ring is not None:
+        base, entries = (i, "ring", "rings"), [("ring", each.ring, each.nodes, "") for each in topology.ring.rings]
+    else:
+        return []
+    made = []
+    for at, (sort, name, nodes, children) in enumerate(entries):
+        place = Place(document, (*base, at))
+        made.append(
+            Switch(name, _hosts(nodes, "nodes", place, room), _hosts(children, "children", place, room), None, sort, place)
+        )
+    return made
+
+
+def _hosts(text: str, key: str, place: Place, room: Room) -> list[str]:
+    try:
+        return Line("", {key: text}, room).hosts(key)
+    except InputError as error:
+        raise type(error)(error.message, where=f"{place}.{key}", hint=error.hint) from None
