@@ -5,9 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fluxres.allocation import steps
+from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.clock import FOREVER
 from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import WAY
-from fluxres.graph.structure import Problem
+from fluxres.graph.structure import Problem, Structure
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -49,28 +54,45 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
     if job is None or job.child is not child or job.state not in (State.RUN, State.CLEANUP):
         return [Problem("error", child.address, "rule N1: no running job of the parent has this child")]
     structure = child._graph.structure
+    own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
+    lacking = [v for v in own if _held(graph, job, structure, v) < structure.size.item(v)]
+    return [*(_n1(child, v, "the job in the parent does not hold it") for v in lacking), *_drawn(child, graph, job)]
+
+
+def _drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
+    """Suppliers that the child shares with others: its job in the parent draws as much as the child, all others the rest."""
+    upstream, own = child.upstream, child._graph.records
+    if upstream is None:
+        return []
+    upstream.refresh()
+    records, name, now = graph.records, fluid.encode(job.number), job.instance.now
     found = []
-    for v in range(structure.tree_end):
-        if structure.flags.item(v) & WAY:
-            continue
-        path = structure.path(v)
-        if _held(graph, job, path) < structure.size.item(v):
-            found.append(Problem("error", f"{child.address} {path}", "rule N1: the job in the parent does not hold it"))
+    for v, p in upstream.above().items():
+        held = steps.canonical([*records.steps_of(p, name), *records.implied.get(name, {}).get(p, ())])
+        drawn = upstream.drawn(v)
+        if list(steps.within(held, now, FOREVER)) != list(steps.within(drawn, now, FOREVER)):
+            found.append(_n1(child, v, f"the child draws {drawn}, and its job in the parent {held}"))
+        if own.steps_of(v, ELSEWHERE) != upstream.elsewhere(p):
+            found.append(_n1(child, v, "what other instances draw does not show in the child"))
     return found
 
 
-def _held(graph: ResourceGraph, job: Job, path: str) -> int:
-    """Units of a pool that a job holds, by a record or implied by one above."""
+def _n1(child: Instance, v: int, message: str) -> Problem:
+    return Problem("error", f"{child.address} {child._graph.structure.where(v)}", f"rule N1: {message}")
+
+
+def _held(graph: ResourceGraph, job: Job, of_child: Structure, v: int) -> int:
+    """Units of a pool of the child that its job in the parent holds, by a record or implied by one above."""
     structure, held, name = graph.structure, graph.records.held, fluid.encode(job.number)
     try:
-        v = structure.vertex(path)
+        p = structure.vertex(of_child.where(v))
     except UnknownPool:
         return 0
     now = job.instance.now
-    for u in (v, *structure.ancestors(v)):
+    for u in (p, *structure.ancestors(p)):
         amount = max((n for s, e, n in held.get(u, {}).get(name, ()) if s <= now < e), default=0)
         if amount == structure.size.item(u):
-            return structure.size.item(v)
-        if u == v and amount:
+            return structure.size.item(p)
+        if u == p and amount:
             return amount
     return 0

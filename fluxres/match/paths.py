@@ -110,6 +110,7 @@ class Paths:
         leaves = structure.end == np.arange(1, structure.n + 1)
         leaves &= np.isin(structure.type, list(self.channels)) & (structure.parent >= 0)
         for feeds in self.feeds:
+            leaves[feeds.distributors] = False  # what supplies others comes along where it supplies something kept
             at = nodes.searchsorted(feeds.below, "right") - 1
             inside = (at >= 0) & (feeds.below < structure.end[nodes[at]]) if nodes.size else np.zeros(len(at), np.bool_)
             taken[feeds.below[inside]] = True

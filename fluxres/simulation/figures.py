@@ -37,6 +37,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "makespan_s": Figure("makespan", "s"),
     "utilisation": Figure("utilisation", "", False),
     "throughput_per_s": Figure("throughput", "jobs/s", False),
+    "peak": Figure("most units held at once", "", None),
     "jobs": Figure("jobs that ran", "", None),
     "refused": Figure("jobs refused", "", None),
     "left": Figure("jobs left waiting", "", None),

@@ -2,7 +2,7 @@
 
 Definitions as in the literature: wait is start minus submission, turnaround end minus submission, stretch turnaround by run
 time, and bounded slowdown max(1, turnaround / max(run time, 10 s)) (Feitelson 2001).  Utilisation is the area of the jobs by
-the area of the machine from the first submission to the last end.
+the area of the machine from the first submission to the last end.  The peak is the most units that jobs held at one moment.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Metrics:
     makespan_s: float | None = None
     utilisation: float | None = None
     throughput_per_s: float | None = None
+    peak: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -55,6 +56,7 @@ class RunningMetrics:
         self._stretch = self._slowdown = self._max_stretch = self._max_slowdown = 0.0
         self._first: int | None = None
         self._last = 0
+        self._held: list[tuple[int, int]] = []
 
     def add(self, job: Finished) -> None:
         """One more; one that never ran counts by its result only."""
@@ -69,6 +71,8 @@ class RunningMetrics:
         self._wait += wait
         self._turnaround += turnaround
         self._area += job.size * run
+        if run:
+            self._held += ((job.start, job.size), (job.end, -job.size))
         self._max_wait = max(self._max_wait, wait)
         self._last = max(self._last, job.end)
         stretch = turnaround / run if run else 1.0
@@ -100,4 +104,13 @@ class RunningMetrics:
             seconds(makespan),
             self._area / (self.size * makespan) if makespan and self.size else None,
             n / seconds(makespan) if makespan else None,
+            self._peak(),
         )
+
+    def _peak(self) -> int:
+        """Most units held at one moment; what ends at a moment is given back before what starts then."""
+        used = most = 0
+        for _, change in sorted(self._held):
+            used += change
+            most = max(most, used)
+        return most

@@ -1,0 +1,214 @@
+"""Power and bandwidth in trees of instances: what a child draws, its parent's own pools are charged with (rule N1)."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from random import Random
+
+import pytest
+
+from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StillHeld
+from fluxres.clock import TICKS_PER_S
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
+from fluxres.graph.structure import Problem
+from fluxres.instance import Instance
+from fluxres.model.matching import as_request
+from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.workload import Submission
+from tests.instance.machines import Hand
+
+SITE = """
+fluxres: 1
+name: site
+resources:
+  - {type: node, count: 6, with: [{type: core, count: 4}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - {type: power, basename: feed, size: 1500, unit: W, with: [{type: power, basename: pdu, count: 2, size: 1000, unit: W}]}
+    edges:
+      - {from: "power:/feed/pdu0", to: "/site/node[0-2]"}
+      - {from: "power:/feed/pdu1", to: "/site/node[3-5]"}
+"""
+
+
+def site() -> ResourceGraph:
+    """Six nodes, three on each of two PDUs of 1000 W in one feed of 1500 W."""
+    return ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+
+
+def watts(graph: ResourceGraph) -> dict[str, int]:
+    names = ("feed", "feed/pdu0", "feed/pdu1")
+    return {name.rpartition("/")[2]: graph.pool(f"power:/{name}").allocated() for name in names}
+
+
+@pytest.fixture
+def clock() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+def top(clock: Hand) -> Instance:
+    return Instance(site(), queue_policy="easy", clock=clock, name="top")
+
+
+def test_rule_n1_children_draw_from_one_supplier(top: Instance, clock: Hand) -> None:
+    first, second = (top.spawn(top.submit("slot=1/node", duration_s=1000)) for _ in range(2))
+    a = first.submit("slot=1/[node;power=900]", duration_s=100)
+    b = second.submit("slot=1/[core;power=900]", duration_s=100)
+    c = top.submit("slot=1/[core;power=600]", duration_s=50)
+    assert [job.state.name for job in (a, b, c)] == ["RUN", "SCHED", "RUN"]
+    assert watts(top.graph) == watts(first.graph) == watts(second.graph) == {"feed": 1500, "pdu0": 900, "pdu1": 600}
+    assert b.reserved_at == 100.0  # it knows when the other one ends
+    assert top.check() == []
+    clock.now_s = 100.0
+    top.advance()
+    assert [job.state.name for job in (a, b, c)] == ["INACTIVE", "RUN", "INACTIVE"]
+    assert watts(top.graph) == {"feed": 900, "pdu0": 900, "pdu1": 0}
+    assert top.check() == []
+    second.close()
+    assert watts(top.graph) == {"feed": 0, "pdu0": 0, "pdu1": 0}
+
+
+def test_rule_n1_the_way_to_the_root_is_charged_at_every_level(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=2/node", duration_s=1000))
+    grandchild = child.spawn(child.submit("slot=1/node", duration_s=500))
+    grandchild.submit("slot=1/[core;power=400]", duration_s=10)
+    for instance in (top, child, grandchild):
+        assert watts(instance.graph) == {"feed": 400, "pdu0": 400, "pdu1": 0}
+    (job,) = (job for job in top.jobs() if job.child is child)
+    held = {span.pool: span.amount for span in top.graph.allocation(str(job.id)).spans}
+    assert held["power:/feed"] == 400
+    assert top.check() == []
+    grandchild.fail("gone")
+    assert watts(top.graph) == {"feed": 0, "pdu0": 0, "pdu1": 0}
+    assert top.check() == []
+
+
+def test_a_child_that_was_given_watts_has_these_and_no_more(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/[node;power=500]", duration_s=1000))
+    assert [pool.available() for pool in child.graph.find("type=power")] == [500, 500]  # of the feed, and of its PDU
+    with pytest.raises(InfeasibleRequest):
+        child.submit("slot=1/[core;power=501]")
+    first, second = (child.submit("slot=1/[core;power=300]", duration_s=10) for _ in range(2))
+    assert (first.state.name, second.state.name) == ("RUN", "SCHED")
+    assert watts(top.graph) == {"feed": 500, "pdu0": 500, "pdu1": 0}
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("where", ["/site", "power:/feed", "power:/feed/pdu0"])
+def test_rule_n1_a_copy_by_hand_has_nothing_of_the_way(where: str) -> None:
+    graph = site()
+    graph.allocate("/site/node0", job="j")
+    for part in (graph.copy(job="j"), graph.copy("/site/node1")):
+        assert part.pool(where).available() == 0
+        assert part.aggregate() == {"node": 1, "core": 4}
+        with pytest.raises(InfeasibleRequest, match="only as the way to others"):
+            part.allocate([(where, 1)], job="x")
+        assert not part.satisfiable("slot=1/[node;power=1]")
+        assert part.satisfiable("slot=4/core")
+
+
+def test_rule_n1_units_of_a_composite_on_the_way_are_not_the_childs() -> None:
+    text = "fluxres: 1\nname: c\nresources: [{type: blade, count: 1, size: 4, with: [{type: core, count: 8}]}]\n"
+    graph = ResourceGraph(cluster.read(Source(text.encode(), "c.yaml")).structure)
+    graph.allocate([("/c/blade0", 3)], job="other")
+    graph.allocate("/c/blade0/core0", job="j")
+    child = graph.copy(job="j")
+    assert child.aggregate() == {"core": 1}
+    with pytest.raises(InfeasibleRequest):
+        child.allocate([("/c/blade0", 1)], job="x")
+    assert not child.satisfiable("blade=1{x}")
+    child.allocate("blade/slot/core", job="x")
+    assert child.check() == []
+
+
+def test_a_node_that_was_given_back_is_in_no_graph_of_the_child(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=2/node", duration_s=1000))
+    child.shrink(["/site/node1"])
+    other = top.submit("slot=1/node", duration_s=1000)
+    assert other.pools == [("/site/node1", 1)]
+    assert child.graph.find("type=node").paths() == ["/site/node0"]
+    with pytest.raises(InfeasibleRequest):
+        child.submit("slot=2/node")
+    assert top.check() == []
+    top.finish(other)
+    child.grow("slot=1/core")
+    with pytest.raises(InfeasibleRequest):
+        child.submit("slot=2/node")
+    assert top.check() == []
+
+
+def test_a_longer_job_draws_longer_and_only_where_there_is_as_much(top: Instance) -> None:
+    job = top.submit("slot=1/node", duration_s=100)
+    child = top.spawn(job)
+    child.submit("slot=1/[core;power=900]", duration_s=500)
+    top.graph.allocate([("power:/feed/pdu0", 200)], job="reserved", start=100, end=300)
+    with pytest.raises(InsufficientResources):
+        top.set_duration(job, 200)
+    assert breaks(top, "N1") == []
+    top.graph.free("reserved")
+    top.set_duration(job, 200)
+    assert top.graph.pool("power:/feed/pdu0").available(at=150) == 100
+    assert top.graph.pool("power:/feed/pdu0").available(at=250) == 1000
+    assert top.check() == []
+
+
+def test_what_a_child_draws_on_request_is_not_given_to_it_as_well(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/node", duration_s=100))
+    running = child.submit("slot=1/[core;power=100]", duration_s=50)
+    with pytest.raises(StillHeld, match="draw from it what the parent gives on request"):
+        child.grow("slot=1/[node;power=200]")
+    child.finish(running)
+    child.grow("slot=1/[node;power=200]")
+    assert top.check() == []
+    with pytest.raises(InfeasibleRequest):
+        child.submit("slot=1/[core;power=201]")
+
+
+def breaks(top: Instance, rule: str) -> list[Problem]:
+    return [problem for problem in top.check() if rule in problem.message]
+
+
+def test_check_names_what_a_child_draws_and_its_parent_does_not(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/node", duration_s=100))
+    child.submit("slot=1/[core;power=100]", duration_s=50)
+    (holder,) = top.graph.jobs()
+    top.graph.shrink(holder, {"power:/feed/pdu0": 100})
+    assert [problem.where for problem in breaks(top, "N1")] == [f"{child.address} power:/feed/pdu0"]
+
+
+def test_check_names_a_unit_of_a_child_that_the_parent_gave_away(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/node", duration_s=100))
+    (holder,) = top.graph.jobs()
+    top.graph.free(holder, "/site/node0")
+    problems = breaks(top, "N1")
+    assert f"{child.address} /site/node0" in [problem.where for problem in problems]
+
+
+@pytest.mark.parametrize("fan_outs", [(), (2,), (3,), (1, 2)])
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_rule_n1_a_cap_holds_in_simulations_of_nested_schedulers(fan_outs: tuple[int, ...], policy: str) -> None:
+    source, second = Random(3), TICKS_PER_S
+    draws = source.choices([200, 400, 700], k=60)
+    jobs = [
+        Submission(
+            n,
+            n * 30 * second,
+            source.randrange(10, 300) * second,
+            400 * second,
+            as_request(f"slot=1/[node{{x}};power={drawn}]"),
+        )
+        for n, drawn in enumerate(draws)
+    ]
+    hierarchy = Hierarchy(fan_outs=fan_outs, queue_policies=(policy,), ahead=0) if fan_outs else None
+    simulator = Simulator(site(), queue_policy=policy, hierarchy=hierarchy)
+    result = simulator.run(jobs)
+    assert result.metrics.jobs == 60
+    assert simulator.instance.check() == []
+    assert simulator.schedule is not None
+    events = [(t, sign * draws[int(job)]) for job, _, start, end, _ in simulator.schedule for t, sign in ((start, 1), (end, -1))]
+    assert max(accumulate(drawn for _, drawn in sorted(events))) <= 1500
