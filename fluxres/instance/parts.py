@@ -15,7 +15,7 @@ from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance.recording import lifted
-from fluxres.model import joining, targets
+from fluxres.model import changes, joining, targets
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     except FluxresError:
         graph.free(growth)
         raise
+    more = [(v, max(amount for _, _, amount in held)) for v, held in records.implied.get(growth, {}).items()]
     graph.free(growth)
-    graph.allocate(pools, job=name, start=start, end=end)
+    changes.allocate_more(graph, name, pools + more, (parent.now, job.limit))
     for instance in (child, parent):
         _refresh(instance)
     return paths
