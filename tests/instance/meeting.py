@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from fluxres import ResourceGraph
 from fluxres.clock import ticks
@@ -58,6 +58,7 @@ class Machine:
         ids = f"0-{last}" if last else "0"
         node = f"{{type: node, count: {self.nodes}, id: {ids}, {'exclusive: true, ' * exclusive}"
         node += f"with: [{{type: core, count: {self.cores}}}, {memory}]}}"
+        pdus = f"{{type: power, basename: pdu, count: {self.racks}, size: {self.pdu}, unit: W}}"
         lines = [
             "fluxres: 1",
             "name: s",
@@ -65,8 +66,7 @@ class Machine:
             "graphs:",
             "  power:",
             "    hierarchy: true",
-            f"    pools: [{{type: power, basename: feed, size: {self.feed}, unit: W, "
-            f"with: [{{type: power, basename: pdu, count: {self.racks}, size: {self.pdu}, unit: W}}]}}]",
+            f"    pools: [{{type: power, basename: feed, size: {self.feed}, unit: W, with: [{pdus}]}}]",
             "    edges:",
             *(f'      - {{from: "power:/feed/pdu{r}", to: "/s/rack{r}", relation: supplies}}' for r in range(self.racks)),
             "  network:",
@@ -167,9 +167,7 @@ class Uses:
         for uuid, amount in total.items():
             if amount > self.machine.size[uuid]:
                 using = [f"{job.instance.address}/{job.id}" for job in self.leaves() if uuid in self.running[job]]
-                where = self.machine.path.get(uuid) or self.machine.graph.structure.where(
-                    self.machine.graph.structure.vertex(uuid)
-                )
+                where = self.machine.graph.pool(uuid).where
                 raise Broken(f"{amount} of {self.machine.size[uuid]} units of {where} are used by {using}")
 
     def drawn(self, instance: Instance) -> Counter[str]:
@@ -362,7 +360,7 @@ class Course:
 
     # -- the course --------------------------------------------------------------------------------------------------
 
-    WEIGHTS = {
+    WEIGHTS: ClassVar = {
         "submit": 12,
         "finish": 5,
         "stopped": 4,
@@ -419,7 +417,7 @@ def run(first: int, number: int, *, stop_at: int = 3, aloud: bool = False) -> tu
         course = Course(seed)
         try:
             course.run()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the course and its step are said
             text = f"course {seed}, step {len(course.log)}: {type(error).__name__}: {error}\n  " + "\n  ".join(course.log[-6:])
             wrong.append(text)
             if aloud:
