@@ -114,8 +114,10 @@ class Aggregate:
 
     def first_fit(self, after: int, duration: int, counts: Sequence[int]) -> int | None:
         """The first change point from `after` on at which a window fits; None when there is none."""
-        for moment in self.plans[0].times if self.plans else ():
-            if moment >= after and moment + duration <= HORIZON_S and self.fits(moment, duration, counts):
+        times = self.plans[0].times if self.plans else []
+        for number in range(bisect_left(times, after), len(times)):
+            moment = times[number]
+            if moment + duration <= HORIZON_S and self.fits(moment, duration, counts):
                 return moment
         return None
 

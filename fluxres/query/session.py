@@ -145,6 +145,7 @@ class Session:
             self._error(FluxresError(outcome.reason, where=file))
         if operation == "satisfiability":
             self._info("Satisfiable request" if outcome.is_satisfiable else "Unsatisfiable request")
+            self._console.writelines(f"INFO: {line}\n" for line in self._effort(outcome))
             return outcome.is_satisfiable
         if operation not in UNRECORDED:
             self._next_job = job + 1
@@ -165,7 +166,9 @@ class Session:
     def _report(self, job: int, outcome: Outcome, file: str, word: str) -> None:
         if outcome.at is None:
             reason = [] if outcome.is_satisfiable else ["Unsatisfiable request"]
-            self._info(_NOTHING, *reason, f"JOBID={job}", *self._effort(outcome))
+            effort = self._effort(outcome)
+            self._info(_NOTHING, *reason, f"JOBID={job}", *effort[:1])
+            self._console.writelines(f"INFO: {line}\n" for line in effort[1:])
             return
         if outcome.at and word == "ALLOCATED":
             word = "RESERVED"

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.query.graph import Edge, Graph, Vertex
-from fluxres.query.jobspec import Resource, has_labels
+from fluxres.query.jobspec import SLOT, Resource, has_labels
 from fluxres.query.policies import Policy
 from fluxres.query.scores import Candidate, Scores
 from fluxres.syntax import constraint as constraints
@@ -43,8 +44,7 @@ class Window:
     starts_now: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Met:
+class Met(NamedTuple):
     """What a vertex is for a request.
 
     Args:
@@ -55,10 +55,8 @@ class Met:
     resource: Resource | None
     slots: Sequence[Resource]
 
-    @property
-    def lacks_slots(self) -> bool:
-        """Whether slots are asked for that only a level further down can fill, to which no mark leads."""
-        return self.resource is not None and not self.slots and any(child.is_slot for child in self.resource.children)
+
+_NOTHING: Final = Met(None, ())
 
 
 @dataclass
@@ -169,7 +167,9 @@ class Traverser:
             return None
         is_hollow = False
         if scores.chosen:
-            is_hollow = (scores.mark(self.token) or met.lacks_slots) and not whole
+            # No mark leads to slots that only a level further down can fill.
+            is_hollow = scores.mark(self.token) or (SLOT in scores.chosen and not met.slots)
+            is_hollow = is_hollow and not whole
         else:
             to_parent.merge(scores)
         to_parent.is_hollow = is_hollow
@@ -185,16 +185,20 @@ class Traverser:
         resource: Resource | None = None
         slot: Resource | None = None
         for one in resources:
-            if one.type != vertex.type and not one.is_slot:
-                continue
-            if resource is not None or slot is not None:
-                return None
-            if one.is_slot:
-                slot = one
-            else:
+            if one.type == vertex.type:
+                if resource is not None or slot is not None:
+                    return None
                 resource = one
+            elif one.type == SLOT:
+                if resource is not None or slot is not None:
+                    return None
+                slot = one
         if resource is not None:
-            slot = next((child for child in reversed(resource.children) if child.is_slot), None)
+            for child in resource.children:
+                if child.type == SLOT:
+                    slot = child
+        elif slot is None:
+            return _NOTHING
         return Met(resource, (slot,) if slot is not None and self._offers(vertex, slot) else ())
 
     def _offers(self, vertex: Vertex, slot: Resource) -> bool:

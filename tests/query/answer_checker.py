@@ -59,6 +59,14 @@ class Ledger:
     node_exclusive: bool = False
     flexible: bool = False
     jobs: dict[int, Held] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
+    """Types that are counted from the beginning; what becomes a leaf later does not count what is held by then."""
+
+    def __post_init__(self) -> None:
+        self.counted = self._leaves() | {low for _, low in self.filters}
+
+    def _leaves(self) -> set[str]:
+        return {pool.type for pool in self.machine.pools() if not pool.children}
 
     def taken(self, start: int, end: int, but: int | None = None) -> set[str]:
         """Paths that any job has in a window."""
@@ -123,7 +131,7 @@ class Ledger:
 
         A job is counted there when it has something of a type that is counted, or something below it.
         """
-        leaves = {pool.type for pool in self.machine.pools() if not pool.children}
+        leaves = self._leaves()
         root = self.machine.root.type
         at_root = {low for high, low in self.filters if high in ("ALL", root)} | (leaves if root == "cluster" else set())
         if not at_root - {root}:

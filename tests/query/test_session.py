@@ -113,8 +113,13 @@ def test_effort_is_told_when_asked_for(start: Start) -> None:
     assert session.console.getvalue() == (
         "INFO: ELAPSE=0.000000\nINFO: PREORDER VISIT COUNT=63\nINFO: POSTORDER VISIT COUNT=15\n"
     )
+    session.console.truncate(0)
     failed = session.match(ask("slot", 9, ask("rack", 1)))
-    assert "JOBID=2\nINFO: ELAPSE=0.000000\nINFO: PREORDER VISIT COUNT=" in failed
+    assert failed.endswith("INFO: JOBID=2\nINFO: ELAPSE=0.000000\nINFO: =============================\n")
+    assert session.console.getvalue().lstrip("\0").startswith("INFO: PREORDER VISIT COUNT=")
+    session.console.truncate(0)
+    assert "ELAPSE" not in session.match(ask("slot", 1, ask("rack", 1)), op="satisfiability")
+    assert session.console.getvalue().count("INFO: ") == 3
 
 
 WORDS = [word for command in COMMANDS for word in (command.name, command.short)] + [
