@@ -13,9 +13,9 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import json_typed
 from fluxres.formats.source import Source
 from fluxres.syntax import idset
+from fluxres.syntax.constraint import RESERVED
 
-BARRED: Final = frozenset("!&'\"^`|()")
-"""Characters that no name of a property has (RFC 20)."""
+BARRED: Final = RESERVED
 Pairs = tuple[tuple[str, str | None], ...]
 
 

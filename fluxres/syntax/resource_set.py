@@ -43,7 +43,8 @@ class ResourceSet:
         properties: ranks by property.
         starttime, expiration: seconds since 1970; 0 is unset.
         nslots: slots of the request it answers; 0 is unset. Operations leave it out.
-        scheduling: what the scheduler keeps there. Only :meth:`remap` keeps it, as it may speak of what an operation takes away.
+        scheduling: what the scheduler keeps there. Operations take it along as it is, as long as there is anything left; nobody
+            but the scheduler can cut it down.
 
     >>> lite = [{"rank": "0-2", "children": {"core": "0-3", "gpu": "0"}}]
     >>> r = ResourceSet.parse({"version": 1, "execution": {"R_lite": lite, "nodelist": ["node[0-2]"]}})
@@ -163,7 +164,7 @@ class ResourceSet:
             made[rank] = Target(mine.host or theirs.host, children)
         names = {*self.properties, *other.properties}
         properties = {name: self.properties.get(name, _NONE) | other.properties.get(name, _NONE) for name in names}
-        return self._with(made, properties)
+        return self._with(made, properties, self.scheduling if self.scheduling is not None else other.scheduling)
 
     def append(self, other: ResourceSet) -> ResourceSet:
         """Both together, which must have nothing in common.
@@ -213,15 +214,14 @@ class ResourceSet:
         return self.copy_ranks(rank for rank in self._targets if constraints.matches(wanted, _Described(self, rank)))
 
     def remap(self) -> ResourceSet:
-        """The same as the resources of an instance of its own: ranks from 0 on in their order, and cores of each rank likewise.
+        """The same as the resources of an instance of its own: ranks from 0 on in their order, and the ids of each rank likewise.
 
-        Other ids stay, as those of GPUs name devices.
+        Those of GPUs stay, as they name devices.
         """
-        made = self._renumbered(list(self._targets), self.scheduling)
+        made = self._renumbered(list(self._targets))
         for rank, each in made._targets.items():
-            if "core" in each.children:
-                cores = IDset.of_ranges([(0, len(each.children["core"]) - 1)])
-                made._targets[rank] = Target(each.host, {**each.children, "core": cores})
+            counted = {type_: IDset.of_ranges([(0, len(ids) - 1)]) for type_, ids in each.children.items() if type_ != "gpu"}
+            made._targets[rank] = Target(each.host, {**each.children, **counted})
         return made
 
     def rerank(self, hosts: Hosts) -> ResourceSet:
@@ -246,7 +246,7 @@ class ResourceSet:
             if not by_host.get(host):
                 raise UsageError(f"{excerpt(host)} is not in the resource set, or not as often", where="hosts")
             order.append(by_host[host].pop())
-        return self._renumbered(order, None)
+        return self._renumbered(order)
 
     # -- as values and text ------------------------------------------------------------------------------------------
 
@@ -288,25 +288,25 @@ class ResourceSet:
             found.setdefault(tuple(children), ([], children))[0].append(rank)
         return list(found.values())
 
-    def _with(self, targets: Mapping[int, Target], properties: Mapping[str, IDset], scheduling: Any = None) -> ResourceSet:
+    def _with(self, targets: Mapping[int, Target], properties: Mapping[str, IDset], scheduling: Any) -> ResourceSet:
         return ResourceSet(
             targets,
             properties={name: ranks for name, ranks in properties.items() if ranks},
             starttime=self.starttime,
             expiration=self.expiration,
-            scheduling=scheduling,
+            scheduling=scheduling if targets else None,
         )
 
     def _cut(self, targets: Mapping[int, Target]) -> ResourceSet:
         """These targets without those that have nothing, and their properties."""
         left = {rank: each for rank, each in targets.items() if any(each.children.values())}
-        return self._with(left, {name: ranks & left for name, ranks in self.properties.items()})
+        return self._with(left, {name: ranks & left for name, ranks in self.properties.items()}, self.scheduling)
 
-    def _renumbered(self, order: list[int], scheduling: Any) -> ResourceSet:
+    def _renumbered(self, order: list[int]) -> ResourceSet:
         number = {rank: at for at, rank in enumerate(order)}
         targets = {number[rank]: each for rank, each in self._targets.items()}
         properties = {name: IDset(number[rank] for rank in ranks) for name, ranks in self.properties.items()}
-        return self._with(targets, properties, scheduling)
+        return self._with(targets, properties, self.scheduling)
 
 
 _NONE: Final = IDset()

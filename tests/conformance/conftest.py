@@ -34,7 +34,12 @@ def cases(request: pytest.FixtureRequest) -> Path:
 def minima(request: pytest.FixtureRequest) -> dict[str, Any]:
     """How many cases of each suite must agree at least; nothing without `--minima`."""
     given = request.config.getoption("--minima")
-    return {} if given is None else tomllib.loads(Path(given).read_text(encoding="utf-8"))
+    if given is None:
+        return {}
+    file = Path(given)
+    if not file.is_file():
+        pytest.fail(f"--minima {given}: no such file")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
