@@ -13,7 +13,7 @@ from msgspec import UNSET
 from fluxres.errors import InputError
 from fluxres.formats import json_typed, typed
 from fluxres.formats.jgf_schema import Jgf, RawJgf
-from fluxres.formats.jgf_structure import build
+from fluxres.formats.jgf_structure import PASSED_OVER, build
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Key
@@ -41,7 +41,8 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
         require_known_writer(source, document.writer, ["writer"])
     made = build(source, document.graph, Jgf, ("graph",), origin)
     given = (document.writer is not UNSET) + (document.free_ranks is not UNSET)
-    json_typed.require_unique_keys(source, made.keys + 1 + given)
+    passed_over = [*json_typed.passed_over(source, made.keys + 1 + given, Jgf), *(f"graph.{what}" for what in made.passed_over)]
+    json_typed.tag_passed_over(made.structure, PASSED_OVER, passed_over)
     if document.free_ranks is not UNSET:
         try:
             idset.ranges(document.free_ranks)

@@ -157,7 +157,6 @@ N1, N2 = node(1, "n", "/c0/n1"), node(2, "n", "/c0/n2")
         ([node(0, "a", "/a0", size=2**64)], [], r"size: expected int"),
         ([node(0, "a", "/a0", rank=2**31)], [], r"rank: expected int"),
         ([node(0, "a", "/a0", status=2)], [], r"status: expected one of 0, 1"),
-        ([node(0, "a", "/a0", color=3)], [], r"color: unknown key 'color'"),
         ([node(0, "a", "/a0", state="off")], [], r"state: expected one of"),
         ([node(0, "a", "/a0"), node(1, "b", {"p": "/x0/b1"})], [], r"no edge of 'p' leads there"),
         ([ROOT, node(1, "n", "/c0/n1", uuid="u"), node(2, "n", "/c0/n2", uuid="u")], [edge(0, 1), edge(0, 2)], "uuid u is that"),
