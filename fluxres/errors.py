@@ -63,6 +63,10 @@ class LimitExceeded(InputError):
     code = "limit"
 
 
+class InputWarning(UserWarning):
+    """What a document says and its reader left out, or read otherwise than it is written; the machine was read all the same."""
+
+
 class UnknownPool(FluxresError):
     """No pool answers to this path, URI, uuid or vertex number."""
 

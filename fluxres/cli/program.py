@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 
 from fluxres import __version__
 from fluxres.cli.failures import report
 from fluxres.cli.settings import EverywhereOption, Settings, everywhere
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, InputWarning
 
 COMMANDS: Final = {
     "load": "Read a machine into the store, and say what it is.",
@@ -178,8 +179,29 @@ def run(argv: Sequence[str]) -> int:
     0
     """
     settings = Settings(argv=tuple(argv))
-    try:
-        status = click.Group.main(program, list(argv) or ["--help"], prog_name="fluxres", standalone_mode=False, obj=settings)
-    except _EXPECTED as error:
-        return report(error, as_json=settings.wants_json())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", InputWarning)
+        warnings.showwarning = _show
+        try:
+            status = click.Group.main(program, list(argv) or ["--help"], prog_name="fluxres", standalone_mode=False, obj=settings)
+        except _EXPECTED as error:
+            return report(error, as_json=settings.wants_json())
     return status if isinstance(status, int) else 0
+
+
+def _show(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Tell standard error what a reader left out; other warnings as Python shows them."""
+    if not issubclass(category, InputWarning):
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+        return
+    from fluxres.cli.output import note
+    from fluxres.render.text import printable
+
+    note(printable(str(message)))

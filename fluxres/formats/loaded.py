@@ -22,11 +22,15 @@ class Hold(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A machine as a file describes it."""
+    """A machine as a file describes it.
+
+    `notes` is what the reader left out, or read otherwise than it is written, one line for each sort of thing (:mod:`.notes`).
+    """
 
     structure: Structure
     allocations: list[Hold]
     name: str
+    notes: tuple[str, ...] = ()
 
 
 class Output(NamedTuple):

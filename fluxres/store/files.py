@@ -7,6 +7,7 @@ list of pending changes at the graph, so that the next save may write only those
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from fluxres.clock import FOREVER, Clock, seconds, ticks
-from fluxres.errors import FluxresError, InputError, UsageError
+from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import compression, registry, source_text
 from fluxres.formats import source as files
 from fluxres.formats.loaded import Hold, Loaded
@@ -82,15 +83,17 @@ def load(
         options: of the format (``fluxres formats`` lists them).
 
     Errors: InputError with file, line and column; StoreError, UnknownGraph; StoreConflict for changes of another state.
+    Warns: InputWarning for what the reader of the format left out, or read otherwise than it is written.
 
     >>> load("site.yaml")
     Traceback (most recent call last):
     fluxres.errors.InputError: site.yaml: no such file (check the path, which starts here or at '/')
     """
     position, place = None, _FILE
+    notes: tuple[str, ...] = ()
     if not isinstance(source, str | bytes | os.PathLike) and isinstance(source, Sequence):
         parts = source if isinstance(source, files.Sources) else files.Sources([_text(each) for each in source])
-        graph = _graph(registry.read_many(parts, format=format, **options), parts.names[0], clock)
+        graph, notes = _graph(registry.read_many(parts, format=format, **options), parts.names[0], clock)
     elif is_store_url(text := _text(source)):
         if format is not None or options:
             raise UsageError("a store has neither a format nor options", where=text, hint="leave them out")
@@ -98,7 +101,9 @@ def load(
         graph, position = store.open(clock=clock)
         place = _place(store, graph.name)
     else:
-        graph = _load_file(text, format, clock, options)
+        graph, notes = _load_file(text, format, clock, options)
+    for note in notes:
+        warnings.warn(note, InputWarning, stacklevel=2)
     for document in [changes] if isinstance(changes, str | os.PathLike) else changes:
         graph = documents.read(source_text.file_named(_text(document))).apply(graph, clock)
         position, place = None, _FILE
@@ -114,20 +119,23 @@ def _text(source: Source) -> str:
     return text
 
 
-def _load_file(text: str, format: str | None, clock: Clock | None, options: dict[str, Any]) -> ResourceGraph:
+def _load_file(
+    text: str, format: str | None, clock: Clock | None, options: dict[str, Any]
+) -> tuple[ResourceGraph, tuple[str, ...]]:
     live = registry.read_live(text, **options)
     if live is not None:
         return _graph(live, text, clock)
     # Read once: what comes from a pipe cannot be looked at first.
     opened = files.Source.named(text)
     if format is None and documents.is_changes(opened.data):
-        return documents.parse(opened.data, opened.file).apply(None, clock)
+        return documents.parse(opened.data, opened.file).apply(None, clock), ()
     return _graph(registry.read(opened, format=format, **options), opened.file, clock)
 
 
-def _graph(loaded: Loaded, where: str, clock: Clock | None) -> ResourceGraph:
+def _graph(loaded: Loaded, where: str, clock: Clock | None) -> tuple[ResourceGraph, tuple[str, ...]]:
     try:
-        return records.allocate(loaded.structure, _held(loaded.allocations), name=loaded.name, clock=clock)
+        held = _held(loaded.allocations)
+        return records.allocate(loaded.structure, held, name=loaded.name, clock=clock), loaded.notes
     except FluxresError as error:
         raise InputError(f"the allocations break a rule: {error}", where=where) from error
 

@@ -1,0 +1,51 @@
+"""What a reader leaves out of a file, or reads otherwise than it is written, while it reads on.
+
+A file that its own program reads must not be refused because of one line that this program ignores or corrects.  What such a
+line loses is not dropped in silence either (rule S1): there is one note for each sort of thing, with the first place and how
+many there are in all.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: names that a note lists
+_NAMES_MAX: Final = 5
+
+
+class Notes:
+    """Notes while a file is read.
+
+    >>> notes = Notes()
+    >>> for line in (3, 7, 9):
+    ...     notes.add("zero", f"slurm.conf:{line}", "CPUs=0 is read as 1")
+    >>> notes.lines()
+    ('slurm.conf:3: CPUs=0 is read as 1 (and 2 more like it)',)
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+        self._count: dict[str, int] = {}
+
+    def add(self, sort: str, where: str, what: str) -> None:
+        """Note one thing; of those of one sort the first is told and the others are counted."""
+        if sort not in self._first:
+            self._first[sort] = f"{where}: {what}" if where else what
+        self._count[sort] = self._count.get(sort, 0) + 1
+
+    def lines(self) -> tuple[str, ...]:
+        """The notes, in the order in which the first of each sort was met."""
+        return tuple(
+            f"{first} (and {self._count[sort] - 1} more like it)" if self._count[sort] > 1 else first
+            for sort, first in self._first.items()
+        )
+
+
+def listed(names: list[str]) -> str:
+    """Names for a note, cut where they get many.
+
+    >>> listed(["n1", "n2"]), listed([f"n{i}" for i in range(9)])
+    ('n1, n2', 'n0, n1, n2, n3, n4 and 4 more')
+    """
+    shown = ", ".join(names[:_NAMES_MAX])
+    return f"{shown} and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else shown
