@@ -13,7 +13,7 @@ from msgspec import UNSET
 from fluxres.errors import InputError
 from fluxres.formats import json_typed, typed
 from fluxres.formats.jgf_schema import Jgf, RawJgf
-from fluxres.formats.jgf_structure import PASSED_OVER, build
+from fluxres.formats.jgf_structure import build
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Key
@@ -42,14 +42,13 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     made = build(source, document.graph, Jgf, ("graph",), origin)
     given = (document.writer is not UNSET) + (document.free_ranks is not UNSET)
     passed_over = [*json_typed.passed_over(source, made.keys + 1 + given, Jgf), *(f"graph.{what}" for what in made.passed_over)]
-    json_typed.tag_passed_over(made.structure, PASSED_OVER, passed_over)
     if document.free_ranks is not UNSET:
         try:
             idset.ranges(document.free_ranks)
         except InputError as error:
             raise InputError(error.message, where=json_typed.where(source, ["free_ranks"]), hint=error.hint) from None
         made.structure.set_tag([0], FREE_RANKS, document.free_ranks)
-    return Loaded(made.structure, [], made.label or made.structure.name(0))
+    return Loaded(made.structure, [], made.label or made.structure.name(0), json_typed.notes_of(source, passed_over))
 
 
 def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:

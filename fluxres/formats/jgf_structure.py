@@ -33,8 +33,6 @@ from fluxres.graph.structure import Structure
 _DOWN: Final = STATES.index("down")
 
 
-PASSED_OVER: Final = "jgf.passed_over"
-"""Tag of the root: what the document says and the machine does not keep, as keys without numbers of nodes and edges."""
 LABEL: Final = "label"
 """Tag of a pool: what JSON Graph Format calls it, where that is not its name."""
 

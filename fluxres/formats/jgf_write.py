@@ -26,7 +26,8 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     """A machine as a JGF file.
 
     Args:
-        shorthand: leave out what is below pools that may only be allocated whole, as Fluxion does in its shorthand.
+        shorthand: leave out what is below pools of the has-a tree that may only be allocated whole, as Fluxion does in its
+            shorthand.
 
     Cost: about 1 µs a pool; memory of about three times the file.
     Source: RFC 40.
@@ -48,8 +49,9 @@ def part_of(structure: Structure, *, shorthand: bool) -> Part:
     kept = np.ones(structure.n, np.bool_)
     if shorthand:
         depth = np.zeros(structure.n + 1, np.int32)
-        np.add.at(depth, np.flatnonzero(exclusive) + 1, 1)
-        np.add.at(depth, structure.end[exclusive], -1)
+        hiding = np.flatnonzero(exclusive[: structure.tree_end])
+        np.add.at(depth, hiding + 1, 1)
+        np.add.at(depth, structure.end[hiding], -1)
         kept = np.cumsum(depth[:-1]) == 0
     vertices = np.flatnonzero(kept).astype(np.int32)
     return Part(vertices, structure.size[kept], exclusive[kept], (structure.flags[kept] & WAY) != 0)

@@ -20,9 +20,9 @@ from msgspec import inspect
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import json_places, typed
+from fluxres.formats.notes import listed
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key, path_text
-from fluxres.graph.structure import Structure
 
 T = TypeVar("T")
 Buffer = bytes | msgspec.Raw
@@ -193,12 +193,9 @@ def _find_unknown(value: object, kind: Any, path: str, found: dict[str, None]) -
             pass
 
 
-def tag_passed_over(structure: Structure, tag: str, names: Sequence[str]) -> None:
-    """Name what a document says and its machine does not keep in a tag of the root, as long as a tag may be."""
-    if names:
-        text = ", ".join(names)
-        most = limits.VALUE_LENGTH_MAX
-        structure.set_tag([0], tag, text if len(text) <= most else f"{text[: most - 2]} …")
+def notes_of(source: Source, names: Sequence[str]) -> tuple[str, ...]:
+    """A note that names the keys of a document that were passed over; none where there are none."""
+    return (f"{source.file}: passed over, since a machine has no place for it: {listed(list(names))}",) if names else ()
 
 
 @lru_cache(maxsize=16)

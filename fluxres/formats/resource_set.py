@@ -8,7 +8,7 @@ written again.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -32,8 +32,6 @@ STARTTIME: Final = "R.starttime"
 EXPIRATION: Final = "R.expiration"
 SCHEDULING: Final = "R.scheduling"
 ATTRIBUTES: Final = "R.attributes"
-PASSED_OVER: Final = "R.passed_over"
-"""Tag of the root: keys of R that its machine does not keep."""
 TAGS: Final = (NSLOTS, STARTTIME, EXPIRATION, SCHEDULING, ATTRIBUTES)
 """Tags of the root in which R keeps what is no machine."""
 
@@ -60,10 +58,12 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
         tags[ATTRIBUTES] = _kept(source, document.attributes, "attributes")
     form, passed_over = _form(source, document.scheduling), lite.passed_over
     kind: type[ResourceSet] = ResourceSet
+    notes: tuple[str, ...] = ()
     if form == "graph" and document.scheduling is not UNSET:
         graph = json_typed.decode(source, RawJgf, part=document.scheduling, whole=WithGraph)
-        structure, more, lost = _with_graph(source, graph, lite, origin)
-        keys, kind, passed_over = keys + more, WithGraph, passed_over + lost
+        made = _with_graph(source, graph, lite, origin)
+        structure, keys, kind = made.structure, keys + made.keys, WithGraph
+        passed_over, notes = passed_over + made.passed_over, made.notes
         if graph.free_ranks is not UNSET:
             tags[jgf.FREE_RANKS] = graph.free_ranks
     else:
@@ -74,28 +74,36 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
         elif document.scheduling is not UNSET:
             tags[SCHEDULING] = _kept(source, document.scheduling, "scheduling")
         keys += _keys(source, document.scheduling)
-        structure = lite.structure(uuids.new_origin() if origin is None else origin, topologies)
+        structure, notes = lite.structure(uuids.new_origin() if origin is None else origin, topologies), lite.notes
     passed_over = [*json_typed.passed_over(source, keys, kind), *passed_over]
     for key, value in tags.items():
         structure.set_tag([0], key, value)
-    json_typed.tag_passed_over(structure, PASSED_OVER, passed_over)
-    return Loaded(structure, [], structure.name(0))
+    return Loaded(structure, [], structure.name(0), (*json_typed.notes_of(source, passed_over), *notes))
 
 
-def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -> tuple[Structure, int, list[str]]:
-    """The machine of a graph, how many keys of mappings that has in the text, and what of it is not kept."""
+class _Graph(NamedTuple):
+    """The machine of a graph, how many keys of mappings that has in the text, what of it is not kept, and notes."""
+
+    structure: Structure
+    keys: int
+    passed_over: list[str]
+    notes: tuple[str, ...]
+
+
+def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -> _Graph:
     if graph.writer is not UNSET:
         jgf.require_known_writer(source, graph.writer, ["scheduling", "writer"])
     made = build(source, graph.graph, WithGraph, ("scheduling", "graph"), origin, is_of_job=True)
     structure = made.structure
+    notes: tuple[str, ...] = ()
     # What the graph keeps of the R that its instance was started from is not of this one.
     for key in (NSLOTS, STARTTIME, EXPIRATION, ATTRIBUTES):
         structure.drop_tag([0], key)
     if graph.writer == SHORTHAND:
-        structure = resource_set_shorthand.completed(structure, made.hidden, lite, origin)
+        structure, notes = resource_set_shorthand.completed(structure, made.hidden, lite, origin)
     lite.agree(structure)
     keys = made.keys + 1 + (graph.writer is not UNSET) + (graph.free_ranks is not UNSET)
-    return structure, keys, [f"scheduling.graph.{what}" for what in made.passed_over]
+    return _Graph(structure, keys, [f"scheduling.graph.{what}" for what in made.passed_over], notes)
 
 
 def _values(source: Source, part: msgspec.Raw) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, NoReturn
 
 import numpy as np
 from msgspec import UNSET
@@ -44,11 +44,13 @@ class Lite:
         hosts: of the ranks, in order.
         is_named: whether the hosts are those that R gives.
         passed_over: what is said and not kept.
+        notes: what is read otherwise than Flux means it.
     """
 
     def __init__(self, source: Source, execution: Execution) -> None:
         self._source, self._execution = source, execution
         self.passed_over: list[str] = []
+        self.notes: tuple[str, ...] = ()
         ranks, self._found = self._entries()
         self.children = [{type_: _members(spans) for type_, spans in have.items()} for have in self._found]
         every = np.concatenate([_NO_IDS, *ranks])
@@ -63,7 +65,12 @@ class Lite:
         self.is_named = True
         self.hosts = self._hosts()
 
-    def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> Any:
+    @property
+    def file(self) -> str:
+        """Name of the document, for messages."""
+        return self._source.file
+
+    def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
         """Refuse the document at a place in it."""
         raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
 
@@ -128,6 +135,8 @@ class Lite:
         by_entry = self._hosts_by_entry()
         if self._execution.nodelist is UNSET:
             self.is_named = by_entry is not None
+            if not self.is_named and len(self.ranks):
+                self.notes = (f"{self.file}: there is no nodelist, so that nodes are called by their ranks",)
             names = f"node[{idset.format(self.ranks.tolist())}]" if len(self.ranks) else ""
             found = self._expressions(names if by_entry is None else hostlist.format(by_entry), ["execution", "R_lite"])
         else:

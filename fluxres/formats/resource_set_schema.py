@@ -65,7 +65,7 @@ class ResourceSet(Struct):
     """A resource set, R version 1 (Flux RFC 20).
 
     `scheduling` may be anything; what is a graph (RFC 40) or topologies (RFC 49) is read. Keys that are not known here are passed
-    over, as by flux-core, and a tag of the root names them.
+    over, as by flux-core, and a note names them.
     """
 
     version: Literal[1]

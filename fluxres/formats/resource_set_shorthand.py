@@ -1,20 +1,20 @@
 """R with a graph in shorthand: the nodes, cores and gpus that the graph leaves out below pools held whole are those of R_lite.
 
 fluxres says below which pool they are (:mod:`fluxres.graph.jgf_shorthand`).  Fluxion, whose reader has the machine, does not:
-what may be in several pools then stands in the nearest one above all of them, and a tag of the root says so.
+what may be in several pools then stands in the nearest one above all of them, and a note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats.jgf_structure import Hidden
+from fluxres.formats.notes import Notes, listed
 from fluxres.formats.resource_set_lite import Lite
 from fluxres.graph import uuids
 from fluxres.graph.assemble import assemble
@@ -23,13 +23,11 @@ from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 
-UNPLACED: Final = "R.unplaced"
-"""Tag of the root: nodes of which R does not say in which of several pools they are."""
 Ids = NDArray[np.int64]
 
 
-def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | None) -> Structure:
-    """A graph in shorthand with the pools of R_lite that it leaves out.
+def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | None) -> tuple[Structure, tuple[str, ...]]:
+    """A graph in shorthand with the pools of R_lite that it leaves out, and notes.
 
     Args:
         hidden: what the document says of pools held whole.
@@ -37,7 +35,8 @@ def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | No
 
     Cost: O(pools) array operations, O(ranks) Python.
     """
-    return _Completing(structure, hidden, lite).structure(origin)
+    adding = _Completing(structure, hidden, lite)
+    return adding.structure(origin), adding.notes.lines()
 
 
 class _Completing:
@@ -56,7 +55,7 @@ class _Completing:
         self._n = 0
         self._names: dict[int, str] = {}
         self._tags: dict[int, dict[str, str | None]] = {}
-        self._unplaced: list[str] = []
+        self.notes = Notes()
 
     def structure(self, origin: int | None) -> Structure:
         """The structure with all of them."""
@@ -64,8 +63,6 @@ class _Completing:
         self._add_nodes(np.flatnonzero(nodes < 0))
         for at in np.flatnonzero(nodes >= 0).tolist():
             self._add_children(nodes.item(at), at)
-        if self._unplaced:
-            self._s.set_tag([0], UNPLACED, "; ".join(self._unplaced)[: limits.VALUE_LENGTH_MAX])
         return self._assembled(origin) if self._n else self._s
 
     # -- nodes -----------------------------------------------------------------------------------------------------------
@@ -99,11 +96,11 @@ class _Completing:
         may_be = [v for v in self._closed.tolist() if self._s.rank[v] < 0 and self._s.kind_of(v).type not in types]
         may_be = [v for v in may_be if v not in self._hidden.hosts]
         lost = [name for name, v in zip(names, found, strict=True) if v < 0]
-        return [self._nearest(may_be, lost) if v < 0 else v for v in found] if may_be else self._none_called(lost[0])
+        nearest = self._nearest(may_be, "nodes", hostlist.fold(lost)) if may_be else self._none_called(lost[0])
+        return [nearest if v < 0 else v for v in found]
 
-    def _none_called(self, name: str) -> list[int]:
+    def _none_called(self, name: str) -> NoReturn:
         self._lite.fail(["scheduling", "graph"], f"0 nodes are called '{name}', which R has as one host")
-        raise AssertionError
 
     def _said_hosts(self) -> dict[str, list[int]]:
         """By host, the pools in which the document says it is."""
@@ -145,7 +142,8 @@ class _Completing:
             rest = [i for i in left if i not in taken][:count]
             may_be = [v for v in closed if s.kind_of(v).type not in children and v not in self._hidden.children]
             if rest and may_be:
-                self._add(self._nearest(may_be), kind, np.array(rest, np.int64), rank)
+                what = f"{type_} {idset.format(sorted(rest))} of {s.path(node)}"
+                self._add(self._nearest(may_be, type_, what), kind, np.array(rest, np.int64), rank)
 
     def _of_type(self, type_: str, node: int, stop: int) -> Int32:
         pools = self._s.of_type(type_)
@@ -157,21 +155,20 @@ class _Completing:
             return idset.parse(text)
         except InputError as error:
             self._lite.fail(["scheduling", "graph"], f"{self._s.path(v)}: {error.message}", hint=error.hint)
-            raise
 
     # -- rows ------------------------------------------------------------------------------------------------------------
 
-    def _nearest(self, vertices: Sequence[int], names: Iterable[str] = ()) -> int:
-        """The one pool, or the nearest above all of several; these `names` are in one of them."""
-        s = self._s
+    def _nearest(self, vertices: Sequence[int], sort: str, what: str) -> int:
+        """The one pool, or the nearest above all of several, which is noted."""
+        s, file = self._s, self._lite.file
         if len(vertices) == 1:
             return vertices[0]
         common = [vertices[0], *s.ancestors(vertices[0])]
         for v in vertices[1:]:
             mine = {v, *s.ancestors(v)}
             common = [u for u in common if u in mine]
-        if names and (text := f"{hostlist.fold(names)} in {' or '.join(s.path(v) for v in vertices)}") not in self._unplaced:
-            self._unplaced.append(text)
+        places = listed([s.path(v) for v in vertices])
+        self.notes.add(sort, file, f"{what} in one of {places}: R does not say in which, so it is put into {s.path(common[0])}")
         return common[0]
 
     def _add(self, parent: int, kind: int, ids: Ids, rank: int) -> int:

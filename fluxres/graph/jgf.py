@@ -61,14 +61,16 @@ def held(structure: Structure, vertices: Int32, amounts: NDArray[np.int64], *, s
         structure: the machine.
         vertices: int32, ascending, each once.
         amounts: int64, units of each.
-        shorthand: leave out what is below pools held whole.
+        shorthand: leave out what is below pools held whole in the has-a tree.
 
     Cost: arrays over the pools found; with auxiliary graphs, over the vertex numbers between them and the edges there.
     """
     whole = amounts == structure.size[vertices]
     implied = vertices[whole]
-    if not shorthand:
-        implied = _below(implied, structure.end[implied])
+    stop = structure.end[implied]
+    if shorthand:  # which Fluxion spells out along containment
+        stop = np.where(implied < structure.tree_end, implied + 1, stop)
+    implied = _below(implied, stop)
     own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
     every = surgery.with_the_way(structure, own, vertices)
     sizes, exclusive = structure.size[every], np.zeros(len(every), np.bool_)
