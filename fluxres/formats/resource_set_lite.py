@@ -7,6 +7,7 @@ may be no rank at all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, NoReturn
 
@@ -24,7 +25,7 @@ from fluxres.formats.resource_set_schema import Execution
 from fluxres.formats.source import Source
 from fluxres.formats.treepool import Topologies
 from fluxres.formats.yaml_document import Key
-from fluxres.graph.kinds import Kind, KindTable
+from fluxres.graph.kinds import Kind, KindTable, properties_tuple
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
@@ -271,7 +272,7 @@ class Lite:
         return found
 
     def agree(self, structure: Structure) -> None:
-        """Compare with the graph that R carries, and give its nodes the ranks that they have here.
+        """Compare with the graph that R carries, and give its nodes the ranks and the further properties that they have here.
 
         Errors: InputError for a node that is not there, or has other numbers of pools.
         """
@@ -291,10 +292,24 @@ class Lite:
                 continue
             counts = np.searchsorted(pools, structure.end[nodes]) - np.searchsorted(pools, nodes)
             expected = np.array([len(children.get(type_, ())) for children in self.children])[self.entry]
-            differs = np.flatnonzero(counts != expected)
+            below = counts - np.isin(nodes, pools)  # a target may be a core itself
+            differs = np.flatnonzero((counts != expected) & (below != expected))
             if len(differs):
                 at = int(differs[0])
                 self.fail(path, f"{structure.path(int(nodes[at]))} has {counts[at]} {type_} pools, and {expected[at]} in R_lite")
+        self._add_properties(structure, nodes)
+
+    def _add_properties(self, structure: Structure, nodes: NDArray[np.int64]) -> None:
+        """Give the nodes of a graph the properties that R has and the graph has not."""
+        sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
+        pairs, at = np.unique(np.stack([structure.kind[nodes], which]), axis=1, return_inverse=True)
+        kinds = []
+        for number, sort in pairs.T.tolist():
+            kind = structure.kinds[number]
+            known = {key for key, _ in kind.properties}
+            more = [(key, value) for key, value in sorts[sort] if key not in known]
+            kinds.append(structure.kinds.intern(replace(kind, properties=properties_tuple([*kind.properties, *more]))))
+        structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]
 
 
 def _one_of(vertices: Sequence[int], preferred: int) -> int:

@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
+from fluxres.syntax import hostlist, idset
 from tests.formats.fluxion_reader import Fluxion, Refused
-from tests.formats.round_trip import ORIGIN, differences, errors
+from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
+from tests.formats.structures import structures
 from tests.graph.builders import machines_with_graphs
 from tests.strategies import machines
 from tests.traceability import ROOT
@@ -106,6 +108,65 @@ def test_r_of_a_job_is_the_copy_of_what_it_holds(demo: ResourceGraph, held: str)
         compare(demo, "j")
     finally:
         demo.free("j")
+
+
+def test_what_a_job_holds_whole_may_be_shared_below(demo: ResourceGraph) -> None:
+    r = demo.allocate("/demo/rack0/node0", job="j", start=0, end=10).R(scheduling=True)
+    demo.free("j")
+    below = ResourceGraph(read(r).structure)
+    memory = "/demo/rack0/node0/socket0/memory"
+    for job in ("a", "b"):
+        below.allocate([(memory, 30)], job=job)
+    with pytest.raises(FluxresError):
+        below.allocate("/demo/rack0", job="c")  # only the way
+
+
+def test_a_pool_that_was_taken_out_of_containment_is_no_node_of_any_job() -> None:
+    g = fluxres.load(DEMO)
+    g.unlink("/demo/rack0/node1")
+    assert g.structure.kind_of(g.structure.vertex("power:/pdu0/rack0/node1")).type == "node"
+    for held in (["/demo"], ["/demo/rack0"], [("power:/pdu0", 500), ("/demo/rack0/node2", 1)]):
+        r = g.allocate(held, job="j", start=0, end=10).R(scheduling=True)
+        copy = g.copy(job="j", at=0).structure
+        g.free("j")
+        assert "node1" not in [name for text in r["execution"]["nodelist"] for name in hostlist.parse(text)]
+        assert not {1} & {rank for entry in r["execution"]["R_lite"] for rank in idset.parse(entry["rank"])}
+        assert "node1" not in [v.name for v in Fluxion.load(r["scheduling"]).vertices.values()]
+        assert differences(copy, read(r).structure, {"properties"}) == []
+    written = json.loads(registry.write(g.structure, format="jgf").data)
+    assert "node1" not in [v.name for v in Fluxion.load(written).vertices.values()]
+    for form in ("R", "treepool"):
+        r = json.loads(registry.write(g.structure, format=form).data)
+        assert r["execution"]["nodelist"] == ["node[0,2-7]"]
+
+
+@pytest.mark.parametrize("form", ["jgf", "jgf_shorthand"])
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(structure=structures())
+def test_rule_s1_r_with_the_graph_of_an_odd_machine(form: str, structure: Structure) -> None:
+    assume(errors(structure) == [])
+    try:
+        written = registry.write(structure, format="R", scheduling=form)
+    except UsageError:
+        return
+    Fluxion.load(json.loads(written.data)["scheduling"])
+    found = registry.read(written.data, origin=ORIGIN).structure
+    assert errors(found) == []
+    facts = facts_of(written.left_out)
+    if "pools" not in facts:
+        assert differences(structure, found, facts) == []
+    a, b = (json.loads(registry.write(s, format="R").data)["execution"] for s in (structure, found))
+    assert (a["nodelist"], lite(a)) == (b["nodelist"], lite(b))
+
+
+def lite(execution: dict[str, Any]) -> set[tuple[int, str, int]]:
+    """How many pools of each type each rank has."""
+    return {
+        (rank, type_, len(idset.parse(ids)))
+        for entry in execution["R_lite"]
+        for rank in idset.parse(entry["rank"])
+        for type_, ids in entry["children"].items()
+    }
 
 
 @settings(max_examples=100, deadline=None, phases=PHASES, suppress_health_check=SLOW)
