@@ -37,7 +37,9 @@ class ExecutionTargets:
     """The targets of one machine, ascending by rank; see :func:`of`."""
 
     def __init__(self, structure: Structure) -> None:
-        self.ranks, self.tops = structure.execution_targets
+        ranks, tops = structure.execution_targets
+        inside = tops < structure.tree_end  # what stands only in auxiliary graphs is on no node
+        self.ranks, self.tops = ranks[inside], tops[inside]
         self._end = structure.end[self.tops]
         self._pools = [structure.of_type(child) for child in CHILDREN]
         self._first = [pools.searchsorted(self.tops) for pools in self._pools]
@@ -60,19 +62,22 @@ class ExecutionTargets:
         """Whether what has a rank is the subtrees of the targets, none below another."""
         order = self._by_vertex
         edges = np.zeros(2 * len(order) + 2, np.int64)
-        edges[1:-1:2], edges[2:-1:2], edges[-1] = self._sorted, self._end[order], structure.n
+        edges[1:-1:2], edges[2:-1:2], edges[-1] = self._sorted, self._end[order], structure.tree_end
         values = np.full(2 * len(order) + 1, -1, np.int32)
         values[1::2] = self.ranks[order]
         lengths = np.diff(edges)
-        return bool((lengths >= 0).all()) and bool((np.repeat(values, lengths) == structure.rank).all())
+        rank = structure.rank[: structure.tree_end]
+        return bool((lengths >= 0).all()) and bool((np.repeat(values, lengths) == rank).all())
 
     def describe(self, structure: Structure, pools: Int32) -> tuple[list[dict[str, Any]], str, dict[str, str], int]:
         """What R says of these pools: `R_lite`, the host list, the properties, and how many targets that is.
 
         Args:
             structure: of this machine.
-            pools: ascending, each with everything below it.
+            pools: ascending, each with everything below it; R has no word for those outside the has-a tree.
         """
+        if len(pools) and pools.item(-1) >= structure.tree_end:
+            pools = pools[pools < structure.tree_end]
         few = self._few(structure, pools.tolist()) if len(pools) <= FEW_POOLS_MAX and self._is_plain else None
         if few is not None and len(few) == 1:
             ((at, parts),) = few.items()
@@ -123,7 +128,8 @@ class ExecutionTargets:
     def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
         """Targets on which something of these pools stands, ascending, and what is held of those not held whole."""
         within = [_within(structure, table, pools) for table in self._pools]
-        ranks = distinct(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in within)]))
+        below = [_within(structure, self._sorted, pools), *within]
+        ranks = distinct(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in below)]))
         positions = self.ranks.searchsorted(ranks[ranks >= 0])
         lo = np.stack([held.searchsorted(self.tops[positions]) for held in within])
         hi = np.stack([held.searchsorted(self._end[positions]) for held in within])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fluxres.allocation import execution_targets
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UsageError
-from fluxres.graph import jgf
+from fluxres.graph import jgf, jgf_shorthand
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 
@@ -72,5 +72,7 @@ def scheduling(structure: Structure, vertices: Int32, amounts: NDArray[np.int64]
     """
     if form not in GRAPHS:
         raise UsageError(f"no form '{form}' of the graph in R", hint=f"there is {', '.join(GRAPHS)}")
-    part = jgf.held(structure, vertices, amounts, shorthand=form == "jgf_shorthand")
-    return {"writer": GRAPHS[form], **jgf.document(structure, part)}
+    shorthand = form == "jgf_shorthand"
+    part = jgf.held(structure, vertices, amounts, shorthand=shorthand)
+    more = jgf_shorthand.left_out_below(structure, part, execution_targets.CHILDREN) if shorthand else {}
+    return {"writer": GRAPHS[form], **jgf.document(structure, part, more)}

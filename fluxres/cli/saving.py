@@ -35,6 +35,8 @@ def save_file(
     written = bytes_of(graph, format_name or "cluster", strict=strict)
     for left in written.left_out:
         note(f"left out: {left}")
+    if written.note:
+        note(written.note)
     sys.stdout.flush()
     sys.stdout.buffer.write(written.data)
     sys.stdout.buffer.flush()

@@ -41,14 +41,14 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
         require_known_writer(source, document.writer, ["writer"])
     made = build(source, document.graph, Jgf, ("graph",), origin)
     given = (document.writer is not UNSET) + (document.free_ranks is not UNSET)
-    json_typed.require_unique_keys(source, made.keys + 1 + given)
+    passed_over = [*json_typed.passed_over(source, made.keys + 1 + given, Jgf), *(f"graph.{what}" for what in made.passed_over)]
     if document.free_ranks is not UNSET:
         try:
             idset.ranges(document.free_ranks)
         except InputError as error:
             raise InputError(error.message, where=json_typed.where(source, ["free_ranks"]), hint=error.hint) from None
         made.structure.set_tag([0], FREE_RANKS, document.free_ranks)
-    return Loaded(made.structure, [], made.label or made.structure.name(0))
+    return Loaded(made.structure, [], made.label or made.structure.name(0), json_typed.notes_of(source, passed_over))
 
 
 def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:

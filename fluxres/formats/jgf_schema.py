@@ -1,7 +1,8 @@
 """JGF as a typed document: the nodes and edges of Flux RFC 40, with what Fluxion and fluxres write beside them.
 
 Everything that a node may leave out is UNSET then, since its default depends on the rest of the node.  There are two types of a
-node: what nearly every node of nearly every file is, which takes half the memory, and all that a node may have.
+node, and of an edge: what nearly each of nearly every file is, which takes half the memory, and all that it may have.  Keys that
+are not known here are passed over, as by Fluxion, and a note names them (:func:`fluxres.formats.json_typed.passed_over`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fluxres import limits
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Value = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)]
 Unit = Annotated[str, Meta(max_length=limits.NAME_LENGTH_MAX)]
+Label = Annotated[str, Meta(max_length=limits.NAME_LENGTH_MAX)]
 Path = Annotated[str, Meta(min_length=2, description="From the root: /cluster0/rack0/node3.")]
 Number = Annotated[int, Meta(ge=-1, le=limits.ID_MAX)]
 Units = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]
@@ -54,7 +56,7 @@ class PlainNode(Struct, gc=False, forbid_unknown_fields=True):
     metadata: PlainMetadata
 
 
-class Metadata(Struct, gc=False, forbid_unknown_fields=True):
+class Metadata(Struct, gc=False):
     """What is said of a pool."""
 
     type: Annotated[Word, Meta(description="Resource type.")]
@@ -67,7 +69,10 @@ class Metadata(Struct, gc=False, forbid_unknown_fields=True):
     ] = UNSET
     uniq_id: Annotated[Number | UnsetType, Meta(description="Default: the key of the node, if it is a number.")] = UNSET
     rank: Annotated[Rank | UnsetType, Meta(description="Execution target. Default: that of the pool above.")] = UNSET
-    exclusive: Annotated[bool | UnsetType, Meta(description="Whether it may only be allocated whole.")] = UNSET
+    exclusive: Annotated[
+        bool | UnsetType,
+        Meta(description="In R: whether the job holds all of it. In a file: whether it may only be allocated whole."),
+    ] = UNSET
     status: Annotated[Literal[0, 1] | UnsetType, Meta(description="0 up, 1 down.")] = UNSET
     unit: Unit | UnsetType = UNSET
     size: Annotated[Units | UnsetType, Meta(description="Units of the pool. Default: 1.")] = UNSET
@@ -77,61 +82,108 @@ class Metadata(Struct, gc=False, forbid_unknown_fields=True):
     state: Annotated[State | UnsetType, Meta(description="Where it is not what status says. Written by fluxres.")] = UNSET
     tags: Annotated[dict[Word, Value | None] | UnsetType, Meta(description="Written by fluxres.")] = UNSET
     capacity: Annotated[Units | UnsetType, Meta(description="Full size of what a copy cut down. Written by fluxres.")] = UNSET
+    whole: Annotated[bool | UnsetType, Meta(description="Whether it may only be allocated whole. Written by fluxres.")] = UNSET
     way: Annotated[bool | UnsetType, Meta(description="Whether it is only the way from the root. Written by fluxres.")] = UNSET
     unranked: Annotated[bool | UnsetType, Meta(description="Without rank, though below one. Written by fluxres.")] = UNSET
     within: Annotated[
         Word | UnsetType, Meta(description="Key of the pool that one outside containment is in. Written by fluxres.")
     ] = UNSET
+    hosts: Annotated[
+        str | UnsetType,
+        Meta(description="In R, nodes that the shorthand leaves out below it, as a hostlist. Written by fluxres."),
+    ] = UNSET
+    children: Annotated[
+        dict[Word, str] | UnsetType,
+        Meta(description="In R, ids by type that the shorthand leaves out below it, as in R_lite. Written by fluxres."),
+    ] = UNSET
 
 
-class Node(Struct, gc=False, forbid_unknown_fields=True):
+class Node(Struct, gc=False):
     """A pool."""
 
     id: Annotated[Word, Meta(description="Key of the node in this document.")]
     metadata: Metadata
+    label: Annotated[Value | UnsetType | None, Meta(description="Where it is not the name, it becomes a tag.")] = UNSET
 
 
-class EdgeMetadata(Struct, gc=False, forbid_unknown_fields=True):
+class PlainEdgeMetadata(Struct, gc=False, forbid_unknown_fields=True):
+    """Of which graph an edge is, as Fluxion and fluxres write it."""
+
+    subsystem: Word | UnsetType = UNSET
+    relationship: Word | UnsetType = UNSET
+    attributes: dict[Word, int | float | bool | Value | None] | UnsetType = UNSET
+
+
+class PlainEdge(Struct, gc=False, forbid_unknown_fields=True):
+    """An edge as Fluxion and fluxres write it."""
+
+    source: Word
+    target: Word
+    metadata: PlainEdgeMetadata | UnsetType | None = UNSET
+
+
+class EdgeMetadata(Struct, gc=False):
     """Of which graph an edge is."""
 
     subsystem: Annotated[Word | UnsetType, Meta(description="Default: containment.")] = UNSET
-    relationship: Annotated[Word | UnsetType, Meta(description="Default: link.")] = UNSET
+    relationship: Annotated[Word | UnsetType, Meta(description="Default: the relation of the edge, or link.")] = UNSET
     attributes: Annotated[dict[Word, int | float | bool | Value | None] | UnsetType, Meta(description="Written by fluxres.")] = (
         UNSET
     )
+    name: Annotated[Any, Meta(description="Older form: the relationship of each subsystem, by subsystem.")] = UNSET
 
 
-class Edge(Struct, gc=False, forbid_unknown_fields=True):
+class Edge(Struct, gc=False):
     """An edge between the keys of two nodes."""
 
     source: Word
     target: Word
     metadata: EdgeMetadata | UnsetType | None = UNSET
+    directed: Annotated[bool | UnsetType, Meta(description="Default: that of the graph.")] = UNSET
+    relation: Annotated[Label | UnsetType | None, Meta(description="The relationship, where the metadata have none.")] = UNSET
+    label: Annotated[Value | UnsetType | None, Meta(description="An attribute of an edge of a subsystem.")] = UNSET
+    id: Annotated[Value | int | UnsetType | None, Meta(description="An attribute of an edge of a subsystem.")] = UNSET
 
 
-class GraphMetadata(Struct, forbid_unknown_fields=True):
-    """What fluxres says of all nodes together."""
+class Auxiliary(Struct):
+    """Auxiliary graphs that Fluxion would refuse, and pools that only they have. Written by fluxres."""
+
+    nodes: list[Node] | UnsetType = UNSET
+    edges: list[Edge] | UnsetType = UNSET
+
+
+Uuids = list[tuple[Word, Annotated[int, Meta(ge=1)]]]
+
+
+class GraphMetadata(Struct):
+    """What fluxres says of all nodes together, and what Fluxion must not see."""
 
     uuids: Annotated[
-        list[tuple[Word, Annotated[int, Meta(ge=1)]]] | UnsetType,
+        Uuids | UnsetType,
         Meta(description="Uuids of all nodes in their order, as runs that count up: the first, and how many."),
     ] = UNSET
     graphs: Annotated[
-        dict[Word, bool] | UnsetType, Meta(description="Subsystems without edges, and whether they are hierarchies.")
+        dict[Word, bool] | UnsetType,
+        Meta(description="Subsystems in their order, with or without edges, and whether they are hierarchies."),
     ] = UNSET
+    auxiliary: Auxiliary | UnsetType = UNSET
 
 
-class Graph(Struct, forbid_unknown_fields=True):
+class Graph(Struct):
     """The nodes and edges of all subsystems."""
 
     nodes: Annotated[list[Node], Meta(min_length=1)]
     edges: list[Edge] | UnsetType = UNSET
-    directed: bool | UnsetType = UNSET
-    label: Annotated[Word | UnsetType, Meta(description="Name of the machine. Default: that of the root.")] = UNSET
-    metadata: GraphMetadata | UnsetType = UNSET
+    directed: Annotated[bool | UnsetType, Meta(description="Whether edges lead from source to target only. Default: true.")] = (
+        UNSET
+    )
+    label: Annotated[Label | UnsetType | None, Meta(description="Name of the machine. Default: that of the root.")] = UNSET
+    id: Annotated[Value | UnsetType | None, Meta(description="It becomes a tag of the root.")] = UNSET
+    type: Annotated[Value | UnsetType | None, Meta(description="It becomes a tag of the root.")] = UNSET
+    metadata: GraphMetadata | UnsetType | None = UNSET
 
 
-class Jgf(Struct, forbid_unknown_fields=True):
+class Jgf(Struct):
     """A file of JSON Graph Format (Flux RFC 40)."""
 
     graph: Graph
@@ -139,17 +191,34 @@ class Jgf(Struct, forbid_unknown_fields=True):
     free_ranks: Annotated[str | UnsetType, Meta(description="Ranks given back since; they become a tag of the root.")] = UNSET
 
 
-class RawGraph(Struct, forbid_unknown_fields=True):
+class RawAuxiliary(Struct):
+    """As `Auxiliary`, whose nodes and edges are decoded one after the other."""
+
+    nodes: msgspec.Raw | UnsetType = UNSET
+    edges: msgspec.Raw | UnsetType = UNSET
+
+
+class RawGraphMetadata(Struct):
+    """As `GraphMetadata`."""
+
+    uuids: Uuids | UnsetType = UNSET
+    graphs: dict[Word, bool] | UnsetType = UNSET
+    auxiliary: RawAuxiliary | UnsetType = UNSET
+
+
+class RawGraph(Struct):
     """A graph whose nodes and edges are decoded one after the other."""
 
     nodes: msgspec.Raw
     edges: msgspec.Raw | UnsetType = UNSET
     directed: bool | UnsetType = UNSET
-    label: Word | UnsetType = UNSET
-    metadata: GraphMetadata | UnsetType = UNSET
+    label: Label | UnsetType | None = UNSET
+    id: Value | UnsetType | None = UNSET
+    type: Value | UnsetType | None = UNSET
+    metadata: RawGraphMetadata | UnsetType | None = UNSET
 
 
-class RawJgf(Struct, forbid_unknown_fields=True):
+class RawJgf(Struct):
     """A file whose nodes and edges are decoded one after the other."""
 
     graph: RawGraph

@@ -7,9 +7,10 @@ Comparisons are those of whole lists, and only where they fail is a single node 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
@@ -17,29 +18,52 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import json_typed
-from fluxres.formats.jgf_columns import CONTAINMENT, EdgeColumns, NodeColumns
+from fluxres.formats.jgf_columns import EdgeColumns, NodeColumns
 from fluxres.formats.jgf_names import name_nodes
-from fluxres.formats.jgf_schema import GraphMetadata, RawGraph
+from fluxres.formats.jgf_schema import RawAuxiliary, RawGraph, RawGraphMetadata
 from fluxres.formats.pool_uuids import give_uuids
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Key
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple
 from fluxres.graph.structure import Structure
 
 _DOWN: Final = STATES.index("down")
 
 
+LABEL: Final = "label"
+"""Tag of a pool: what JSON Graph Format calls it, where that is not its name."""
+
+
 class Built(NamedTuple):
-    """A structure, how many keys of mappings its graph has in the text, and the label of the graph."""
+    """A structure, how many keys of mappings its graph has in the text, the label of the graph, and what was not kept."""
 
     structure: Structure
     keys: int
     label: str | None
+    passed_over: list[str]
+    hidden: Hidden
 
 
-def build(source: Source, graph: RawGraph, whole: type[Any], prefix: Sequence[Key], origin: int | None) -> Built:
+class Hidden(NamedTuple):
+    """Pools that R says all of is held, what is below them or not; and what a shorthand leaves out below some.
+
+    Args:
+        held: ascending vertex numbers.
+        hosts: hostlist of the nodes below, by vertex.
+        children: ids by type of the pools below, by vertex.
+    """
+
+    held: Int32
+    hosts: dict[int, str]
+    children: dict[int, dict[str, str]]
+
+
+def build(
+    source: Source, graph: RawGraph, whole: type[Any], prefix: Sequence[Key], origin: int | None, *, is_of_job: bool = False
+) -> Built:
     """The structure of a graph in a JSON text.
 
     Args:
@@ -48,30 +72,41 @@ def build(source: Source, graph: RawGraph, whole: type[Any], prefix: Sequence[Ke
         whole: type of the whole text.
         prefix: path of the graph in the text.
         origin: base of uuids that the graph does not give; random by default.
+        is_of_job: whether the graph says what a job holds, and not what may only be allocated whole.
 
     Errors: InputError with the place: keys that stand twice, edges to nowhere, pools with two parents or none, names and
     ids that disagree with paths.
     Cost: about 2 µs a node.
     """
-    nodes = NodeColumns(source, graph.nodes, whole)
-    edges = EdgeColumns(source, None if graph.edges is UNSET else graph.edges, whole)
-    given = sum(value is not UNSET for value in (graph.edges, graph.directed, graph.label, graph.metadata))
-    keys = nodes.keys + edges.keys + 1 + given
-    builder = _Builder(source, nodes, edges, prefix)
-    metadata = graph.metadata if graph.metadata is not UNSET else GraphMetadata()
-    keys += metadata.uuids is not UNSET
-    keys += 0 if metadata.graphs is UNSET else 1 + len(metadata.graphs)
-    structure = builder.structure(origin, metadata.uuids if metadata.uuids is not UNSET else None)
-    for name, hierarchy in (metadata.graphs if metadata.graphs is not UNSET else {}).items():
-        no_rows = np.zeros(0, np.int32)
-        structure.subsystems.setdefault(name, Subsystem(name, hierarchy, no_rows, no_rows))
-    return Built(structure, keys, None if graph.label is UNSET else graph.label)
+    metadata = graph.metadata if isinstance(graph.metadata, RawGraphMetadata) else RawGraphMetadata()
+    auxiliary = metadata.auxiliary if metadata.auxiliary is not UNSET else RawAuxiliary()
+    edge_parts = [msgspec.Raw(b"[]") if graph.edges is UNSET else graph.edges]
+    edge_parts += [] if auxiliary.edges is UNSET else [auxiliary.edges]
+    nodes = NodeColumns(source, [graph.nodes] if auxiliary.nodes is UNSET else [graph.nodes, auxiliary.nodes], whole)
+    edges = EdgeColumns(source, edge_parts, whole, directed=graph.directed is not False)
+    graphs = metadata.graphs if metadata.graphs is not UNSET else {}
+    builder = _Builder(source, nodes, edges, prefix, graphs)
+    structure = builder.structure(origin, metadata.uuids if metadata.uuids is not UNSET else None, is_of_job=is_of_job)
+    empty = np.zeros(0, np.int32)
+    for name, hierarchy in reversed(graphs.items()):  # they come first, in this order
+        made = structure.subsystems.pop(name, Subsystem(name, hierarchy, empty, empty))
+        structure.subsystems = {name: made, **structure.subsystems}
+    for key, value in (("jgf.id", graph.id), ("jgf.type", graph.type)):
+        if isinstance(value, str):
+            structure.set_tag([0], key, value)
+    optional: list[Any] = [graph.edges, graph.directed, graph.label, graph.id, graph.type, graph.metadata]
+    optional += [metadata.uuids, metadata.graphs, metadata.auxiliary, auxiliary.nodes, auxiliary.edges]
+    keys = nodes.keys + edges.keys + 1 + len(optional) - optional.count(UNSET) + len(graphs)
+    return Built(structure, keys, graph.label or None, builder.passed_over, builder.hidden)
 
 
 class _Builder:
-    def __init__(self, source: Source, nodes: NodeColumns, edges: EdgeColumns, prefix: Sequence[Key]) -> None:
-        self._source, self._prefix = source, prefix
-        self.nodes = nodes
+    def __init__(
+        self, source: Source, nodes: NodeColumns, edges: EdgeColumns, prefix: Sequence[Key], graphs: Mapping[str, bool]
+    ) -> None:
+        self._source, self._prefix, self._graphs_said = source, prefix, graphs
+        self.nodes, self._edges = nodes, edges
+        self.passed_over = edges.passed_over
         if not nodes.n:
             self.fail(["nodes"], "expected at least one node, got none")
         self._row = dict(zip(nodes.key, range(nodes.n), strict=True))
@@ -87,9 +122,16 @@ class _Builder:
             if data.subsystem is not UNSET and data.subsystem != CONTAINMENT:
                 self._of_subsystem[row] = names.setdefault(data.subsystem, len(names))
         self._subsystems = list(names)[1:]
+        if edges.undirected:
+            self._direct(edges.undirected)
 
     def fail(self, path: Sequence[Key], message: str, hint: str = "", *, limit: bool = False) -> NoReturn:
-        """Refuse the document at a place in the graph."""
+        """Refuse the document at a place in the graph, whose nodes and edges may stand in two lists."""
+        if len(path) > 1 and path[0] in ("nodes", "edges") and isinstance(path[1], int):
+            at, shown = path[1], self.nodes.shown
+            if path[0] == "edges":
+                at, shown = self._edges.place[at] if at < len(self._edges.place) else at, self._edges.shown
+            path = [path[0], at, *path[2:]] if at < shown else ["metadata", "auxiliary", path[0], at - shown, *path[2:]]
         where = json_typed.where(self._source, [*self._prefix, *path])
         raise (LimitExceeded if limit else InputError)(message, where=where, hint=hint)
 
@@ -100,7 +142,30 @@ class _Builder:
             edge = keys.index(error.args[0])
             self.fail(["edges", edge, side], f"no node has the id {keys[edge]!r}", "edges name nodes by their id")
 
-    def structure(self, origin: int | None, uuid_runs: Sequence[tuple[str, int]] | None) -> Structure:
+    def _direct(self, rows: Sequence[int]) -> None:
+        """Turn edges without direction such that paths lead along them; others are edges both ways."""
+        names = [CONTAINMENT, *self._subsystems]
+        there = set(zip(self._src.tolist(), self._dst.tolist(), self._of_subsystem.tolist(), strict=True))
+        both = []
+        for row in rows:
+            u, v, number = self._src.item(row), self._dst.item(row), self._of_subsystem.item(row)
+            head, tail = (self._path_in(names[number], end) for end in (u, v))
+            if head is not None and head.rpartition("/")[0] == tail:
+                self._src[row], self._dst[row] = v, u
+            elif (tail is None or tail.rpartition("/")[0] != head) and number and (v, u, number) not in there:
+                both.append(row)
+        place, n = self._edges.place, len(self._src)
+        self._edges.place = [*place, *(place[row] for row in both)]
+        self._data.update({n + i: self._data[row] for i, row in enumerate(both)})
+        back = np.array(both, np.int64)
+        self._src, self._dst = np.concatenate([self._src, self._dst[back]]), np.concatenate([self._dst, self._src[back]])
+        self._of_subsystem = np.concatenate([self._of_subsystem, self._of_subsystem[back]])
+
+    def _path_in(self, subsystem: str, row: int) -> str | None:
+        """The path of a node in a subsystem."""
+        return self.nodes.path[row] if subsystem == CONTAINMENT else self.nodes.auxiliary.get(row, {}).get(subsystem)
+
+    def structure(self, origin: int | None, uuid_runs: Sequence[tuple[str, int]] | None, *, is_of_job: bool) -> Structure:
         """What the document describes."""
         nodes = self.nodes
         parent = self._parents()
@@ -109,6 +174,7 @@ class _Builder:
         tags = nodes.given("tags")
         for row, ephemeral in nodes.given("ephemeral").items():
             tags[row] = {**tags.get(row, {}), **ephemeral}
+        exclusive = _filled(nodes.column("exclusive"), 0, nodes.n)
         sizes = self._sizes()
         order = self._containment_first()
         place = np.empty(nodes.n, np.int32)
@@ -122,7 +188,7 @@ class _Builder:
             id=names.ids[order],
             rank=_filled(nodes.column("rank"), -1, nodes.n)[order],
             state=self._states()[order],
-            exclusive=_filled(nodes.column("exclusive"), 0, nodes.n)[order],
+            exclusive=self._may_be_whole(exclusive, is_of_job=is_of_job)[order],
             names={int(place[row]): name for row, name in names.explicit.items()},
             tags={int(place[row]): values for row, values in tags.items()},
             capacity={int(place[row]): full for row, full in self._capacities(sizes).items()},
@@ -135,8 +201,25 @@ class _Builder:
         for row, has_none in nodes.given("unranked").items():
             made.structure.rank[vertex[row]] = -1 if has_none else made.structure.rank[vertex[row]]
         self._graphs(made.structure, vertex)
+        self._label(made.structure, vertex)
         give_uuids(made.structure, vertex, nodes.column("uuid"), uuid_runs, self.fail)
+        hosts, children = ({int(vertex[row]): said for row, said in nodes.given(key).items()} for key in ("hosts", "children"))
+        self.hidden = Hidden(np.sort(vertex[exclusive > 0]), hosts, children)
         return made.structure
+
+    def _may_be_whole(self, exclusive: NDArray[np.int64], *, is_of_job: bool) -> NDArray[np.int64]:
+        """Which nodes may only be allocated whole.  That a job holds all of one does not say so."""
+        found = np.zeros(self.nodes.n, np.int64) if is_of_job else exclusive.copy()
+        for row, whole in self.nodes.given("whole").items():
+            found[row] = whole
+        return found
+
+    def _label(self, structure: Structure, vertex: Int32) -> None:
+        """Keep what nodes are called beside their names."""
+        for row, label in self.nodes.labels.items():
+            v = int(vertex[row])
+            if label and label != structure.name(v):
+                structure.tags.setdefault(v, {}).setdefault(LABEL, label)
 
     # -- the has-a tree --------------------------------------------------------------------------------------------------
 
@@ -145,7 +228,13 @@ class _Builder:
         path = self.nodes.path
         if path.count(None) == 0:
             return np.arange(len(path))
-        return np.argsort(np.array([p is None for p in path]), kind="stable")
+        order = np.argsort(np.array([p is None for p in path]), kind="stable")
+        outside = order[len(path) - path.count(None) :]
+        keys = [self.nodes.key[row] for row in outside.tolist()]
+        if self.nodes.shown < self.nodes.n and all(key.isascii() and key.isdecimal() for key in keys):
+            # Those that Fluxion does not see stand behind those that it sees: their keys are numbers in the order they had.
+            order[-len(outside) :] = sorted(outside.tolist(), key=lambda row: int(self.nodes.key[row]))
+        return order
 
     def _parents(self) -> Int32:
         """By node: the node it is in, -1 for the root and for nodes outside containment that are in none."""
@@ -279,6 +368,7 @@ class _Builder:
             rows = np.flatnonzero(self._of_subsystem == number)
             src, dst = self._src[rows], self._dst[rows]
             hierarchy = self._is_hierarchy(name, rows, structure, vertex)
+            hierarchy = self._graphs_said.get(name, hierarchy)
             relations: dict[str, int] = {}
             relation = np.empty(len(rows), np.uint16)
             columns: dict[str, NDArray[Any]] = {}
@@ -297,14 +387,33 @@ class _Builder:
                         columns.setdefault(key, np.full(len(rows), None, object))[i] = value
             attributes = {key: _numbers(column) for key, column in columns.items()}
             ends = vertex[src], vertex[dst]
-            structure.subsystems[name] = Subsystem(name, hierarchy, *ends, relation, list(relations), attributes)
+            made = structure.subsystems[name] = Subsystem(name, hierarchy, *ends, relation, list(relations), attributes)
+            if hierarchy and name in self._graphs_said:
+                self._require_forest(made)
+        self._compare_paths(structure, vertex)
+
+    def _require_forest(self, subsystem: Subsystem) -> None:
+        try:
+            subsystem.require_forest()
+        except InputError as error:
+            self.fail(["metadata", "graphs", subsystem.name], error.message)
+
+    def _compare_paths(self, structure: Structure, vertex: Int32) -> None:
+        """Refuse paths of pools that nothing leads to, and name paths in graphs of which no edge is there."""
         for row, paths in self.nodes.auxiliary.items():
             for name in paths:
-                if name not in structure.subsystems and structure.parent[vertex[row]] < 0 and paths[name].count("/") > 1:
+                if name in structure.subsystems or name in self._graphs_said:
+                    continue
+                if structure.parent[vertex[row]] < 0 and self.nodes.path[row] is None and paths[name].count("/") > 1:
                     self.fail(["nodes", row, "metadata", "paths", name], f"no edge of {name!r} leads there")
+                if self.nodes.path[row] is not None and (what := f"nodes.metadata.paths.{name}") not in self.passed_over:
+                    self.passed_over.append(what)
 
     def _is_hierarchy(self, name: str, rows: NDArray[np.int64], structure: Structure, vertex: Int32) -> bool:
-        """Whether a graph is a forest whose pools have paths in it; paths that say so and are wrong are refused."""
+        """Whether a graph is a forest whose pools have paths in it; paths that say so and are wrong are refused.
+
+        A path may lead through pools that the document does not have: what a job holds is a part of the graph.
+        """
         src, dst = self._src[rows].tolist(), self._dst[rows].tolist()
         paths = self.nodes.auxiliary
         ends = dict.fromkeys([*src, *dst])
@@ -314,12 +423,14 @@ class _Builder:
         for u, v in zip(src, dst, strict=True):
             above.setdefault(v, []).append(u)
         one_each = all(len(parents) == 1 for parents in above.values())
+        there = {own[name] for own in paths.values() if name in own}
         for v in ends:
             path, own = paths[v][name], structure.name(int(vertex[v]))
             head, _, tail = path.rpartition("/")
             if not head and v in above:
                 return False
-            if tail != own or ((head or v in above) and head not in [paths[u][name] for u in above.get(v, ())]):
+            leads_on = head in [paths[u][name] for u in above[v]] if v in above else head not in there
+            if tail != own or not leads_on:
                 place = ["nodes", v, "metadata", "paths", name]
                 self.fail(place, f"{path} is not where the edges of {name!r} have this pool, called {own}")
         return one_each

@@ -2,57 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
-import orjson
 
 from fluxres.formats import left_out, pool_uuids
 from fluxres.formats.format import ALL
-from fluxres.formats.jgf_columns import CONTAINMENT
 from fluxres.formats.loaded import Hold, Output
-from fluxres.graph import jgf_text
+from fluxres.graph import jgf_subsystems, jgf_text
 from fluxres.graph.jgf import SHORTHAND, Part
-from fluxres.graph.kinds import EXCLUSIVE
+from fluxres.graph.jgf_subsystems import CONTAINMENT
+from fluxres.graph.kinds import EXCLUSIVE, WAY
 from fluxres.graph.structure import Structure
 
 CARRIES = ALL - {"allocations"}
-_RUNS_MAX = 256
-"""Runs of uuids that stand before the nodes; more would hide from the first look at a file what it is."""
+_RUNS_MAX: Final = 256
+"""Runs of uuids that stand once for all nodes; where there are more, each node says its own, which is about as long."""
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, shorthand: bool = False) -> Output:
     """A machine as a JGF file.
 
     Args:
-        shorthand: leave out what is below pools that may only be allocated whole, as Fluxion does in its shorthand.
+        shorthand: leave out what is below pools of the has-a tree that may only be allocated whole, as Fluxion does in its
+            shorthand.
 
     Cost: about 1 µs a pool; memory of about three times the file.
     Source: RFC 40.
     """
-    vertices = np.arange(structure.n, dtype=np.int32)
-    exclusive = (structure.flags & EXCLUSIVE) != 0
-    hidden = np.zeros(structure.n, np.bool_)
-    if shorthand:
-        depth = np.zeros(structure.n + 1, np.int32)
-        np.add.at(depth, np.flatnonzero(exclusive) + 1, 1)
-        np.add.at(depth, structure.end[exclusive], -1)
-        hidden = np.cumsum(depth[:-1]) > 0
-    lost = left_out.concern(structure, "pools", hidden, "what is below exclusive ones;")
-    lost += left_out.lines(structure, allocations, CARRIES)
-    lost += _lost(structure)
-    told = _told(structure)
-    part = Part(vertices[~hidden], structure.size[~hidden], exclusive[~hidden])
-    label = "" if name is None or name == structure.name(0) else f'"label":{jgf_text.quoted(name)},'
-    runs = pool_uuids.runs_of(structure, part.vertices)
-    alone = len(runs) > _RUNS_MAX
-    metadata: dict[str, Any] = {} if alone else {"uuids": runs}
-    if empty := {name: graph.hierarchy for name, graph in structure.subsystems.items() if not len(graph) and name != CONTAINMENT}:
-        metadata["graphs"] = empty
-    head = f'{label}"metadata":{orjson.dumps(metadata).decode()},' if metadata else label
-    text = b"".join([*jgf_text.chunks(told, part, node_uuids=alone, full=True, head=head), _end(shorthand=bool(hidden.any()))])
-    return Output(text, lost)
+    part = part_of(structure, shorthand=shorthand)
+    lost = left_out.concern(structure, "pools", hidden_in(structure, part), "what is below exclusive ones;")
+    data = text_of(structure, part, name)
+    return Output(data + b"\n", [*lost, *lost_of(structure, allocations)], note_of(structure))
 
 
 def write_shorthand(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
@@ -60,32 +43,46 @@ def write_shorthand(structure: Structure, allocations: Sequence[Hold] = (), *, n
     return write(structure, allocations, name=name, shorthand=True)
 
 
-def _end(*, shorthand: bool) -> bytes:
-    return b'},"writer":"%s"}\n' % SHORTHAND.encode() if shorthand else b"}}\n"
+def part_of(structure: Structure, *, shorthand: bool) -> Part:
+    """All of a machine, or what the shorthand has of it; pools that may only be allocated whole count as held."""
+    exclusive = (structure.flags & EXCLUSIVE) != 0
+    kept = np.ones(structure.n, np.bool_)
+    if shorthand:
+        depth = np.zeros(structure.n + 1, np.int32)
+        hiding = np.flatnonzero(exclusive[: structure.tree_end])
+        np.add.at(depth, hiding + 1, 1)
+        np.add.at(depth, structure.end[hiding], -1)
+        kept = np.cumsum(depth[:-1]) == 0
+    vertices = np.flatnonzero(kept).astype(np.int32)
+    return Part(vertices, structure.size[kept], exclusive[kept], (structure.flags[kept] & WAY) != 0)
 
 
-def _told(structure: Structure) -> Structure:
-    """The structure without auxiliary graphs that the format has no words for."""
-    kept = {name: graph for name, graph in structure.subsystems.items() if len(graph) and name != CONTAINMENT}
-    if len(kept) == len(structure.subsystems):
-        return structure
-    return Structure(
-        structure.columns(),
-        structure.kinds,
-        origins=structure.origins,
-        names=structure.names,
-        uuid_texts=structure.uuid_texts,
-        tags=structure.tags,
-        capacity=structure.capacity,
-        subsystems=kept,
-        tree_end=structure.tree_end,
-    )
+def hidden_in(structure: Structure, part: Part) -> left_out.Mask:
+    """Pools that are not in a part, bool by vertex."""
+    hidden = np.ones(structure.n, np.bool_)
+    hidden[part.vertices] = False
+    return hidden
 
 
-def _lost(structure: Structure) -> list[str]:
-    """What of the facts that JGF carries it still does not say."""
+def text_of(structure: Structure, part: Part, name: str | None, more: Mapping[int, str] = MappingProxyType({})) -> bytes:
+    """The text of a graph, with the uuids of its pools as runs where those are few.
+
+    Args:
+        name: of the machine.
+        more: as for :func:`~fluxres.graph.jgf_text.chunks`.
+    """
+    label = None if name is None or name == structure.name(0) else name
+    runs = pool_uuids.runs_of(structure, jgf_text.in_order(structure, part))
+    pieces = jgf_text.chunks(structure, part, label=label, uuid_runs=runs if len(runs) <= _RUNS_MAX else None, more=more)
+    end = b',"writer":"%s"}' % SHORTHAND.encode() if len(part.vertices) < structure.n else b"}"
+    return b"".join([*pieces, end])
+
+
+def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
+    """What a graph of all pools does not say of a machine."""
+    lost = left_out.lines(structure, allocations, CARRIES)
     plain = [all(value is None or (value and isinstance(value, str)) for _, value in k.properties) for k in structure.kinds]
-    lost = left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], left_out.TYPES)
+    lost += left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], left_out.TYPES)
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:
             lost.append(f"graphs: {name}, which is what JGF calls the has-a tree, with {len(graph)} edges")
@@ -94,3 +91,11 @@ def _lost(structure: Structure) -> list[str]:
             if np.isinf(numbers).any():
                 lost.append(f"graphs: {key} without end, of edges of {name}")
     return lost
+
+
+def note_of(structure: Structure) -> str:
+    """What of a machine Fluxion does not see, since it would refuse it; empty where it sees all."""
+    refused = jgf_subsystems.of(structure).refused
+    if not refused:
+        return ""
+    return f"Fluxion does not see {'; '.join(f'{name}: {reason}' for name, reason in refused.items())}"

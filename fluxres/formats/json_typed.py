@@ -15,10 +15,12 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 import msgspec
 import orjson
+from msgspec import inspect
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import json_places, typed
+from fluxres.formats.notes import listed
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key, path_text
 
@@ -143,6 +145,57 @@ def require_unique_keys(source: Source, count: int) -> None:
     if count != json_places.written_keys(source.data):
         line, column, path = json_places.first_duplicate(source.text)
         raise InputError("the key stands here twice", where=f"{source.where(line, column)}: {path_text(path)}", hint="remove one")
+
+
+def passed_over(source: Source, count: int, kind: Any) -> list[str]:
+    """The keys of a JSON text that its type does not know, as paths without the numbers in lists, each once.
+
+    Args:
+        count: how many keys came out, in all mappings that the type knows; see :func:`keys_in`.
+        kind: type of the whole text, whose structs pass unknown keys over.
+
+    Errors: InputError with the place of a key that its mapping has already.
+    Cost: that of :func:`require_unique_keys`; where there are unknown keys, the text is read a second time, value by value.
+    """
+    written = json_places.written_keys(source.data)
+    if count == written:
+        return []
+    values = plain(source).values
+    if json_places.measure(values, source.file)[1] != written:
+        require_unique_keys(source, -1)
+    found: dict[str, None] = {}
+    _find_unknown(values, inspect.type_info(kind), "", found)
+    return list(found)
+
+
+def _find_unknown(value: object, kind: Any, path: str, found: dict[str, None]) -> None:
+    match kind:
+        case inspect.Metadata():
+            _find_unknown(value, kind.type, path, found)
+        case inspect.UnionType():
+            for each in kind.types:
+                _find_unknown(value, each, path, found)
+        case inspect.StructType() if isinstance(value, dict):
+            fields = {field.encode_name: field.type for field in kind.fields}
+            for key, inner in value.items():
+                place = f"{path}.{key}" if path else str(key)
+                if key in fields:
+                    _find_unknown(inner, fields[key], place, found)
+                else:
+                    found[place] = None
+        case inspect.DictType() if isinstance(value, dict):
+            for inner in value.values():
+                _find_unknown(inner, kind.value_type, path, found)
+        case inspect.ListType() if isinstance(value, list):
+            for inner in value:
+                _find_unknown(inner, kind.item_type, path, found)
+        case _:
+            pass
+
+
+def notes_of(source: Source, names: Sequence[str]) -> tuple[str, ...]:
+    """A note that names the keys of a document that were passed over; none where there are none."""
+    return (f"{source.file}: passed over, since a machine has no place for it: {listed(list(names))}",) if names else ()
 
 
 @lru_cache(maxsize=16)

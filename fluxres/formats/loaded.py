@@ -36,8 +36,10 @@ class Loaded(NamedTuple):
 class Output(NamedTuple):
     """A file as a format writes it.
 
-    `left_out` is what the format cannot say, in words, one line for each sort of thing; empty when nothing was lost.
+    `left_out` is what the format cannot say, in words, one line for each sort of thing; empty when nothing was lost. `note` is
+    what another program that reads the format does not see.
     """
 
     data: bytes
     left_out: list[str]
+    note: str = ""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.allocation.execution_targets import CHILDREN
 from fluxres.formats.rank_hosts import HOST
 from fluxres.formats.rank_properties import BARRED, pairs_of
 from fluxres.formats.resource_set_told import Targets, Told
@@ -16,7 +17,6 @@ from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset, template
 
-CHILDREN: Final = ("core", "gpu")
 _DIGITS: Final = "0123456789"
 _DIGITS_MAX: Final = 18
 
@@ -97,8 +97,12 @@ def nodelist_of(structure: Structure, targets: Targets) -> str:
         if width or (ids < 10**18).all():
             ends = zip(ids[first].tolist(), ids[last].tolist(), strict=True)
             return _checked(stem, [f"{low:0{width}}" if low == high else f"{low:0{width}}-{high:0{width}}" for low, high in ends])
-    names = [structure.tags.get(v, {}).get(HOST) or structure.name(v) for v in vertices.tolist()]
-    return hostlist.format(names)
+    return hostlist.format([host_of(structure, v) for v in vertices.tolist()])
+
+
+def host_of(structure: Structure, v: int) -> str:
+    """The host of a node, which is its name but where several nodes have one host."""
+    return structure.tags.get(v, {}).get(HOST) or structure.name(v)
 
 
 def _checked(stem: str, runs: list[str]) -> str:
@@ -131,7 +135,7 @@ def host_ids(structure: Structure, targets: Targets) -> NDArray[np.int64]:
     if structure.names:
         found[np.isin(vertices, np.fromiter(structure.names, np.int64, len(structure.names)))] = -2
     for i in np.flatnonzero(found == -2).tolist():
-        name = structure.tags.get(int(vertices[i]), {}).get(HOST) or structure.name(int(vertices[i]))
+        name = host_of(structure, int(vertices[i]))
         digits = name[len(name.rstrip(_DIGITS)) :]
         found[i] = int(digits) if 0 < len(digits) <= _DIGITS_MAX else -1
     return found

@@ -35,11 +35,13 @@ class Written:
         format: its name.
         data: of the file.
         left_out: what the format cannot say, in words.
+        note: what another program that reads the format does not see.
     """
 
     format: str
     data: bytes
     left_out: list[str] = field(default_factory=list)
+    note: str = ""
 
     @property
     def text(self) -> str:
@@ -232,7 +234,7 @@ def write(
     except FluxresError as error:
         message = f"cannot be written in format '{chosen.name}': {error.message}"
         raise UsageError(message, where=error.where, hint=error.hint or "a store keeps a graph as it is") from error
-    return Written(chosen.name, output.data, output.left_out)
+    return Written(chosen.name, output.data, output.left_out, output.note)
 
 
 def holds(graph: ResourceGraph) -> list[Hold]:

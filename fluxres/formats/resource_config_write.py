@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
+from fluxres.allocation.execution_targets import CHILDREN
 from fluxres.errors import InputError
 from fluxres.formats import left_out
 from fluxres.formats.loaded import Hold, Output
-from fluxres.formats.rank_columns import CHILDREN, children_of, host_ids, properties_of
+from fluxres.formats.rank_columns import children_of, host_ids, properties_of
 from fluxres.formats.rank_hosts import HOST
 from fluxres.formats.resource_config import EXCLUDED, SETTING, TABLE
 from fluxres.formats.resource_set_told import Targets, Told, lost, pools_within, targets_of

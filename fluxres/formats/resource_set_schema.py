@@ -14,18 +14,22 @@ Ids = Annotated[str | int, Meta(description="An idset (RFC 22): 0-3,7.")]
 Time = Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="Seconds since 1970; 0 is unset.")]
 
 
-class Entry(Struct, forbid_unknown_fields=True):
+class Entry(Struct):
     """What each of some ranks has."""
 
     rank: Ids
     children: Annotated[dict[Word, Ids], Meta(description="Ids by type, logical and per node.")]
+    node: Annotated[Any, Meta(description="Older form: the hosts of these ranks, where there is no nodelist.")] = UNSET
 
 
-class Execution(Struct, forbid_unknown_fields=True):
+class Execution(Struct):
     """Who has what."""
 
-    R_lite: Annotated[list[Entry], Meta(min_length=1)]
-    nodelist: Annotated[list[str], Meta(description="Hostlists (RFC 29); the hosts belong to the ranks in ascending order.")]
+    R_lite: list[Entry]
+    nodelist: Annotated[
+        list[str] | UnsetType,
+        Meta(description="Hostlists (RFC 29); the hosts belong to the ranks in ascending order. Default: node and the rank."),
+    ] = UNSET
     nslots: Annotated[int, Meta(ge=1, le=limits.COUNT_MAX)] | UnsetType = UNSET
     properties: Annotated[dict[Word, str] | UnsetType, Meta(description="Ranks by property.")] = UNSET
     starttime: Time | UnsetType = UNSET
@@ -57,10 +61,11 @@ class TreePool(Struct, forbid_unknown_fields=True):
     children: Annotated[list[TreePoolEntry], Meta(min_length=1)]
 
 
-class ResourceSet(Struct, forbid_unknown_fields=True):
+class ResourceSet(Struct):
     """A resource set, R version 1 (Flux RFC 20).
 
-    `scheduling` may be anything; what is a graph (RFC 40) or topologies (RFC 49) is read.
+    `scheduling` may be anything; what is a graph (RFC 40) or topologies (RFC 49) is read. Keys that are not known here are passed
+    over, as by flux-core, and a note names them.
     """
 
     version: Literal[1]
@@ -69,7 +74,7 @@ class ResourceSet(Struct, forbid_unknown_fields=True):
     attributes: Annotated[Any, Meta(description="Kept as it is.")] = UNSET
 
 
-class RawResourceSet(Struct, forbid_unknown_fields=True):
+class RawResourceSet(Struct):
     """A resource set whose parts are decoded one by one."""
 
     version: Literal[1]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from fluxres import limits
+from fluxres.allocation.execution_targets import CHILDREN
 from fluxres.errors import InputError, UsageError
-from fluxres.formats import jgf_write
+from fluxres.formats import jgf_write, left_out
 from fluxres.formats.loaded import Hold, Output
-from fluxres.formats.rank_columns import CHILDREN, Children, children_of, host_ids, nodelist_of, properties_of
+from fluxres.formats.rank_columns import Children, children_of, host_ids, host_of, nodelist_of, properties_of
 from fluxres.formats.resource_set import ATTRIBUTES, EXPIRATION, NSLOTS, SCHEDULING, STARTTIME
 from fluxres.formats.resource_set_told import Targets, Told, lost, pools_within, targets_of
 from fluxres.formats.treepool_write import topologies
+from fluxres.graph.jgf_shorthand import left_out_below
 from fluxres.graph.structure import Structure
 from fluxres.syntax import idset
 
@@ -50,12 +53,14 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
         execution["nslots"] = _slots(tags)
     parts = [b'{"version":1,"execution":', orjson.dumps(execution)]
     lines: list[str] | None = None
+    note = ""
     if scheduling == "treepool":
         parts += [b',"scheduling":', topologies(structure, targets, children.numbers, told)]
     elif scheduling != "none":
-        graph = jgf_write.write(structure, allocations, name=name, shorthand=scheduling == "jgf_shorthand")
-        parts += [b',"scheduling":', graph.data.rstrip(b"\n")]
-        lines = graph.left_out
+        data, lines = _graph(structure, children, name, shorthand=scheduling == "jgf_shorthand")
+        parts += [b',"scheduling":', data]
+        lines += jgf_write.lost_of(structure, allocations)
+        note = jgf_write.note_of(structure)
     elif tags.get(SCHEDULING):
         parts += [b',"scheduling":', _json(tags, SCHEDULING)]
     if scheduling != "treepool":
@@ -69,12 +74,23 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
         if scheduling == "treepool" and tags.get(SCHEDULING):
             lines.append(f"tags: {SCHEDULING} of the root, in whose place topologies stand")
     attributes = b',"attributes":' + _json(tags, ATTRIBUTES) if tags.get(ATTRIBUTES) else b""
-    return Output(b"".join([*parts, attributes, b"}\n"]), lines)
+    return Output(b"".join([*parts, attributes, b"}\n"]), lines, note)
 
 
 def write_treepool(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
     """A machine as a resource set with the topologies of its nodes; see :func:`write`."""
     return write(structure, allocations, name=name, scheduling="treepool")
+
+
+def _graph(structure: Structure, children: Children, name: str | None, *, shorthand: bool) -> tuple[bytes, list[str]]:
+    """The graph as JSON, and what its shorthand leaves out."""
+    part = jgf_write.part_of(structure, shorthand=shorthand)
+    more = {}
+    if shorthand:
+        more = left_out_below(structure, part, CHILDREN, host=partial(host_of, structure), numbers=children.numbers)
+    what = "what is below exclusive ones, of which R says nodes, cores and gpus;"
+    lost = left_out.concern(structure, "pools", jgf_write.hidden_in(structure, part), what)
+    return jgf_write.text_of(structure, part, name, more), lost
 
 
 def _json(tags: dict[str, str | None], key: str) -> bytes:

@@ -17,8 +17,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.jgf_text import CONTAINMENT, chunks
+from fluxres.graph.jgf_subsystems import CONTAINMENT
+from fluxres.graph.jgf_text import chunks
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 
 SHORTHAND: Final = "fluxion:jgf_shorthand"
@@ -27,52 +30,58 @@ SHORTHAND: Final = "fluxion:jgf_shorthand"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Which pools of a structure are told of, and how much of each.
+    """Which pools of a structure are written, and how much of each.
 
     Args:
         vertices: int32, ascending; with a pool stand those above it.
         sizes: int64, units of each.
-        exclusive: bool, whether all of it is held by the job that is told of.
+        exclusive: bool, whether all of it is held by the job that the graph is of.
+        ways: bool, whether it is there only as the way to others.
     """
 
     vertices: Int32
     sizes: NDArray[np.int64]
     exclusive: NDArray[np.bool_]
+    ways: NDArray[np.bool_]
 
     @classmethod
     def whole(cls, structure: Structure) -> Self:
         """Every pool, with all its units, held by nobody."""
-        return cls(np.arange(structure.n, dtype=np.int32), structure.size, np.zeros(structure.n, np.bool_))
+        ways = (structure.flags & WAY) != 0
+        return cls(np.arange(structure.n, dtype=np.int32), structure.size, np.zeros(structure.n, np.bool_), ways)
 
 
 def held(structure: Structure, vertices: Int32, amounts: NDArray[np.int64], *, shorthand: bool = False) -> Part:
-    """The part of a structure that is held: the pools named, what is below those held whole, and what is above any of them.
+    """The part of a structure that is held, as a copy for a nested instance has it (rule C1).
+
+    That is the pools named, what is below those held whole, and as a mere way what is above any of them and, outside the
+    has-a tree, what supplies and joins them.
 
     Args:
         structure: the machine.
         vertices: int32, ascending, each once.
         amounts: int64, units of each.
-        shorthand: leave out what is below pools held whole.
+        shorthand: leave out what is below pools held whole in the has-a tree.
 
-    Cost: arrays over the pools found, nothing over the machine.
+    Cost: arrays over the pools found; with auxiliary graphs, over the vertex numbers between them and the edges there.
     """
     whole = amounts == structure.size[vertices]
     implied = vertices[whole]
-    if not shorthand:
-        implied = _below(implied, structure.end[implied])
-    found = [vertices, implied]
-    above = vertices
-    while len(above := np.unique(structure.parent[above])) and above[-1] >= 0:
-        above = above[above >= 0]
-        found.append(above)
-    every = np.unique(np.concatenate(found)).astype(np.int32)
+    stop = structure.end[implied]
+    if shorthand:  # which Fluxion spells out along containment
+        stop = np.where(implied < structure.tree_end, implied + 1, stop)
+    implied = _below(implied, stop)
+    own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
+    every = surgery.with_the_way(structure, own, vertices)
     sizes, exclusive = structure.size[every], np.zeros(len(every), np.bool_)
     sizes[np.searchsorted(every, vertices)] = amounts
     # A job may have held a pool whole and, at another time, a part of something below it: what is whole says the most.
     at = np.searchsorted(every, implied)
     sizes[at] = structure.size[implied]
     exclusive[at] = True
-    return Part(every, sizes, exclusive)
+    ways = np.ones(len(every), np.bool_)
+    ways[np.searchsorted(every, own)] = False
+    return Part(every, sizes, exclusive, ways | ((structure.flags[every] & WAY) != 0))
 
 
 def _below(first: Int32, end: Int32) -> Int32:
@@ -80,13 +89,16 @@ def _below(first: Int32, end: Int32) -> Int32:
     return np.asarray(np.repeat(end - np.cumsum(lengths), lengths) + np.arange(int(lengths.sum())), np.int32)
 
 
-def document(structure: Structure, part: Part) -> dict[str, Any]:
+def document(structure: Structure, part: Part, more: Mapping[int, str] = MappingProxyType({})) -> dict[str, Any]:
     """The graph of a part as plain values: `{"graph": {"nodes": […], "edges": […]}}`.
+
+    Args:
+        more: as for :func:`~fluxres.graph.jgf_text.chunks`.
 
     Cost: about 3 µs a pool.
     Source: RFC 40.
     """
-    values: dict[str, Any] = orjson.loads(b"".join(chunks(structure, part)) + b"}}")
+    values: dict[str, Any] = orjson.loads(b"".join(chunks(structure, part, more=more)) + b"}")
     return values
 
 

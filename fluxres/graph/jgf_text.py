@@ -7,17 +7,19 @@ nodes are joined as they come, so that memory stays near the size of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fluxres.graph import uuids
-from fluxres.graph.auxiliary import Subsystem
-from fluxres.graph.kinds import UNAVAILABLE_STATES, WAY, Kind, PropertyValue
+from fluxres.graph import jgf_subsystems, uuids
+from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.jgf_subsystems import CONTAINMENT
+from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, Kind, PropertyValue
 from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
 from fluxres.syntax import template
@@ -25,44 +27,86 @@ from fluxres.syntax import template
 if TYPE_CHECKING:
     from fluxres.graph.jgf import Part
 
-CONTAINMENT: Final = "containment"
 _BLOCK: Final = 16_384
 
 
-def chunks(structure: Structure, part: Part, *, node_uuids: bool = True, full: bool = False, head: str = "") -> Iterator[bytes]:
-    """A JGF document, ``{"graph":{…,"nodes":[…],"edges":[…]}}``, in pieces.
+def chunks(
+    structure: Structure,
+    part: Part,
+    *,
+    label: str | None = None,
+    uuid_runs: list[list[Any]] | None = None,
+    more: Mapping[int, str] = MappingProxyType({}),
+) -> Iterator[bytes]:
+    """A JGF document without its last bracket, ``{"graph":{"nodes":[…],"edges":[…],"metadata":{…}}``, in pieces.
+
+    What Fluxion reads stands in the nodes and edges, beside keys that only fluxres reads.  Auxiliary graphs that Fluxion
+    would refuse stand in the metadata of the graph, which it passes over, and so do the pools that only they have.
 
     Args:
         structure: the machine.
         part: which pools of it.
-        node_uuids: whether each node says its uuid.
-        full: say also what only fluxres reads: states, tags, full sizes, where pools outside the tree stand, attributes of edges.
-        head: members of the graph that come before its nodes, each with a comma behind it.
+        label: name of the graph.
+        uuid_runs: the uuids of all these pools in their order, as runs; each node says its own by default.
+        more: members of the metadata of nodes, by vertex, each with a comma before it.
 
     Cost: about 1 µs a pool, memory for one block.
     Source: RFC 40.
     """
-    yield f'{{"graph":{{{head}"nodes":['.encode()
-    writer = _Nodes(structure, part, node_uuids=node_uuids, full=full)
-    comma = b""
-    for lo in range(0, len(part.vertices), _BLOCK):
-        yield comma + ",".join(writer.block(slice(lo, lo + _BLOCK))).encode()
-        comma = b","
+    s, subsystems, shown = structure, jgf_subsystems.of(structure), _is_shown(structure, part)
+    nodes = _Nodes(s, part, subsystems.taken, more, node_uuids=uuid_runs is None)
+    yield b'{"graph":{' if label is None else f'{{"graph":{{"label":{quoted(label)},'.encode()
+    yield b'"nodes":['
+    yield from _joined(nodes.blocks(np.flatnonzero(shown)))
     yield b'],"edges":['
-    comma = b""
-    for lo in range(0, len(part.vertices), _BLOCK):
-        block = part.vertices[lo : lo + _BLOCK]
-        above = structure.parent[block]
-        edges = (above >= 0) & (block < structure.tree_end)
-        pairs = zip(above[edges].tolist(), block[edges].tolist(), strict=True)
-        if text := ",".join([f'{{"source":"{u}","target":"{v}"}}' for u, v in pairs]):
-            yield comma + text.encode()
-            comma = b","
-    for subsystem in subsystems(structure, part):
-        if text := ",".join(_subsystem_edges(subsystem, part, full=full)):
-            yield comma + text.encode()
-            comma = b","
+    taken = (_subsystem_edges(graph, part) for graph in subsystems.taken.values())
+    yield from _joined(texts for found in (_tree_edges(s, part), *taken) for texts in found)
     yield b"]"
+    yield from _metadata(s, part, nodes, np.flatnonzero(~shown), uuid_runs)
+    yield b"}"
+
+
+def in_order(structure: Structure, part: Part) -> Int32:
+    """The pools of a part in the order in which a document has them: those that Fluxion does not see come last."""
+    shown = _is_shown(structure, part)
+    return np.concatenate([part.vertices[shown], part.vertices[~shown]])
+
+
+def _is_shown(structure: Structure, part: Part) -> NDArray[np.bool_]:
+    """Which pools of a part Fluxion sees: those of the has-a tree, and those of subsystems that it takes."""
+    taken = jgf_subsystems.of(structure).taken.values()
+    members = np.concatenate([np.zeros(0, np.int32), *(graph.members for graph in taken)])
+    return (part.vertices < structure.tree_end) | np.isin(part.vertices, members)
+
+
+def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
+    """Values of a list with commas between them, in pieces."""
+    comma = ""
+    for texts in blocks:
+        if texts:
+            yield f"{comma}{','.join(texts)}".encode()
+            comma = ","
+
+
+def _metadata(
+    structure: Structure, part: Part, nodes: _Nodes, hidden: NDArray[np.int64], uuid_runs: list[list[Any]] | None
+) -> Iterator[bytes]:
+    """The metadata of the graph; nothing where there are none."""
+    members = [] if uuid_runs is None else [f'"uuids":{orjson.dumps(uuid_runs).decode()}']
+    subsystems = jgf_subsystems.of(structure)
+    beside = [structure.subsystems[name] for name in subsystems.refused]
+    within = {name: len(_rows_within(graph, part)) > 0 for name, graph in structure.subsystems.items()}
+    graphs = {name: graph.hierarchy for name, graph in structure.subsystems.items() if name != CONTAINMENT}
+    if any(name not in subsystems.taken or not within[name] for name in graphs):
+        members.append(f'"graphs":{orjson.dumps(graphs).decode()}')
+    if not len(hidden) and not any(within[graph.name] for graph in beside):
+        yield f',"metadata":{{{",".join(members)}}}'.encode() if members else b""
+        return
+    yield f',"metadata":{{{",".join([*members, ""])}"auxiliary":{{"nodes":['.encode()
+    yield from _joined(nodes.blocks(hidden))
+    yield b'],"edges":['
+    yield from _joined(texts for graph in beside for texts in _subsystem_edges(graph, part))
+    yield b"]}}"
 
 
 def quoted(text: str) -> str:
@@ -84,25 +128,34 @@ def _text(value: PropertyValue) -> str:
 
 
 class _Nodes:
-    """Writes nodes, block by block."""
+    """Writes nodes, block by block; those of the has-a tree in their order, since a path leads on from that of the pool above."""
 
-    def __init__(self, structure: Structure, part: Part, *, node_uuids: bool, full: bool) -> None:
-        self._structure, self._part, self._full = structure, part, full
+    def __init__(
+        self,
+        structure: Structure,
+        part: Part,
+        subsystems: Mapping[str, Subsystem],
+        more: Mapping[int, str],
+        *,
+        node_uuids: bool,
+    ) -> None:
+        self._structure, self._part = structure, part
         self._above: dict[int, str] = {-1: ""}
         self._uuid_bases = [f',"uuid":"{uuids.text(base, 0)[:-12]}' for base in structure.origins] if node_uuids else None
-        self._auxiliary = _auxiliary_paths(structure, part)
-        self._more = _sparse(structure) if full else {}
+        self._auxiliary = _auxiliary_paths(structure, part, subsystems)
+        self._more = _sparse(structure, part, more)
         self._before, self._between, self._behind, self._names = self._pieces()
 
     def _pieces(self) -> tuple[list[str], list[str], list[str], list[str | None]]:
         """By sort: the text before the uuid, between it and the name, and behind the rank; and the format of the name.
 
-        The sort of each row is kept too: kind, size, exclusive and state together.
+        The sort of each row is kept too: kind, size, exclusive, flags and state together.
         """
         s, part = self._structure, self._part
-        columns: list[NDArray[Any]] = [s.kind[part.vertices], part.sizes, part.exclusive]
-        if self._full:
-            columns += [s.state[part.vertices], s.flags[part.vertices] & WAY]
+        may_be_whole = s.flags[part.vertices] & EXCLUSIVE
+        columns: list[NDArray[Any]] = [
+            s.kind[part.vertices], part.sizes, part.exclusive, s.state[part.vertices], may_be_whole, part.ways
+        ]  # fmt: skip
         first, self._sort = _sorts(columns)
         before, between, behind, names, defaults = [], [], [], [], []
         for row in first.tolist():
@@ -111,11 +164,12 @@ class _Nodes:
             before.append(f'"type":{quoted(kind.type)}')
             between.append(f',"basename":{quoted(kind.basename)}' if kind.basename != kind.type else "")
             text = ',"exclusive":true' if part.exclusive[row] else ""
+            text += ',"whole":true' if may_be_whole[row] else ""
             state = s.state_name(v)
-            if self._full and state != "up":
+            if state != "up":
                 text += ',"status":1' if state in UNAVAILABLE_STATES else ""
                 text += f',"state":"{state}"' if state != "down" else ""
-            text += ',"way":true' if self._full and s.flags[v] & WAY else ""
+            text += ',"way":true' if part.ways[row] else ""
             text += f',"unit":{quoted(kind.unit)}' if kind.unit else ""
             text += f',"size":{part.sizes[row]}' if part.sizes[row] != 1 else ""
             if kind.properties:
@@ -126,8 +180,12 @@ class _Nodes:
         self._by_default, self._rendered = np.array(defaults), np.array([name is None for name in names])
         return before, between, behind, names
 
-    def block(self, rows: slice) -> list[str]:
-        """The nodes of these rows."""
+    def blocks(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
+        """The nodes of these rows of the part, ascending."""
+        for lo in range(0, len(rows), _BLOCK):
+            yield self._block(rows[lo : lo + _BLOCK])
+
+    def _block(self, rows: NDArray[np.int64]) -> list[str]:
         s, part = self._structure, self._part
         block = part.vertices[rows]
         names, is_default = self._named(block, self._sort[rows])
@@ -140,15 +198,14 @@ class _Nodes:
         for v, up, sort, number, rank, has_below, name, plain, uuid in zip(
             *(column.tolist() for column in columns), names, is_default, uuid_texts, strict=False
         ):
-            path = f"{above[up]}/{name}"
-            if has_below:
-                above[v] = path
+            if v < s.tree_end:
+                path = f"{above[up]}/{name}"
+                if has_below:
+                    above[v] = path
+                paths = f'"containment":"{path}"{auxiliary.get(v, "")}'
+            else:
+                paths = auxiliary.get(v, "")[1:]
             own = "" if plain else f',"name":"{name}"'
-            paths = f'"containment":"{path}"'
-            if v in auxiliary:
-                paths = f"{paths}{auxiliary[v]}" if v < s.tree_end else auxiliary[v][1:]
-            elif v >= s.tree_end:
-                paths = ""
             found.append(
                 f'{{"id":"{v}","metadata":{{{before[sort]}{uuid}{between[sort]}{own},"id":{number},"rank":{rank}'
                 f'{behind[sort]}{more.get(v, "") if more else ""},"paths":{{{paths}}}}}}}'
@@ -214,35 +271,43 @@ def _name_format(kind: Kind) -> str | None:
     return found
 
 
-def _sparse(structure: Structure) -> dict[int, str]:
+def _sparse(structure: Structure, part: Part, more: Mapping[int, str]) -> dict[int, str]:
     """What few pools have: text by vertex."""
-    found: dict[int, str] = {}
-    for v, tags in structure.tags.items():
-        found[v] = f',"tags":{orjson.dumps(tags).decode()}'
-    for v, full in structure.capacity.items():
-        found[v] = found.get(v, "") + f',"capacity":{full}'
-    for v in range(structure.tree_end, structure.n):
-        if structure.parent[v] >= 0:
-            found[v] = found.get(v, "") + f',"within":"{structure.parent[v]}"'
+    s, found = structure, dict(more)
+
+    def add(v: int, text: str) -> None:
+        found[v] = found.get(v, "") + text
+
+    if s.tags:
+        tagged = part.vertices[np.isin(part.vertices, np.fromiter(s.tags, np.int64, len(s.tags)))]
+        for v in tagged.tolist():
+            add(v, f',"tags":{orjson.dumps(s.tags[v]).decode()}')
+    cut = part.vertices[part.sizes < s.size[part.vertices]].tolist()
+    known = set(part.vertices.tolist()) if s.capacity else set()
+    for v in {*cut, *(s.capacity.keys() & known)}:
+        add(v, f',"capacity":{s.capacity.get(v, s.size.item(v))}')
+    for v in part.vertices[np.searchsorted(part.vertices, s.tree_end) :].tolist():
+        if s.parent[v] >= 0:
+            add(v, f',"within":"{s.parent[v]}"')
     # A reader gives a pool of rank -1 that of the pool above, as Fluxion writes it for all that is below nodes.
-    above = structure.rank.copy()
-    hand_down(above, np.flatnonzero(above >= 0), structure.end)
-    for v in np.flatnonzero(above != structure.rank).tolist():
-        found[v] = found.get(v, "") + ',"unranked":true'
+    rank = s.rank[part.vertices]
+    above = rank.copy()
+    hand_down(above, np.flatnonzero(above >= 0), np.searchsorted(part.vertices, s.end[part.vertices]).astype(np.int32))
+    for v in part.vertices[above != rank].tolist():
+        add(v, ',"unranked":true')
     return found
 
 
-# -- auxiliary graphs ----------------------------------------------------------------------------------------------------
+# -- edges, and auxiliary graphs -----------------------------------------------------------------------------------------
 
 
-def subsystems(structure: Structure, part: Part) -> list[Subsystem]:
-    """Auxiliary graphs with an edge within a part, or with the only place of one of its pools."""
-    outside = part.vertices[np.searchsorted(part.vertices, structure.tree_end) :]
-    return [
-        s
-        for s in structure.subsystems.values()
-        if len(_rows_within(s, part)) or (len(outside) and bool(np.isin(outside, s.members).any()))
-    ]
+def _tree_edges(structure: Structure, part: Part) -> Iterator[list[str]]:
+    for lo in range(0, len(part.vertices), _BLOCK):
+        block = part.vertices[lo : lo + _BLOCK]
+        above = structure.parent[block]
+        edges = (above >= 0) & (block < structure.tree_end)
+        pairs = zip(above[edges].tolist(), block[edges].tolist(), strict=True)
+        yield [f'{{"source":"{u}","target":"{v}"}}' for u, v in pairs]
 
 
 def _rows_within(subsystem: Subsystem, part: Part) -> NDArray[np.int64]:
@@ -250,48 +315,34 @@ def _rows_within(subsystem: Subsystem, part: Part) -> NDArray[np.int64]:
     return np.flatnonzero(np.isin(subsystem.src, part.vertices) & np.isin(subsystem.dst, part.vertices))
 
 
-def _auxiliary_paths(structure: Structure, part: Part) -> Mapping[int, str]:
-    """Paths in auxiliary graphs, as text behind that of containment; where a graph is no tree, only of pools outside."""
+def _auxiliary_paths(structure: Structure, part: Part, subsystems: Mapping[str, Subsystem]) -> Mapping[int, str]:
+    """Paths in subsystems, as text behind that of containment; where a graph is no tree, only of pools outside.
+
+    A path is that in the whole machine, whatever of it is in the part: by its paths Fluxion knows a pool.
+    """
     found: dict[int, str] = {}
-    for subsystem in subsystems(structure, part):
-        members = subsystem.members
-        if subsystem.hierarchy:
-            path = _paths(structure, dict(zip(subsystem.dst.tolist(), subsystem.src.tolist(), strict=True)))
-        else:
-            members, path = members[members >= structure.tree_end], _paths(structure, {})
-        key = quoted(subsystem.name)
+    for name, graph in subsystems.items():
+        members = part.vertices[np.isin(part.vertices, graph.members)]
+        if not graph.hierarchy:
+            members = members[members >= structure.tree_end]
+        path, key = jgf_subsystems.paths_in(structure, graph), quoted(name)
         for v in members.tolist():
             found[v] = f"{found.get(v, '')},{key}:{quoted(path(v))}"
     return found
 
 
-def _paths(structure: Structure, above: dict[int, int]) -> Callable[[int], str]:
-    """What makes the path of a pool by these parents."""
-    known: dict[int, str] = {}
-
-    def path(v: int) -> str:
-        chain = []
-        u = v
-        while u >= 0 and u not in known:
-            chain.append(u)
-            u = above.get(u, -1)
-        text = known.get(u, "")
-        for u in reversed(chain):
-            text = known[u] = f"{text}/{structure.name(u)}"
-        return text
-
-    return path
-
-
-def _subsystem_edges(subsystem: Subsystem, part: Part, *, full: bool) -> Iterator[str]:
+def _subsystem_edges(subsystem: Subsystem, part: Part) -> Iterator[list[str]]:
     rows = _rows_within(subsystem, part)
     key = quoted(subsystem.name)
     shared = [f'"subsystem":{key},"relationship":{quoted(relation)}' for relation in subsystem.relations]
-    columns = (rows, subsystem.src[rows], subsystem.dst[rows], subsystem.relation[rows])
-    with_attributes = full and bool(subsystem.attributes)
-    for row, u, v, number in zip(*(column.tolist() for column in columns), strict=True):
-        more = _attributes(subsystem, row) if with_attributes else ""
-        yield f'{{"source":"{u}","target":"{v}","metadata":{{{shared[number]}{more}}}}}'
+    for lo in range(0, len(rows), _BLOCK):
+        block = rows[lo : lo + _BLOCK]
+        columns = (block, subsystem.src[block], subsystem.dst[block], subsystem.relation[block])
+        found = []
+        for row, u, v, number in zip(*(column.tolist() for column in columns), strict=True):
+            more = _attributes(subsystem, row) if subsystem.attributes else ""
+            found.append(f'{{"source":"{u}","target":"{v}","metadata":{{{shared[number]}{more}}}}}')
+        yield found
 
 
 def _attributes(subsystem: Subsystem, row: int) -> str:

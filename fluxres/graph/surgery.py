@@ -21,7 +21,7 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.merge import merge
 from fluxres.graph.structure import Structure
 
-__all__ = ["duplicate", "extract", "extract_many", "merge", "remove", "unlink"]
+__all__ = ["duplicate", "extract", "extract_many", "merge", "remove", "unlink", "with_the_way"]
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -163,12 +163,8 @@ def extract_many(s: Structure, keep: Mask, size: Int64 | None = None, along: Mas
         raise UsageError("nothing to copy", hint="a copy needs at least one pool with available units")
     taken = kept.copy() if along is None else kept | along
     taken[0] = True
-    taken[_joined(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), 0, s.n)] = True
-    taken = _with_ancestors(s, taken)
-    while not taken[above := _hierarchy_parents(s, _Renumbering(np.flatnonzero(taken).astype(np.int32), 0, s.n), 0)].all():
-        taken[above] = True
-        taken = _with_ancestors(s, taken)
-    vertices = np.flatnonzero(taken).astype(np.int32)
+    inside = np.flatnonzero(_with_ancestors(s, taken)).astype(np.int32)
+    vertices = np.union1d(inside, _supplies(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), inside))
     numbers = _Renumbering(vertices, 0, s.n)
     own = kept[vertices]
     sizes = s.size[vertices] if size is None else np.where(own, size[vertices], s.size[vertices])
@@ -178,6 +174,24 @@ def extract_many(s: Structure, keep: Mask, size: Int64 | None = None, along: Mas
         flags[own & s.linked[vertices]] &= np.uint8(255 - WAY)
     subsystems = {name: _edges(graph, numbers, None) for name, graph in s.subsystems.items()}
     return _carry(s, numbers, sizes, flags, subsystems, int(np.searchsorted(vertices, s.tree_end))), vertices
+
+
+def with_the_way(s: Structure, own: Int32, tops: Int32) -> Int32:
+    """Pools with what :func:`extract_many` takes along as the way to them, ascending.
+
+    Args:
+        own: ascending.
+        tops: those of them that may stand below a pool that is not among them.
+
+    Cost: arrays over the pools found, and over the edges of auxiliary graphs.
+    """
+    found = [own, np.zeros(1, np.int32)]
+    above = tops
+    while len(above := np.unique(s.parent[above])) and above[-1] >= 0:
+        above = above[above >= 0]
+        found.append(above)
+    every = np.unique(np.concatenate(found))
+    return np.union1d(every, _supplies(s, own[own < s.tree_end], every)) if s.subsystems else every
 
 
 def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structure, Int32]:
@@ -347,6 +361,21 @@ def _hierarchy_parents(s: Structure, taken: _Renumbering, way: int) -> Int32:
             found.extend(np.unique(graph.src[rows]).tolist())
             found.extend(graph.parent(u) for u in taken.vertices[:way].tolist())
     return np.array([u for u in found if u >= s.tree_end], np.int32)
+
+
+def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
+    """Pools outside the has-a tree on the way up from taken ones, and those that an edge joins to a kept one of the tree."""
+    hierarchies = [graph for graph in s.subsystems.values() if graph.hierarchy]
+    first = [graph.src[np.isin(graph.dst, taken)] for graph in hierarchies]
+    fresh = np.unique(np.concatenate([*first, _joined(s, kept, 0, s.n)]))
+    found: set[int] = set()
+    while len(fresh := fresh[fresh >= s.tree_end]):
+        found.update(fresh.tolist())
+        # Up in every auxiliary hierarchy, and in the tree of its own that a pool outside containment may stand in.
+        above = {graph.parent(u) for graph in hierarchies for u in fresh.tolist()}
+        above.update(s.parent[fresh].tolist())
+        fresh = np.array(sorted(above - found), np.int32)
+    return np.array(sorted(found), np.int32)
 
 
 def _joined(s: Structure, kept: Int32, lo: int, hi: int) -> Int32:

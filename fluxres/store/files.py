@@ -47,7 +47,8 @@ class SaveReport:
         pools: of the graph.
         events: written, where only changes were; None for a whole graph.
         left_out: what the format cannot say, in words.
-        note: why the whole graph was written although only changes were asked for.
+        note: why the whole graph was written although only changes were asked for; or what another program that reads the format
+            does not see.
     """
 
     dest: str
@@ -290,7 +291,7 @@ def _save_file(g: ResourceGraph, path: Path, how: _Writing) -> SaveReport:
     write_whole(path, compression.pack(written.data, path.suffix))
     if not written.left_out:
         _listen(g).mark(_FILE)
-    return SaveReport(str(path), written.format, len(g), left_out=written.left_out)
+    return SaveReport(str(path), written.format, len(g), left_out=written.left_out, note=written.note)
 
 
 def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False, **options: Any) -> registry.Written:
@@ -306,7 +307,7 @@ def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False,
         more = [f"and {len(left_out) - _SHOWN_MAX} more"] if len(left_out) > _SHOWN_MAX else []
         shown = "; ".join([*left_out[:_SHOWN_MAX], *more])
         raise UsageError(f"format '{format}' would leave out {shown}", hint="another format says more; nothing was written")
-    return registry.Written(written.format, written.data, left_out)
+    return registry.Written(written.format, written.data, left_out, written.note)
 
 
 def _left_out(held: RecordColumns) -> list[str]:

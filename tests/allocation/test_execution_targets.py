@@ -11,9 +11,11 @@ from fluxres.allocation.hosts import Hosts
 from fluxres.allocation.resource_set import resource_set
 from fluxres.errors import InputError
 from fluxres.graph import uuids
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from fluxres.syntax import hostlist
+from fluxres.graph.surgery import unlink
+from fluxres.syntax import hostlist, idset
 
 
 def machine(nodes: int, names: list[str] | None = None) -> Structure:
@@ -82,6 +84,32 @@ def test_a_rank_that_stands_on_scattered_pools() -> None:
     node = structure.of_type("node")[2:3]
     r = resource_set(structure, node, np.ones(1, np.int64), 0, 10)
     assert r["execution"]["R_lite"] == [{"rank": "0", "children": {"core": ""}}]
+
+
+def test_a_node_without_cores_is_there_when_all_above_it_is_held() -> None:
+    racks = (Recipe("rack", ids=0, children=(Recipe("node", 2), Recipe("node", basename="fat", children=(Recipe("core", 2),)))),)
+    structure = expand(Recipe("cluster", children=racks), origin=uuids.new_origin())
+    r = resource_set(structure, structure.of_type("rack"), np.ones(1, np.int64), 0, 10)["execution"]
+    assert r["R_lite"] == [{"rank": "0-1", "children": {"core": ""}}, {"rank": "2", "children": {"core": "0-1"}}]
+    assert r["nodelist"] == ["node[0-1],fat0"]
+
+
+@pytest.mark.parametrize("taken_out", [0, 3, 11])
+def test_what_stands_outside_the_tree_is_no_target(taken_out: int) -> None:
+    structure = machine(12)
+    node = structure.of_type("node").item(taken_out)
+    power = np.array([0], np.int32), np.array([node], np.int32)
+    structure.subsystems["power"] = Subsystem("power", True, *power)
+    made, number = unlink(structure, node)
+    outside = number[node : node + 1]
+    assert (outside.tolist(), made.rank[outside].tolist()) == ([made.tree_end], [taken_out])
+    left = [rank for rank in range(12) if rank != taken_out]
+    for vertices in (np.zeros(1, np.int32), np.append(made.of_type("rack"), outside), np.append(np.int32(0), outside)):
+        r = resource_set(made, vertices, np.ones(len(vertices), np.int64), 0, 10)["execution"]
+        assert sorted(rank for entry in r["R_lite"] for rank in idset.parse(entry["rank"])) == left
+        assert hostlist.count(r["nodelist"][0]) == 11
+    alone = resource_set(made, outside, np.ones(1, np.int64), 0, 10)["execution"]
+    assert (alone["R_lite"], alone["nodelist"]) == ([], [])
 
 
 ODD = ["login", "n", "n" + "9" * 19, "n9-ib", "8", "09", "10", "n99", "n100"]

@@ -8,6 +8,7 @@ fact that is named although it came back is found too.  Written a second time, t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind, KindTable
 from fluxres.graph.structure import Problem, Structure
 from fluxres.graph.surgery import duplicate, extract_many
+from tests.formats.fluxion_reader import Fluxion
 
 ORIGIN = 8 << 76 | 2 << 62
 
@@ -109,6 +111,8 @@ def round_trip(
     detected = registry.detect(written.data)
     assert detected is not None
     assert detected.name == format, f"{format} is taken for {detected.name}"
+    if format == "jgf":
+        Fluxion.load(json.loads(written.data))
     loaded = registry.read(written.data, origin=ORIGIN)
     if not errors(structure):
         assert errors(loaded.structure) == []

@@ -11,13 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import jgf_schema, json_typed, registry
+from fluxres.formats import jgf_schema, json_typed, registry, yaml_document
+from fluxres.formats.loaded import Loaded
 from fluxres.formats.source import Source
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
+from fluxres.query import jgf as query_jgf
+from tests.formats.fluxion_reader import Fluxion
+from tests.formats.round_trip import differences
 from tests.graph.builders import ORIGIN, demo
 from tests.traceability import ROOT as ROOT_FOLDER
 
@@ -41,6 +45,7 @@ def read(nodes: list[Node], edges: list[Any] = [], **more: Any) -> Structure:  #
 
 
 ROOT = node(0, "cluster", "/c0", basename="c", id=0)
+N1, N2 = node(1, "n", "/c0/n1"), node(2, "n", "/c0/n2")
 
 
 # -- what is left out ------------------------------------------------------------------------------------------------------
@@ -130,9 +135,144 @@ def test_two_parents_in_a_subsystem_make_it_a_graph() -> None:
     assert not made.subsystems["p"].hierarchy
 
 
-# -- what is wrong ---------------------------------------------------------------------------------------------------------
+def test_a_path_may_lead_through_pools_that_the_document_does_not_have() -> None:
+    rack = node(1, "rack", {"containment": "/c0/rack1", "power": "/pdu0/rack1"})
+    below = node(2, "n", {"containment": "/c0/rack1/n2", "power": "/pdu0/rack1/n2"})
+    made = read([ROOT, rack, below], [edge(0, 1), edge(1, 2), edge(1, 2, subsystem="power")])
+    assert (made.subsystems["power"].hierarchy, made.uris(2)[1]) == (True, "power:/rack1/n2")
+    pdu = node(3, "pdu", {"power": "/pdu0"}, id=0)
+    with pytest.raises(InputError, match="/pdu0/rack1 is not where the edges of 'power' have this pool"):
+        read([ROOT, rack, below, pdu], [edge(0, 1), edge(1, 2), edge(1, 2, subsystem="power")])
 
-N1, N2 = node(1, "n", "/c0/n1"), node(2, "n", "/c0/n2")
+
+def test_what_fluxion_would_refuse_is_read_from_where_it_does_not_look() -> None:
+    machine = registry.read(ROOT_FOLDER / "data" / "clusters" / "demo.yaml").structure
+    written = registry.write(machine, format="jgf")
+    assert written.note == "Fluxion does not see power: 2 roots; network: 3 pools outside containment"
+    assert [line.partition(":")[0] for line in written.left_out] == ["properties"]
+    document = json.loads(written.data)
+    assert set(Fluxion.load(document).roots) == {"containment"}
+    auxiliary = document["graph"]["metadata"]["auxiliary"]
+    assert [n["metadata"].get("name") for n in auxiliary["nodes"]] == [None, None, "spine", None, None]
+    again = registry.read(written.data).structure
+    assert differences(machine, again, {"properties"}) == []
+    assert registry.write(again, format="jgf").data == written.data
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"edges": [edge(0, 7, subsystem="p")]},
+            r"1:\d+: graph.metadata.auxiliary.edges\[0\].target: no node has the id '7'",
+        ),
+        ({"nodes": [node(2, "a", {}, size="x")]}, r"graph.metadata.auxiliary.nodes\[0\].metadata.size: expected int"),
+        ({"nodes": [node(1, "a", {})]}, r"graph.metadata.auxiliary.nodes\[0\].id: a second node with the id '1'"),
+        ({"nodes": [node(2, "a", {}, within="9")]}, r"auxiliary.nodes\[0\].metadata.within: expected the id"),
+        ({"edges": [edge(0, 1, subsystem="p"), edge(1, 0, subsystem="p")]}, r"metadata.graphs.p: hierarchy 'p' has a cycle"),
+    ],
+)
+def test_faults_where_fluxion_does_not_look(change: dict[str, Any], words: str) -> None:
+    graph = {"nodes": [ROOT, N1], "edges": [edge(0, 1)], "metadata": {"graphs": {"p": True}, "auxiliary": change}}
+    with pytest.raises(InputError, match=words):
+        registry.read(json.dumps({"graph": graph}).encode(), file="g.json")
+
+
+# -- JSON Graph Format, and other forms ------------------------------------------------------------------------------------
+
+
+def loaded(graph: dict[str, Any], **more: Any) -> Loaded:
+    values = {"nodes": [ROOT, N1, N2], "edges": [edge(0, 1), edge(0, 2)], **graph}
+    found = registry.read(json.dumps({"graph": values, **more}).encode(), file="g.json", origin=ORIGIN)
+    # What the commands of Fluxion take is the same.
+    assert len(query_jgf.read(yaml_document.load(json.dumps({"graph": values, **more}).encode())).nodes) == found.structure.n
+    return found
+
+
+def test_what_json_graph_format_says_is_kept_where_there_is_a_place() -> None:
+    found = loaded(
+        {
+            "id": "brook", "type": "cluster graph", "label": "Brook", "directed": True,
+            "nodes": [ROOT, {**N1, "label": "first"}, {**N2, "label": "n2"}],
+            "edges": [
+                {**edge(0, 1), "directed": True, "relation": "contains"},
+                {**edge(0, 2), "relation": None, "metadata": None},
+                {**edge(1, 2, subsystem="net"), "relation": "links", "label": "blue", "id": 7},
+                {**edge(2, 1, subsystem="net", relationship="ties", attributes={"id": "x"}), "relation": "links", "id": "e"},
+            ],
+        }
+    )  # fmt: skip
+    assert (found.name, found.notes) == ("Brook", ())
+    assert found.structure.tags == {0: {"jgf.id": "brook", "jgf.type": "cluster graph"}, 1: {"label": "first"}}
+    assert [row[2] for row in found.structure.subsystems["net"].rows()] == [
+        {"subsystem": "net", "type": "links", "label": "blue", "id": 7},
+        {"subsystem": "net", "type": "ties", "id": "x"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("graph", "more", "named"),
+    [
+        ({}, {"version": 1}, "version"),
+        ({"metadata": {"site": "here"}}, {}, "graph.metadata.site"),
+        ({"label": "", "metadata": None, "color": {"a": [{"b": 1}]}}, {}, "graph.color"),
+        ({"nodes": [ROOT, {**N1, "x": 1}, {**N2, "x": 2}]}, {}, "graph.nodes.x"),
+        ({"nodes": [ROOT, node(1, "n", "/c0/n1", color=3), N2]}, {}, "graph.nodes.metadata.color"),
+        ({"edges": [edge(0, 1, weight=3), edge(0, 2, weight=4)]}, {}, "graph.edges.metadata.weight"),
+        ({"edges": [{**edge(0, 1), "label": "x", "id": "y"}, edge(0, 2)]}, {}, "graph.edges.label, graph.edges.id"),
+        ({"edges": [edge(0, 1, attributes={"x": 1}), edge(0, 2)]}, {}, "graph.edges.metadata.attributes"),
+        ({"edges": [edge(0, 1, name="x"), edge(0, 2)]}, {}, "graph.edges.metadata.name"),
+        (
+            {"nodes": [ROOT, node(1, "n", {"containment": "/c0/n1", "power": "/p0/n1"}), N2]},
+            {},
+            "graph.nodes.metadata.paths.power",
+        ),
+    ],
+)
+def test_what_has_no_place_is_passed_over_and_named(graph: dict[str, Any], more: dict[str, Any], named: str) -> None:
+    found = loaded(graph, **more)
+    assert found.notes == (f"g.json: passed over, since a machine has no place for it: {named}",)
+    assert equal(found.structure, loaded({}).structure) == []
+
+
+def test_a_key_that_stands_twice_is_found_among_unknown_ones() -> None:
+    text = json.dumps({"graph": {"nodes": [ROOT], "edges": [], "x": {"y": 1}}, "version": 1})
+    for twice in ('"y": 1', '"version": 1', '"edges": []'):
+        with pytest.raises(InputError, match="the key stands here twice"):
+            registry.read(text.replace(twice, f"{twice}, {twice}").encode())
+
+
+def test_the_older_form_names_the_relationship_by_subsystem() -> None:
+    both = edge(1, 2, name={"net": "links", "power": "feeds"})
+    made = loaded({"edges": [edge(0, 1, name={"containment": "contains"}), edge(0, 2, name={"containment": "contains"}),
+                             edge(2, 0, name={"containment": "in"}), both]}).structure  # fmt: skip
+    assert {name: list(graph.rows()) for name, graph in made.subsystems.items()} == {
+        "net": [(1, 2, {"subsystem": "net", "type": "links"})],
+        "power": [(1, 2, {"subsystem": "power", "type": "feeds"})],
+    }
+
+
+def test_edges_without_direction_lead_along_paths_or_both_ways() -> None:
+    fed = node(1, "n", {"containment": "/c0/n1", "power": "/c0/n1"})
+    nodes = [node(0, "cluster", {"containment": "/c0", "power": "/c0"}, basename="c", id=0), fed, N2]
+    edges = [edge(1, 0), edge(0, 2), edge(1, 2, subsystem="net"), edge(1, 0, subsystem="power")]
+    made = loaded({"nodes": nodes, "directed": False, "edges": edges}).structure
+    assert {name: [row[:2] for row in graph.rows()] for name, graph in made.subsystems.items()} == {
+        "net": [(1, 2), (2, 1)], "power": [(0, 1)],
+    }  # fmt: skip
+    assert made.parent.tolist() == [-1, 0, 0]
+    # An edge says more of itself than the graph does.
+    one_way = [{**row, "directed": True} for row in edges[2:3]]
+    assert len(loaded({"directed": False, "edges": [edge(0, 1), edge(2, 0), *one_way]}).structure.subsystems["net"]) == 1
+    undirected = [{**edge(1, 2, subsystem="net"), "directed": False}, {**edge(2, 1, subsystem="net"), "directed": False}]
+    assert len(loaded({"edges": [edge(0, 1), edge(0, 2), *undirected]}).structure.subsystems["net"]) == 2
+    with pytest.raises(InputError, match="an edge from /c0/n1 up to /c0, which does not contain it"):
+        loaded({"edges": [edge(1, 0), edge(0, 2)]})
+    with pytest.raises(InputError, match="/c0/n2 does not lead on from the node above"):
+        loaded({"directed": False, "edges": [edge(0, 1), edge(1, 2)]})
+
+
+# -- what is wrong ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,7 +297,6 @@ N1, N2 = node(1, "n", "/c0/n1"), node(2, "n", "/c0/n2")
         ([node(0, "a", "/a0", size=2**64)], [], r"size: expected int"),
         ([node(0, "a", "/a0", rank=2**31)], [], r"rank: expected int"),
         ([node(0, "a", "/a0", status=2)], [], r"status: expected one of 0, 1"),
-        ([node(0, "a", "/a0", color=3)], [], r"color: unknown key 'color'"),
         ([node(0, "a", "/a0", state="off")], [], r"state: expected one of"),
         ([node(0, "a", "/a0"), node(1, "b", {"p": "/x0/b1"})], [], r"no edge of 'p' leads there"),
         ([ROOT, node(1, "n", "/c0/n1", uuid="u"), node(2, "n", "/c0/n2", uuid="u")], [edge(0, 1), edge(0, 2)], "uuid u is that"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from fluxres.graph.structure import Structure
 from tests.graph.builders import Node, build, machines
 
 
-def machine() -> Structure:
-    """Two nodes of two cores and a memory of 8, one rack in a tree of power, a network that is no tree."""
+def machine(hierarchies: Sequence[str] = (), **graphs: Sequence[tuple[Any, ...]]) -> Structure:
+    """Two nodes of two cores and a memory of 8, one rack in a tree of power, a network that is no tree; and further graphs."""
 
     def node(number: int) -> Node:
         cores = [Node("core", i, rank=number) for i in range(2)]
@@ -31,10 +32,11 @@ def machine() -> Structure:
         pdu,
         switch,
         graphs={
-            "power": [("pdu0", "/c/rack0", "supplies"), ("/c/rack0", "/c/rack0/n0", "supplies")],
+            "power": [("pdu0", "/c/rack0", "supplies"), ("pdu0", "/c/rack0/n0", "supplies")],
             "network": [("spine", "/c/rack0/n0"), ("/c/rack0/n0", "spine")],
+            **graphs,
         },
-        hierarchies=["power"],
+        hierarchies=["power", *hierarchies],
     )
 
 
@@ -58,7 +60,7 @@ def test_a_node_says_what_differs_from_the_defaults() -> None:
         "id": 0,
         "rank": 0,
         "properties": {"class": "3", "fast": "true", "ssd": ""},
-        "paths": {"containment": "/c/rack0/n0", "power": "/pdu0/rack0/n0"},
+        "paths": {"containment": "/c/rack0/n0", "power": "/pdu0/n0"},
     }
     assert told["/c/rack0/n1/memory"] == {
         "type": "memory",
@@ -97,16 +99,20 @@ def test_what_is_held_has_what_is_below_it_and_the_way_up() -> None:
         "/c/rack0/n0/memory",
         "/c/rack0/n1",
         "/c/rack0/n1/memory",
+        "/pdu0",
+        "/spine",
     ]
     assert [path for path, metadata in told.items() if metadata.get("exclusive")] == list(told)[2:6]
-    assert told["/c/rack0/n1/memory"]["size"] == 3
+    ways = [path for path, metadata in told.items() if metadata.get("way")]
+    assert ways == ["/c", "/c/rack0", "/c/rack0/n1", "/pdu0", "/spine"]
+    assert (told["/c/rack0/n1/memory"]["size"], told["/c/rack0/n1/memory"]["capacity"]) == (3, 8)
     assert told["/c/rack0/n0/memory"]["size"] == 8
 
 
 def test_shorthand_leaves_out_what_is_below_pools_held_whole() -> None:
     s = machine()
     told = by_path(jgf.document(s, part(s, {"/c/rack0/n0": 1, "/c/rack0/n1/core1": 1}, shorthand=True)))
-    assert list(told) == ["/c", "/c/rack0", "/c/rack0/n0", "/c/rack0/n1", "/c/rack0/n1/core1"]
+    assert list(told) == ["/c", "/c/rack0", "/c/rack0/n0", "/c/rack0/n1", "/c/rack0/n1/core1", "/pdu0", "/spine"]
 
 
 def test_a_pool_held_whole_says_more_than_a_part_of_something_below_it() -> None:
@@ -123,7 +129,7 @@ def test_units_of_another_graph_come_with_its_edges() -> None:
     power = [e for e in document["graph"]["edges"] if e.get("metadata", {}).get("subsystem") == "power"]
     assert [(int(e["source"]), int(e["target"])) for e in power] == [
         (s.vertex("power:/pdu0"), s.vertex("/c/rack0")),
-        (s.vertex("/c/rack0"), s.vertex("/c/rack0/n0")),
+        (s.vertex("power:/pdu0"), s.vertex("/c/rack0/n0")),
     ]
 
 

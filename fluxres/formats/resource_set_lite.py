@@ -1,0 +1,323 @@
+"""The execution section of R (RFC 20): which nodes there are, and what each has by id.
+
+What flux-core reads is read: without hosts nodes are called by their ranks, a rank in two entries has what both say, and there
+may be no rank at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final, NoReturn
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats import json_typed
+from fluxres.formats.rank_blocks import Block, BlockRows, fill
+from fluxres.formats.rank_hosts import HOST, hosts_of, require_path_steps
+from fluxres.formats.rank_properties import properties_by_node
+from fluxres.formats.resource_set_schema import Execution
+from fluxres.formats.source import Source
+from fluxres.formats.treepool import Topologies
+from fluxres.formats.yaml_document import Key
+from fluxres.graph.kinds import Kind, KindTable, properties_tuple
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hostlist, idset
+from fluxres.syntax.hostlist import Expression
+
+Ids = NDArray[np.int64]
+_NO_IDS: Final = np.zeros(0, np.int64)
+_OTHER_RANKS: Final = "its ranks are not those of R, and hosts do not tell which is which"
+
+
+class Lite:
+    """The execution section: ranks in ascending order, and what each has.
+
+    Attributes:
+        ranks: int64, ascending.
+        entry: number of the entry of each rank.
+        children: by entry, ids by type.
+        hosts: of the ranks, in order.
+        is_named: whether the hosts are those that R gives.
+        passed_over: what is said and not kept.
+        notes: what is read otherwise than Flux means it.
+    """
+
+    def __init__(self, source: Source, execution: Execution) -> None:
+        self._source, self._execution = source, execution
+        self.passed_over: list[str] = []
+        self.notes: tuple[str, ...] = ()
+        ranks, self._found = self._entries()
+        self.children = [{type_: _members(spans) for type_, spans in have.items()} for have in self._found]
+        every = np.concatenate([_NO_IDS, *ranks])
+        entries = np.repeat(np.arange(len(ranks)), [len(members) for members in ranks])
+        order = np.argsort(every, kind="stable")
+        self.ranks, self.entry = every[order], entries[order]
+        path: list[Key] = ["execution", "R_lite"]
+        if len(self.ranks) and self.ranks[-1] >= 2**31:
+            self.fail([*path, int(self.entry[-1]), "rank"], f"rank {self.ranks[-1]}, at most {2**31 - 1}", limit=True)
+        self._place: Sequence[int] = range(len(self.children))
+        self._join()
+        self.is_named = True
+        self.hosts = self._hosts()
+
+    @property
+    def file(self) -> str:
+        """Name of the document, for messages."""
+        return self._source.file
+
+    def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
+        """Refuse the document at a place in it."""
+        raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
+
+    def _entries(self) -> tuple[list[Ids], list[dict[str, list[tuple[int, int]]]]]:
+        """The ranks of each entry, and ranges of ids by type."""
+        path: list[Key] = ["execution", "R_lite"]
+        ranks: list[Ids] = []
+        total = pools = 0
+        found: list[dict[str, list[tuple[int, int]]]] = []
+        for i, entry in enumerate(self._execution.R_lite):
+            spans = self._spans(entry.rank, [*path, i, "rank"])
+            total += sum(last - first + 1 for first, last in spans)
+            if total > limits.RANKS_MAX:
+                self.fail([*path, i, "rank"], f"more than {limits.RANKS_MAX} ranks", limit=True)
+            here = max(sum(last - first + 1 for first, last in spans), 1)
+            ranks.append(_members(spans))
+            found.append({})
+            for type_, ids in entry.children.items():
+                place = [*path, i, "children", type_]
+                if "/" in type_ or not type_.isprintable():
+                    self.fail(place, f"{type_!r} is no type of a pool")
+                spans = self._spans(ids, place)
+                if sum(last - first + 1 for first, last in spans) > limits.IDSET_COUNT_MAX:
+                    self.fail(place, f"more than {limits.IDSET_COUNT_MAX} ids", limit=True)
+                pools += here * sum(last - first + 1 for first, last in spans)
+                if pools > limits.POOLS_MAX:
+                    self.fail(place, f"more than {limits.POOLS_MAX} pools in all", limit=True)
+                found[-1][type_] = spans
+        return ranks, found
+
+    def _spans(self, text: str | int, path: Sequence[Key]) -> list[tuple[int, int]]:
+        try:
+            return idset.ranges(str(text))
+        except InputError as error:
+            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
+
+    def _join(self) -> None:
+        """Make an entry of what several say of one rank."""
+        again = self.ranks[1:] == self.ranks[:-1]
+        if not again.any():
+            return
+        joint: dict[tuple[int, ...], int] = {}
+        first = np.flatnonzero(np.concatenate([[True], ~again]))
+        stop = np.append(first[1:], len(self.ranks))
+        entry = self.entry[first]
+        place = list(range(len(self.children)))
+        for at in np.flatnonzero(stop - first > 1).tolist():
+            several = tuple(sorted(set(self.entry[first[at] : stop[at]].tolist())))
+            if several not in joint:
+                joint[several] = len(self.children)
+                place.append(several[0])
+                types = dict.fromkeys(type_ for i in several for type_ in self.children[i])
+                self.children.append({
+                    type_: np.unique(np.concatenate([self.children[i].get(type_, _NO_IDS) for i in several])) for type_ in types
+                })  # fmt: skip
+            entry[at] = joint[several]
+        self.ranks, self.entry, self._place = self.ranks[first], entry, place
+
+    # -- hosts -----------------------------------------------------------------------------------------------------------
+
+    def _hosts(self) -> list[Expression]:
+        by_entry = self._hosts_by_entry()
+        if self._execution.nodelist is UNSET:
+            self.is_named = by_entry is not None
+            if not self.is_named and len(self.ranks):
+                self.notes = (f"{self.file}: there is no nodelist, so that nodes are called by their ranks",)
+            names = f"node[{idset.format(self.ranks.tolist())}]" if len(self.ranks) else ""
+            found = self._expressions(names if by_entry is None else hostlist.format(by_entry), ["execution", "R_lite"])
+        else:
+            path: list[Key] = ["execution", "nodelist"]
+            found = [one for i, text in enumerate(self._execution.nodelist) for one in self._expressions(text, [*path, i])]
+            count = sum(map(len, found))
+            if count != len(self.ranks):
+                hint = "one host for each rank, in ascending order"
+                self.fail(path, f"{count} hosts for {len(self.ranks)} ranks", hint=hint)
+        if by_entry != [host for expression in found for host in expression] and self._says_nodes:
+            self.passed_over.append("execution.R_lite.node")
+        return found
+
+    @property
+    def _says_nodes(self) -> bool:
+        return any(entry.node is not UNSET for entry in self._execution.R_lite)
+
+    def _hosts_by_entry(self) -> list[str] | None:
+        """The hosts that entries of an older form name; None where they do not name one for each rank."""
+        if not self._says_nodes:
+            return None
+        found: dict[int, str] = {}
+        for i, entry in enumerate(self._execution.R_lite):
+            ranks = _members(self._spans(entry.rank, ["execution", "R_lite", i, "rank"])).tolist()
+            expressions = self._expressions(entry.node, ["execution", "R_lite", i, "node"]) if isinstance(entry.node, str) else []
+            if sum(map(len, expressions)) != len(ranks):
+                return None
+            found.update(zip(ranks, [host for expression in expressions for host in expression], strict=True))
+        return [found[rank] for rank in self.ranks.tolist()]
+
+    def _expressions(self, text: str, path: Sequence[Key]) -> list[Expression]:
+        try:
+            found = hostlist.expressions(text)
+            require_path_steps(found)
+        except InputError as error:
+            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
+        return found
+
+    # -- as a machine ----------------------------------------------------------------------------------------------------
+
+    def structure(self, origin: int, topologies: Topologies | None) -> Structure:
+        """A cluster of the nodes, each with what it has."""
+        kinds = KindTable()
+        node = kinds.intern(Kind("node", "node"))
+        known: dict[tuple[int, int], Block] = {}
+        blocks: list[tuple[Block, int]] = []
+        topology = np.zeros(len(self.ranks), np.int64) if topologies is None else topologies.entry
+        changes = (np.diff(self.entry) != 0) | (np.diff(topology) != 0)
+        first = np.concatenate([[0], np.flatnonzero(changes) + 1])[: len(self.ranks)]
+        for at, count in zip(first.tolist(), np.diff(first, append=len(self.ranks)).tolist(), strict=True):
+            key = int(self.entry[at]), int(topology[at])
+            if key not in known:
+                rows = BlockRows(kinds, node)
+                if topologies is None:
+                    for type_, ids in self.children[key[0]].items():
+                        rows.add(0, kinds.intern(Kind(type_, type_)), ids)
+                else:
+                    topologies.add_to(rows, kinds, key[1], self.children[key[0]])
+                try:
+                    known[key] = rows.block()
+                except InputError as error:
+                    self.fail(["execution", "R_lite", self._place[key[0]]], error.message)
+            blocks.append((known[key], count))
+        try:
+            structure, nodes = fill(blocks, self.ranks, kinds, origin)
+        except FluxresError as error:
+            raise type(error)(error.message, where=json_typed.where(self._source, ["execution", "R_lite"])) from None
+        if len(nodes):
+            self._name(structure, nodes)
+        return structure
+
+    def _name(self, structure: Structure, nodes: NDArray[np.int32]) -> None:
+        hosts = hosts_of(self.hosts, self.ranks)
+        structure.id[nodes] = hosts.ids
+        for at, name in hosts.names.items():
+            structure.names[int(nodes[at])] = name
+        for at, host in hosts.shared.items():
+            structure.set_tag([int(nodes[at])], HOST, host)
+        sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
+        numbers = [structure.kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for pairs in sorts]
+        structure.kind[nodes] = np.array(numbers, np.int32)[which]
+
+    def _properties(self) -> Mapping[str, str]:
+        return {} if self._execution.properties is UNSET else self._execution.properties
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The hosts one by one."""
+        return [host for expression in self.hosts for host in expression]
+
+    @cached_property
+    def has_own_hosts(self) -> bool:
+        """Whether each rank has a host that R names, and no other rank has."""
+        return self.is_named and len(set(self.names)) == len(self.names)
+
+    # -- beside a graph --------------------------------------------------------------------------------------------------
+
+    def nodes_in(self, structure: Structure) -> NDArray[np.int64]:
+        """The nodes of a graph that R carries, one for each rank; -1 for a host that is not there.
+
+        Ranks of a graph are those of the instance that made it, so its nodes are found by name; by rank where several nodes have
+        the same one.
+
+        Errors: InputError where neither tells which is which.
+        """
+        ranks, tops = structure.execution_targets
+        ranks, tops = ranks[tops < structure.tree_end], tops[tops < structure.tree_end]
+        at = np.minimum(np.searchsorted(ranks, self.ranks), max(len(ranks) - 1, 0))
+        by_rank = np.where(ranks[at] == self.ranks, tops[at], -1).astype(np.int64) if len(ranks) else np.full(len(self.ranks), -1)
+        if not self.has_own_hosts:
+            if not np.array_equal(ranks, self.ranks[by_rank >= 0]):
+                self.fail(["scheduling", "graph"], _OTHER_RANKS)
+            return by_rank
+        names = self.names
+        found = self._by_host(structure, names, tops)
+        for i, name in enumerate(names):
+            called = found.get(name, [])
+            if len(called) > 1 and by_rank[i] not in called:
+                self.fail(["scheduling", "graph"], f"{len(called)} nodes are called '{name}', which R has as one host")
+        return np.array([_one_of(found.get(name, []), by_rank.item(i)) for i, name in enumerate(names)], np.int64)
+
+    def _by_host(self, structure: Structure, names: Sequence[str], tops: NDArray[np.int32]) -> dict[str, list[int]]:
+        targets, wanted = set(tops.tolist()), set(names)
+        found: dict[str, list[int]] = {}
+        for v in structure.named(names):
+            if v < structure.tree_end and (structure.kind_of(v).type == "node" or v in targets):
+                found.setdefault(structure.name(v), []).append(v)
+        for v, tags in structure.tags.items():
+            host = tags.get(HOST)
+            if host in wanted and host is not None and v in targets and v not in found.get(host, ()):
+                found.setdefault(host, []).append(v)
+        return found
+
+    def agree(self, structure: Structure) -> None:
+        """Compare with the graph that R carries, and give its nodes the ranks and the further properties that they have here.
+
+        Errors: InputError for a node that is not there, or has other numbers of pools.
+        """
+        path: list[Key] = ["scheduling", "graph"]
+        nodes = self.nodes_in(structure)
+        missing = np.flatnonzero(nodes < 0)
+        if len(missing) and self.has_own_hosts:
+            self.fail(path, f"0 nodes are called '{self.names[int(missing[0])]}', which R has as one host")
+        if len(missing):
+            self.fail(path, _OTHER_RANKS)
+        for v, rank in zip(nodes.tolist(), self.ranks.tolist(), strict=True):
+            structure.rank[v : structure.end.item(v)] = rank
+        vars(structure).pop("execution_targets", None)  # those of the ranks it had
+        for type_ in sorted({type_ for children in self.children for type_ in children}):
+            pools = structure.of_type(type_)
+            if not len(pools) or not len(nodes):
+                continue
+            counts = np.searchsorted(pools, structure.end[nodes]) - np.searchsorted(pools, nodes)
+            expected = np.array([len(children.get(type_, ())) for children in self.children])[self.entry]
+            below = counts - np.isin(nodes, pools)  # a target may be a core itself
+            differs = np.flatnonzero((counts != expected) & (below != expected))
+            if len(differs):
+                at = int(differs[0])
+                self.fail(path, f"{structure.path(int(nodes[at]))} has {counts[at]} {type_} pools, and {expected[at]} in R_lite")
+        self._add_properties(structure, nodes)
+
+    def _add_properties(self, structure: Structure, nodes: NDArray[np.int64]) -> None:
+        """Give the nodes of a graph the properties that R has and the graph has not."""
+        sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
+        pairs, at = np.unique(np.stack([structure.kind[nodes], which]), axis=1, return_inverse=True)
+        kinds = []
+        for number, sort in pairs.T.tolist():
+            kind = structure.kinds[number]
+            known = {key for key, _ in kind.properties}
+            more = [(key, value) for key, value in sorts[sort] if key not in known]
+            kinds.append(structure.kinds.intern(replace(kind, properties=properties_tuple([*kind.properties, *more]))))
+        structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]
+
+
+def _one_of(vertices: Sequence[int], preferred: int) -> int:
+    """The one vertex, or of several the preferred; -1 where there is none."""
+    return vertices[0] if len(vertices) == 1 else preferred if preferred in vertices else -1
+
+
+def _members(spans: Sequence[tuple[int, int]]) -> Ids:
+    if not spans:
+        return np.zeros(0, np.int64)
+    return np.concatenate([np.arange(first, last + 1, dtype=np.int64) for first, last in spans])

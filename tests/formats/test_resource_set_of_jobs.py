@@ -1,0 +1,183 @@
+"""The R of a job, with its graph: read again it is the copy of what the job holds, and Fluxion takes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+import fluxres
+from fluxres.errors import FluxresError, UsageError
+from fluxres.formats import registry
+from fluxres.formats.loaded import Loaded
+from fluxres.graph.structure import Structure
+from fluxres.model import ResourceGraph
+from fluxres.syntax import hostlist, idset
+from tests.formats.fluxion_reader import Fluxion, Refused
+from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
+from tests.formats.structures import structures
+from tests.graph.builders import machines_with_graphs
+from tests.strategies import machines
+from tests.traceability import ROOT
+
+PHASES = [phase for phase in Phase if phase is not Phase.shrink]
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+DEMO = ROOT / "data" / "clusters" / "demo.yaml"
+HELD = {
+    "nodes": ["/demo/rack0/node0", "/demo/rack0/node1"],
+    "cores": "slot=3/core",
+    "a rack": ["/demo/rack0"],
+    "everything": ["/demo"],
+    "power": [("power:/pdu0", 500), ("/demo/rack0/node0/socket0/memory", 64)],
+    "only power": [("power:/pdu0", 500)],
+    "of all sorts": [("/demo/rack0", 1), ("/demo/rack1/node4/socket0", 1), ("/demo/rack1/node4/socket1/core9", 1),
+                     ("/demo/rack1/node5", 1), ("/demo/rack1/node6/socket1/memory", 7), ("power:/pdu1", 9)],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def demo() -> ResourceGraph:
+    return fluxres.load(DEMO)
+
+
+def read(r: dict[str, Any]) -> Loaded:
+    found = registry.read(json.dumps(r).encode(), file="R.json", format="R", origin=ORIGIN)
+    assert errors(found.structure) == []
+    for key in ("R.nslots", "R.starttime", "R.expiration"):
+        found.structure.drop_tag([0], key)
+    return found
+
+
+def in_shorthand(s: Structure, amounts: dict[int, int]) -> set[tuple[str, str, int]]:
+    """Path, type and rank of what the shorthand has of the tree: of what is below pools held whole, the nodes, cores and gpus."""
+    ranks, tops = s.execution_targets
+    top_of = dict(zip(ranks.tolist(), tops.tolist(), strict=True))
+    found: set[tuple[str, str, int]] = set()
+    for v in range(s.tree_end):
+        above = s.ancestors(v)
+        whole = [u for u in [v, *above] if amounts.get(u) == s.size[u]]
+        rank, type_ = s.rank.item(v), s.kind_of(v).type
+        if v and not whole and not any(v in [u, *s.ancestors(u)] for u in amounts):
+            continue
+        if not whole or whole[-1] == v:
+            found.add((s.path(v), type_, rank))
+            continue
+        top = top_of.get(rank, -1)
+        home = s.path(whole[-1])
+        if v == top:
+            found.add((f"{home}/{s.name(v)}", type_, rank))
+        elif type_ in ("core", "gpu") and rank >= 0:
+            number = [u for u in s.of_type(type_).tolist() if top < u < s.end[top]].index(v)
+            node = f"{home}/{s.name(top)}" if whole[-1] in s.ancestors(top) else home
+            found.add((f"{node}/{type_}{number}", type_, rank))
+    return found
+
+
+def compare(g: ResourceGraph, job: str) -> None:
+    """R with the graph is the copy, R in shorthand has the same pools, and Fluxion takes both."""
+    allocation = g.allocation(job)
+    copy = g.copy(job=job, at=0).structure
+    whole, short = (allocation.R(scheduling=form) for form in ("jgf", "jgf_shorthand"))
+    assert differences(copy, read(whole).structure, {"properties"}) == []
+    amounts = {v: held.amount for v, held in zip((p.vertex for p in allocation.pools), allocation.spans, strict=True)}
+    brief = read(short)
+    s = brief.structure
+    assert brief.notes == ()
+    # Of two nodes of one host the second is called HOST@RANK where R alone has them.
+    found = {(s.path(v).replace(f"@{s.rank[v]}", ""), s.kind_of(v).type, s.rank.item(v)) for v in range(s.tree_end)}
+    assert found == in_shorthand(g.structure, amounts)
+    for each in (whole, short):
+        Fluxion.load(each["scheduling"])
+    fluxion = Fluxion.load(json.loads(registry.write(g.structure, format="jgf").data))
+    shown = {int(node["id"]) for node in whole["scheduling"]["graph"]["nodes"]}
+    if any(v in shown and n < g.structure.size[v] for v, n in amounts.items()):  # Fluxion has no part of a pool
+        with pytest.raises(Refused):
+            fluxion.update(whole["scheduling"])
+    else:
+        taken = fluxion.update(whole["scheduling"])
+        assert {v.key for v in taken} == {v.key for v in fluxion.update(short["scheduling"])}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_r_of_a_job_is_the_copy_of_what_it_holds(demo: ResourceGraph, held: str) -> None:
+    demo.allocate(HELD[held], job="j", start=0, end=10)
+    try:
+        compare(demo, "j")
+    finally:
+        demo.free("j")
+
+
+def test_what_a_job_holds_whole_may_be_shared_below(demo: ResourceGraph) -> None:
+    r = demo.allocate("/demo/rack0/node0", job="j", start=0, end=10).R(scheduling=True)
+    demo.free("j")
+    below = ResourceGraph(read(r).structure)
+    memory = "/demo/rack0/node0/socket0/memory"
+    for job in ("a", "b"):
+        below.allocate([(memory, 30)], job=job)
+    with pytest.raises(FluxresError):
+        below.allocate("/demo/rack0", job="c")  # only the way
+
+
+def test_a_pool_that_was_taken_out_of_containment_is_no_node_of_any_job() -> None:
+    g = fluxres.load(DEMO)
+    g.unlink("/demo/rack0/node1")
+    assert g.structure.kind_of(g.structure.vertex("power:/pdu0/rack0/node1")).type == "node"
+    for held in (["/demo"], ["/demo/rack0"], [("power:/pdu0", 500), ("/demo/rack0/node2", 1)]):
+        r = g.allocate(held, job="j", start=0, end=10).R(scheduling=True)
+        copy = g.copy(job="j", at=0).structure
+        g.free("j")
+        assert "node1" not in [name for text in r["execution"]["nodelist"] for name in hostlist.parse(text)]
+        assert not {1} & {rank for entry in r["execution"]["R_lite"] for rank in idset.parse(entry["rank"])}
+        assert "node1" not in [v.name for v in Fluxion.load(r["scheduling"]).vertices.values()]
+        assert differences(copy, read(r).structure, {"properties"}) == []
+    written = json.loads(registry.write(g.structure, format="jgf").data)
+    assert "node1" not in [v.name for v in Fluxion.load(written).vertices.values()]
+    for form in ("R", "treepool"):
+        r = json.loads(registry.write(g.structure, format=form).data)
+        assert r["execution"]["nodelist"] == ["node[0,2-7]"]
+
+
+@pytest.mark.parametrize("form", ["jgf", "jgf_shorthand"])
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(structure=structures())
+def test_rule_s1_r_with_the_graph_of_an_odd_machine(form: str, structure: Structure) -> None:
+    assume(errors(structure) == [])
+    try:
+        written = registry.write(structure, format="R", scheduling=form)
+    except UsageError:
+        return
+    Fluxion.load(json.loads(written.data)["scheduling"])
+    found = registry.read(written.data, origin=ORIGIN).structure
+    assert errors(found) == []
+    facts = facts_of(written.left_out)
+    if "pools" not in facts:
+        assert differences(structure, found, facts) == []
+    a, b = (json.loads(registry.write(s, format="R").data)["execution"] for s in (structure, found))
+    assert (a["nodelist"], lite(a)) == (b["nodelist"], lite(b))
+
+
+def lite(execution: dict[str, Any]) -> set[tuple[int, str, int]]:
+    """How many pools of each type each rank has."""
+    return {
+        (rank, type_, len(idset.parse(ids)))
+        for entry in execution["R_lite"]
+        for rank in idset.parse(entry["rank"])
+        for type_, ids in entry["children"].items()
+    }
+
+
+@settings(max_examples=100, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(st.one_of(machines().map(lambda machine: machine.structure()), machines_with_graphs()), st.data())
+def test_rule_s1_r_of_any_job(structure: Structure, data: st.DataObject) -> None:
+    assume(errors(structure) == [])
+    g = ResourceGraph(structure)
+    for v in data.draw(st.lists(st.integers(0, structure.n - 1), min_size=1, max_size=6, unique=True)):
+        try:
+            g.allocate([(v, data.draw(st.integers(1, structure.size.item(v))))], job="j", start=0, end=10)
+        except FluxresError:
+            continue
+    if "j" in g.jobs():
+        compare(g, "j")
