@@ -1,8 +1,8 @@
 """`topology.yaml` of Slurm 25.05 and later: several networks of one site, each with a name.
 
-A tree has switches, a block topology blocks, a ring topology rings: all are pools that connect nodes.  A flat one has nothing.
-The positions in a 3D torus have no place in a graph of what connects what, so a torus is left out, with a note.  The network of
-the cluster's default is the graph ``network``; the others, which partitions name (`Topology=`), are ``network-NAME``.
+Switches of a tree, blocks and rings become pools that connect nodes.  A flat topology has none.  A 3D torus is about positions of
+nodes, for which a graph of pools has no place: it is left out, with a note.  The cluster's default topology is the graph
+``network``; others, which partitions name (`Topology=`), are ``network-NAME``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def read(source: Source, site: Site, room: Room) -> None:
             message = f"expected one of tree, block, ring, flat and torus3d, got {got}"
             raise InputError(message, where=document.where([i]), hint="each topology is of one sort")
         if each.torus3d is not None:
-            message = f"the 3D torus {typed.short(each.topology)} is left out: there is no graph of positions"
+            message = f"the 3D torus {typed.short(each.topology)} is left out: only trees, blocks and rings are read"
             site.notes.add("torus3d", document.where([i, "torus3d"]), message)
             continue
         switches = _switches(each, i, document, room)

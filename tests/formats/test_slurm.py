@@ -382,7 +382,7 @@ def test_networks_of_topology_yaml(tmp_path: Path) -> None:
     ]  # fmt: skip
     yaml = f"{tmp_path}/topology.yaml"
     assert loaded.notes == (
-        f"{yaml}:18:28: [5].torus3d: the 3D torus 'pod' is left out: there is no graph of positions",
+        f"{yaml}:18:28: [5].torus3d: the 3D torus 'pod' is left out: only trees, blocks and rings are read",
         f"{tmp_path}/topology.conf: is not read: topology.yaml takes its place, as in Slurm",
         f"{yaml}:6:44: [0].block.blocks[1]: hosts that are no nodes of this configuration are left out of the network: n5",
     )
