@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from fluxres.clock import Clock, system
-from fluxres.errors import FluxresError, InputError, UnknownJob, UsageError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UnknownJob, UsageError
 from fluxres.formats import source_text, yaml_document
 from fluxres.query import drawing, elastic, jobspec, loading, pruning, replay
 from fluxres.query import find as finding
@@ -142,7 +142,7 @@ class Session:
                 self._info(_NOTHING, f"JOBID={job}")
             return False
         if outcome.reason:
-            self._error(FluxresError(outcome.reason, where=file))
+            self._error(InfeasibleRequest(outcome.reason, where=file))
         if operation == "satisfiability":
             self._info("Satisfiable request" if outcome.is_satisfiable else "Unsatisfiable request")
             self._console.writelines(f"INFO: {line}\n" for line in self._effort(outcome))
