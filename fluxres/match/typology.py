@@ -30,6 +30,7 @@ class Typology:
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
+        self.accounts = structure.accounts
         self.numbers = {name: number for number, name in enumerate(structure.types)}
         self.node = self.numbers.get(NODE, -1)
         self._vertices: dict[int, NDArray[np.int32]] = {}
@@ -39,10 +40,10 @@ class Typology:
         self._supplies: dict[tuple[frozenset[int], int], Supply] = {}
 
     def vertices(self, kind: int) -> NDArray[np.int32]:
-        """The pools of a type, ascending."""
+        """The pools of a type, ascending; edges with a capacity have type numbers of their own."""
         found = self._vertices.get(kind)
         if found is None:
-            found = self._vertices[kind] = self.structure.of_type(self.structure.types[kind])
+            found = self._vertices[kind] = self.accounts.of_type(kind)
         return found
 
     @cached_property
@@ -77,7 +78,7 @@ class Typology:
     @cached_property
     def paths(self) -> Paths:
         """Ways up the auxiliary graphs."""
-        return Paths(self.structure, self.vertices(self.node) if self.node >= 0 else np.zeros(0, np.int32))
+        return Paths(self.structure)
 
     def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
         """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""
@@ -92,9 +93,9 @@ class Typology:
 
     @cached_property
     def node_of(self) -> NDArray[np.int32]:
-        """By vertex, the nearest node it is or stands in, or -1.  Cost O(n)."""
+        """By account, the nearest node it is or stands in, or -1.  Cost O(n)."""
         structure = self.structure
-        found = np.full(structure.n, -1, np.int32)
+        found = np.full(self.accounts.n, -1, np.int32)
         if self.node >= 0:
             nodes = self.vertices(self.node)
             if self.nests(self.node):
@@ -125,9 +126,9 @@ class Typology:
 
     def is_flagged(self, kind: int) -> bool:
         """Whether some pool of the type is only given whole, or not at all."""
-        found, structure = self._flagged.get(kind), self.structure
+        found, accounts = self._flagged.get(kind), self.accounts
         if found is None:
-            found = self._flagged[kind] = bool((((structure.flags & EXCLUSIVE) != 0) | structure.ways)[self.vertices(kind)].any())
+            found = self._flagged[kind] = bool((((accounts.flags & EXCLUSIVE) != 0) | accounts.ways)[self.vertices(kind)].any())
         return found
 
     def most_worth(self, demand: Demand) -> Fraction:
