@@ -252,16 +252,18 @@ def cut(
         units_of: the units that are left of these accounts.
     """
     accounts = structure.accounts.between(graph, graph.src[rows], graph.dst[rows])
-    limited, first, of = np.unique(accounts[accounts >= 0], return_index=True, return_inverse=True)
-    if not len(limited):
+    order = np.argsort(accounts, kind="stable")[int((accounts < 0).sum()) :]
+    rows, accounts = rows[order], accounts[order]
+    if not len(rows):
         return graph
-    rows = rows[accounts >= 0]
     before = capacities(graph)
     after, full = before.copy(), _column(graph, FULL)
-    # Of several edges between the same two pools the first has all that is left.
-    after[rows] = 0
-    after[rows[first]] = units_of(limited)
-    less = rows[(np.bincount(of, after[rows]) < structure.accounts.size[limited])[of]]
+    limited, first, of = np.unique(accounts, return_index=True, return_inverse=True)
+    # Of several edges between the same two pools one after the other has what is left.
+    reach = np.cumsum(before[rows])
+    gone = reach - before[rows]
+    after[rows] = np.clip(units_of(limited)[of] - (gone - gone[first][of]), 0, before[rows])
+    less = rows[(np.floor(np.bincount(of, after[rows])) < structure.accounts.size[limited])[of]]
     full[less] = np.where(np.isnan(full[less]), before[less], full[less])
     attributes = {**graph.attributes, CAPACITY: after, FULL: full}
     if np.isnan(full).all():

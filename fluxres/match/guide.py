@@ -79,8 +79,7 @@ class Guide:
             found.update(np.unique(accounts.type[at]).tolist())
             at = np.unique(accounts.parent[at])
             at = at[at >= 0]
-        types = [kind for kind in np.unique(accounts.type[supply.pools]).tolist() if kind < len(typology.below)]
-        return sorted(found.union(*(typology.below[kind] for kind in types)))
+        return sorted(found.union(*(typology.below[kind] for kind in np.unique(accounts.type[supply.pools]).tolist())))
 
     @cached_property
     def _wanted(self) -> Words:

@@ -48,23 +48,31 @@ class Paths:
 
     @cached_property
     def channels(self) -> frozenset[int]:
-        """Types that are distributed."""
-        return frozenset[int]().union(*(feeds.types for feeds in self.feeds))
+        """Types that are distributed, and the numbers of the graphs, of which units are asked for by name."""
+        return frozenset(feeds.kind for feeds in self.feeds).union(*(feeds.types for feeds in self.feeds))
 
     def charged(self, v: int, kind: int) -> Charges | None:
         """What is charged for units of a type that are asked for at a pool; None where nothing supplies it.
 
         On the way up a pool of the type gives by itself, or what hangs on a supplier does, together. Where a supply comes in at
-        several places in the pool, each has its part to carry.
+        several places in the pool, each has its part to carry.  Of a graph by its name everybody gives who has anything in it.
         """
         key = v, kind
         if key not in self._charged:
-            parts: dict[Givers, Fraction] = dict.fromkeys(self._own(v, kind), ALL)
-            for ways in self._ways:
-                for givers, part in self._by(ways, v, kind).items():
-                    parts[givers] = max(part, parts[givers]) if givers in parts else part
-            self._charged[key] = tuple(sorted(parts.items())) or None
+            found = self._of_type(v, kind) if kind < len(self._structure.types) else self._of_graph(v, kind)
+            self._charged[key] = None if found is None else tuple(sorted(found.items()))
         return self._charged[key]
+
+    def _of_type(self, v: int, kind: int) -> dict[Givers, Fraction] | None:
+        parts: dict[Givers, Fraction] = dict.fromkeys(self._own(v, kind), ALL)
+        for ways in self._ways:
+            for givers, part in self._by(ways, v, (kind,)).items():
+                parts[givers] = max(part, parts[givers]) if givers in parts else part
+        return parts or None
+
+    def _of_graph(self, v: int, kind: int) -> dict[Givers, Fraction] | None:
+        ways = next(ways for ways in self._ways if ways.feeds.kind == kind)
+        return self._by(ways, v, (*sorted(ways.feeds.counted), kind)) if ways.feeds.entries(v) else None
 
     def upstream(self, v: int, kind: int) -> Charges:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
@@ -109,15 +117,16 @@ class Paths:
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 
-    def _by(self, ways: Ways, v: int, kind: int) -> dict[Givers, Fraction]:
-        """Who gives to a pool by one graph."""
-        entries = ways.feeds.entries(v)
+    def _by(self, ways: Ways, v: int, kinds: tuple[int, ...]) -> dict[Givers, Fraction]:
+        """Who gives to a pool by one graph: pools of these types, and edges for what is counted, or for the graph itself."""
+        feeds, entries = ways.feeds, ways.feeds.entries(v)
         parts: dict[Givers, Fraction] = {}
         for entry in entries:
             way = ways.of(entry)
-            givers = self._givers(ways, way, kind)
-            if givers and kind in ways.feeds.counted:
-                givers = (*givers, *((edge,) for edge in way.edges))
+            every = {kind: self._givers(ways, way, kind) for kind in kinds}
+            givers = dict.fromkeys(each for of_kind in every.values() for each in of_kind)
+            if any(kind == feeds.kind or (kind in feeds.counted and every[kind]) for kind in kinds):
+                givers |= dict.fromkeys((edge,) for edge in way.edges)
             for each in givers:
                 parts[each] = parts.get(each, Fraction(0)) + Fraction(1, len(entries))
         return parts
