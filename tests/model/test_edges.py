@@ -153,9 +153,9 @@ def test_a_snapshot_and_a_cluster_file_keep_them(demo: ResourceGraph) -> None:
 
 def test_a_copy_has_of_an_edge_what_is_free_of_it(demo: ResourceGraph) -> None:
     demo.allocate({EDGE: 1500, FEED: 23000}, job="j1")
-    copied = demo.copy("/demo/rack0")
-    assert copied.why_not("slot=1/[node;power=1001]") is not None
-    assert copied.why_not("slot=1/[node;power=1000]") is None
+    copied = demo.copy("/")
+    assert copied.why_not("slot=1/[node{id:'0'};power=1001]") is not None
+    assert copied.why_not("slot=1/[node{id:'0'};power=1000]") is None
     assert demo.duplicate().check() == []
     assert through(demo.duplicate(), "j1") == {EDGE: 1500, FEED: 23000}
 
