@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 CAPACITY: Final = "capacity"
 FULL: Final = "full"
 """Attribute of an edge of which a copy took a part: its full capacity."""
+LINKED: Final = "linked"
+"""Attribute of an edge of which a child instance has nothing itself: its parent draws through it on request (rule N1)."""
 UNIT: Final = "unit"
 ARROW: Final = " -> "
 _NONE: Final = np.zeros(0, np.int64)
@@ -63,6 +65,12 @@ class _Limited:
         at = np.minimum(self.codes.searchsorted(codes), len(self.codes) - 1)
         found: Int32 = np.where((self.codes[at] == codes) & (src >= 0) & (dst >= 0), at + self.first, -1).astype(np.int32)
         return found
+
+    def marked(self, key: str) -> Int32:
+        """The accounts of edges that have a number of this name."""
+        rows = np.flatnonzero(~np.isnan(_column(self.graph, key)))
+        found = self.of(self.graph.src[rows], self.graph.dst[rows])
+        return found[found >= 0]
 
     def ends(self, v: int) -> tuple[int, int]:
         return divmod(int(self.codes[v - self.first]), self._n)
@@ -118,6 +126,19 @@ class Accounts:
         """Pools that are here only as the way to others."""
         s = self.structure
         return s.ways if self.n == s.n else np.concatenate([s.ways, np.zeros(self.n - s.n, np.bool_)])
+
+    @cached_property
+    def linked(self) -> NDArray[np.bool_] | None:
+        """Of what a child instance has nothing itself, and its parent gives on request; None where there is no such thing."""
+        s = self.structure
+        marks = [limited.marked(LINKED) for limited in self._limited if LINKED in limited.graph.attributes]
+        if s.linked is None and not marks:
+            return None
+        found = np.zeros(self.n, np.bool_)
+        if s.linked is not None:
+            found[: s.n] = s.linked
+        found[[v for of_graph in marks for v in of_graph.tolist()]] = True
+        return found
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
@@ -271,6 +292,17 @@ def cut(
     return replace(graph, attributes=attributes)
 
 
+def link(structure: Structure) -> None:
+    """Mark the edges of a child instance of which it has nothing itself: they carry what its parent's do."""
+    for graph in structure.subsystems.values():
+        full = _column(graph, FULL)
+        rows = np.flatnonzero((capacities(graph) == 0) & (full > 0))
+        if len(rows):
+            capacity, mark = capacities(graph), _column(graph, LINKED)
+            capacity[rows], mark[rows], full[rows] = full[rows], 1, np.nan
+            graph.attributes |= {CAPACITY: capacity, LINKED: mark, FULL: full}
+
+
 def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> None:
     """Edges of a graph that are the same carry together what each of them does, but not more than the full capacity.
 
@@ -280,13 +312,19 @@ def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -
     """
     if CAPACITY not in graph.attributes:
         return
-    carried, full = capacities(graph), _column(graph, FULL)
+    carried, full, mark = capacities(graph), _column(graph, FULL), _column(graph, LINKED)
     full = np.where(np.isnan(full), carried, full)
     limited = ~(np.isnan(carried[ours]) | np.isnan(carried[theirs]))
     ours, theirs = ours[limited], theirs[limited]
+    # What is had is had, whatever the parent would give.
+    own, others = np.isnan(mark[ours]), np.isnan(mark[theirs])
     full[ours] = np.maximum(full[ours], full[theirs])
-    carried[ours] = np.minimum(carried[ours] + carried[theirs], full[ours])
+    together = np.where(own, carried[ours], 0) + np.where(others, carried[theirs], 0)
+    carried[ours] = np.where(own | others, np.minimum(together, full[ours]), carried[ours])
     graph.attributes[CAPACITY] = carried
+    if LINKED in graph.attributes:
+        mark[ours] = np.where(own | others, np.nan, mark[ours])
+        graph.attributes[LINKED] = mark
     if FULL in graph.attributes:
         graph.attributes[FULL] = np.where(full > carried, full, np.nan)
 

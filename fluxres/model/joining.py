@@ -17,7 +17,7 @@ from fluxres.allocation.audit import check_records
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UsageError
-from fluxres.graph import surgery
+from fluxres.graph import accounts, surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
@@ -88,6 +88,7 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     made, vertices = surgery.extract_many(structure, kept, size, _along(graph, kept), carried=carried)
     if linked:
         made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
+        accounts.link(made)
     return _made(graph, made)
 
 
@@ -157,9 +158,8 @@ def _carry_linked(structure: Structure, *parts: tuple[Structure, Int32]) -> None
 def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
     """Refuse where the records of both sides are more than the units of the pool they meet on."""
     total: dict[int, steps.Steps] = {}
-    accounts = structure.accounts
     for records, pools in parts:
-        old_to_new = records.accounts.renumbered(accounts, pools)
+        old_to_new = records.accounts.renumbered(structure.accounts, pools)
         for v, holders in records.held.items():
             new = int(old_to_new[v])
             for held in holders.values():
@@ -167,10 +167,10 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
                     total[new] = steps.add(total.get(new, ()), start, end, amount)
     for new, spans in total.items():
         most = max(amount for _, _, amount in spans)
-        if new >= 0 and most > accounts.size.item(new):
+        if new >= 0 and most > structure.accounts.size.item(new):
             raise MergeConflict(
-                f"jobs of both hold {most} units of it together, and it has {accounts.size.item(new)}",
-                where=accounts.where(new),
+                f"jobs of both hold {most} units of it together, and it has {structure.accounts.size.item(new)}",
+                where=structure.accounts.where(new),
                 hint="free some of it first",
             )
 

@@ -95,11 +95,11 @@ class Site:
         return self.free(v) > 0 or (self.is_way(v) and not self.is_closed(v))
 
     def is_way(self, v: int) -> bool:
-        return bool(self.structure.flags.item(v) & WAY)
+        return not self.is_edge(v) and bool(self.structure.flags.item(v) & WAY)
 
     def is_closed(self, v: int) -> bool:
         """Whether somebody holds a pool above it whole, or is in one around it that is for one job at a time."""
-        around = [u for u in (v, *self.above(v)) if self.structure.flags.item(u) & EXCLUSIVE]
+        around = [u for u in (v, *self.above(v)) if self.is_only_whole(u)]
         if any(self.used(w, t) for u in around for w in self.below(u) for t in self.moments()):
             return True
         return any(self.used(u, t) == self.size(u) > 0 for u in self.above(v) for t in self.moments())
@@ -134,10 +134,7 @@ class Site:
             "whole",
             v,
             lambda: (
-                self.size(v) > 0
-                and not (not self.is_edge(v) and self.structure.flags.item(v) & WAY)
-                and self.is_untouched(v)
-                and all(self.satisfies(u) for u in self.below(v))
+                self.size(v) > 0 and not self.is_way(v) and self.is_untouched(v) and all(self.satisfies(u) for u in self.below(v))
             ),
         )
 
