@@ -74,7 +74,7 @@ class Allocations(Holdings):
         wanted: dict[int, int] = {}
         for v, amount in targets:
             if amount < 1:
-                raise UsageError(f"amount must be at least 1, got {amount}", where=self.structure.where(v))
+                raise UsageError(f"amount must be at least 1, got {amount}", where=self.accounts.where(v))
             wanted[v] = wanted.get(v, 0) + amount
         if not wanted:
             raise UsageError("no pools named", hint="name at least one pool")
@@ -84,7 +84,7 @@ class Allocations(Holdings):
             return changes
         changes = []
         for v in sorted(wanted):
-            around = [w for above in changes if v < self.structure.end.item(above.v) for w in above.covers]
+            around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
             around += self.whole_above(v, owner, start, end)
             changes.append(self._plan_one(v, wanted[v], owner, job, start, end, around))
         return changes
@@ -92,31 +92,31 @@ class Allocations(Holdings):
     def _plan_one(
         self, v: int, amount: int, owner: str, job: str, start: int, end: int, around: Sequence[tuple[int, int]] = ()
     ) -> Change:
-        size = self.structure.size.item(v)
+        size = self.accounts.size.item(v)
         if amount > size:
             raise InfeasibleRequest(
                 f"{refusals.units(amount)} wanted of a pool of {size}",
-                where=self.structure.where(v),
+                where=self.accounts.where(v),
                 hint=f"ask for at most {size}",
             )
-        if self.structure.is_way(v):
+        if self.accounts.is_way(v):
             raise refusals.way(self, v)
-        barred = self.structure.unavailable_above(v)
+        barred = self.accounts.unavailable_above(v)
         if barred >= 0:
             raise refusals.barred(self, v, barred)
         change = Change(v, amount, [], [])
         for s, e in steps.without(start, end, list(around)) if around else ((start, end),):
             own = self.steps_of(v, owner)
-            if self.structure.flags.item(v) & EXCLUSIVE and steps.whole(own, s, e, amount, size) != [(s, e)]:
+            if self.accounts.flags.item(v) & EXCLUSIVE and steps.whole(own, s, e, amount, size) != [(s, e)]:
                 raise UsageError(
                     f"{amount} of {size} units wanted of a pool that is only given whole",
-                    where=self.structure.where(v),
+                    where=self.accounts.where(v),
                     hint=f"ask for all {size}",
                 )
             if self.planner.free(v, s, e) < amount:
                 raise refusals.taken(self, v, amount, job, s, e)
             self._require_alone(v, amount, job, s, e)
-            if self.structure.end.item(v) > v + 1:
+            if self.accounts.end.item(v) > v + 1:
                 covers = steps.whole(own, s, e, amount, size)
                 change.covers += covers
                 change.absorbs += self._absorbed(v, amount, job, owner, covers)
@@ -126,14 +126,14 @@ class Allocations(Holdings):
 
     def _require_alone(self, v: int, amount: int, job: str, start: int, end: int) -> None:
         """Refuse units in a pool that is for one job at a time, and another is there (rule A8)."""
-        for u in self.structure.exclusive_around(v):
+        for u in self.accounts.exclusive_around(v):
             for w, other in self.inside(u, start, end):
                 if other != job:
                     raise refusals.exclusive(self, v, amount, job, u, w, other, start, end)
 
     def inside(self, v: int, start: int, end: int) -> Iterator[tuple[int, str]]:
         """Records below a pool that touch a window: the pool held, and the job."""
-        stop = self.structure.end.item(v)
+        stop = self.accounts.end.item(v)
         for owner in self.shared.get(v, ()):
             for u in self.pools_of[owner]:
                 if v < u < stop and steps.touches(self.held[u][owner], start, end):
@@ -145,7 +145,7 @@ class Allocations(Holdings):
         for start, end in covers:
             if not self.planner.busy_below(v, start, end):
                 continue
-            for u in self.planner.busy(v + 1, self.structure.end.item(v), start, end).tolist():
+            for u in self.planner.busy(v + 1, self.accounts.end.item(v), start, end).tolist():
                 for other, held in self.held[u].items():
                     if not steps.touches(held, start, end):
                         continue
@@ -160,12 +160,12 @@ class Allocations(Holdings):
         for change in changes:
             if change.v < reach:
                 raise UsageError(
-                    f"named beside {self.structure.where(above)}, which is taken whole and implies it",
-                    where=self.structure.where(change.v),
+                    f"named beside {self.accounts.where(above)}, which is taken whole and implies it",
+                    where=self.accounts.where(change.v),
                     hint="leave it out",
                 )
             if change.covers:
-                reach, above = self.structure.end.item(change.v), change.v
+                reach, above = self.accounts.end.item(change.v), change.v
 
     def plan_allocate(self, targets: Sequence[Target], job: str, start: int, end: int, *, implies: bool = False) -> list[Change]:
         """Check an allocation without making it.
@@ -203,8 +203,8 @@ class Allocations(Holdings):
             return self._plan(targets, job, job, start, end, implies=True)
         covered: list[int] = []
         if amounts.max() > 1:
-            stop = self.structure.end[vertices]
-            covered = vertices[(amounts > 1) & (amounts == self.structure.size[vertices]) & (stop > vertices + 1)].tolist()
+            stop = self.accounts.end[vertices]
+            covered = vertices[(amounts > 1) & (amounts == self.accounts.size[vertices]) & (stop > vertices + 1)].tolist()
         return Batch(vertices, amounts, covered, start, end)
 
     # -- giving ------------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class Allocations(Holdings):
                 self._put(change.v, owner, change.amount, s, e)
 
     def _cover(self, v: int, windows: Iterable[tuple[int, int]]) -> None:
-        if self.structure.size.item(v) > 1:
+        if self.accounts.size.item(v) > 1:
             for s, e in windows:
                 self.planner.cover(v, s, e, True)
 
@@ -272,7 +272,7 @@ class Allocations(Holdings):
         pools = self.implied.get(owner)
         if not pools:
             return
-        for v in sorted(v for v in pools if top <= v < self.structure.end.item(top)):
+        for v in sorted(v for v in pools if top <= v < self.accounts.end.item(top)):
             for s, e, amount in list(steps.within(self.implied.get(owner, {}).get(v, ()), start, end)):
                 for lo, hi in steps.without(s, e, self.whole_above(v, owner, s, e)):
                     self._imply(v, owner, -amount, lo, hi)
@@ -281,8 +281,8 @@ class Allocations(Holdings):
     def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
         """Record units that are known to be the owner's."""
         covers = []
-        if self.structure.end.item(v) > v + 1:
-            covers = steps.whole(self.steps_of(v, owner), start, end, amount, self.structure.size.item(v))
+        if self.accounts.end.item(v) > v + 1:
+            covers = steps.whole(self.steps_of(v, owner), start, end, amount, self.accounts.size.item(v))
         self._hold([v], [amount], start, end)
         self._note(v, owner, amount, start, end)
         self._cover(v, covers)
@@ -339,8 +339,8 @@ class Allocations(Holdings):
         return recorded
 
     def _uncover(self, v: int, owner: str, start: int, end: int) -> None:
-        size = self.structure.size.item(v)
-        if size > 1 and self.structure.end.item(v) > v + 1:
+        size = self.accounts.size.item(v)
+        if size > 1 and self.accounts.end.item(v) > v + 1:
             for s, e in steps.whole(self.held[v][owner], start, end, 0, size):
                 self.planner.cover(v, s, e, False)
 
@@ -366,7 +366,7 @@ class Allocations(Holdings):
             pools = pools | implied.keys()
         for v, amount in ((v, None) for v in sorted(pools)) if targets is None else targets:
             if amount is not None and amount < 1:
-                raise UsageError(f"amount must be at least 1, got {amount}", where=self.structure.where(v))
+                raise UsageError(f"amount must be at least 1, got {amount}", where=self.accounts.where(v))
             before = wanted.get(v, 0)
             wanted[v] = None if amount is None or before is None else before + amount
         pieces: list[Piece] = []
@@ -374,7 +374,7 @@ class Allocations(Holdings):
         self._check_window(lo, hi)
         windowed = start is not None and end is not None
         for v, amount in wanted.items():
-            held = self._freeable(job, v, lo, hi, targets is None or any(u in wanted for u in self.structure.ancestors(v)))
+            held = self._freeable(job, v, lo, hi, targets is None or any(u in wanted for u in self.accounts.ancestors(v)))
             pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
@@ -396,7 +396,7 @@ class Allocations(Holdings):
             if lenient:
                 return []
             raise NotHeld(
-                f"job '{job}' holds nothing of it", where=self.structure.where(v), hint=self._implied_hint(job, v, lo, hi)
+                f"job '{job}' holds nothing of it", where=self.accounts.where(v), hint=self._implied_hint(job, v, lo, hi)
             )
         if amount is None:
             left = [(v, units, s, e) for s, e, units in parts]
@@ -405,22 +405,22 @@ class Allocations(Holdings):
             if fewest < amount:
                 raise NotHeld(
                     f"{amount} units to be freed, job '{job}' holds {fewest} throughout the time asked",
-                    where=self.structure.where(v),
+                    where=self.accounts.where(v),
                     hint="free fewer, or name the window with start and end",
                 )
             left = [(v, amount, s, e) for s, e, _ in parts]
-        if self.structure.flags.item(v) & EXCLUSIVE and amount is not None and amount < self.structure.size.item(v):
+        if self.accounts.flags.item(v) & EXCLUSIVE and amount is not None and amount < self.accounts.size.item(v):
             raise UsageError(
-                f"{amount} of {self.structure.size.item(v)} units of a pool that is only given whole",
-                where=self.structure.where(v),
+                f"{amount} of {self.accounts.size.item(v)} units of a pool that is only given whole",
+                where=self.accounts.where(v),
                 hint="free all of it",
             )
         return left
 
     def _implied_hint(self, job: str, v: int, lo: int, hi: int) -> str:
-        for u in self.structure.ancestors(v):
-            if self.steps_of(u, job) and steps.whole(self.steps_of(u, job), lo, hi, 0, self.structure.size.item(u)):
-                return f"it is held through {self.structure.where(u)}: free that"
+        for u in self.accounts.ancestors(v):
+            if self.steps_of(u, job) and steps.whole(self.steps_of(u, job), lo, hi, 0, self.accounts.size.item(u)):
+                return f"it is held through {self.accounts.where(u)}: free that"
         return "`allocated` shows what the job holds"
 
     def free(self, planned: Batch | Iterable[Piece], job: str, slots: int = 0) -> None:

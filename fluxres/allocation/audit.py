@@ -41,7 +41,7 @@ def check_records(records: Records) -> list[Problem]:
 
 
 def _error(records: Records, v: int, message: str) -> Problem:
-    return Problem("error", records.structure.where(v), message)
+    return Problem("error", records.accounts.where(v), message)
 
 
 def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
@@ -55,7 +55,7 @@ def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
 def _within_size(records: Records) -> _Rule:
     # A1, A2: units of a pool are alike, so no unit has two holders when the sum stays within the size.
     for v, holders in records.held.items():
-        size = records.structure.units.item(v)
+        size = records.accounts.units.item(v)
         for s, _e, amount in _total(holders):
             if amount > size:
                 yield _error(records, v, f"A1: {amount} of {size} units are held from tick {s} on")
@@ -64,8 +64,8 @@ def _within_size(records: Records) -> _Rule:
 def _given_whole(records: Records) -> _Rule:
     # A3, RFC 16: what may only be given whole is never given in part.
     for v, holders in records.held.items():
-        size = records.structure.size.item(v)
-        if not records.structure.flags.item(v) & EXCLUSIVE:
+        size = records.accounts.size.item(v)
+        if not records.accounts.flags.item(v) & EXCLUSIVE:
             continue
         for owner, held in holders.items():
             if any(amount != size for _, _, amount in held):
@@ -76,10 +76,10 @@ def _given_whole(records: Records) -> _Rule:
 
 def _exclusive_alone(records: Records) -> _Rule:
     # A3, A5: below a pool held whole nobody holds anything, its holder has no records there.
-    structure = records.structure
+    accounts = records.accounts
     in_order = sorted(records.held)
     for v in in_order:
-        size, stop = structure.size.item(v), structure.end.item(v)
+        size, stop = accounts.size.item(v), accounts.end.item(v)
         below = in_order[bisect_right(in_order, v) : bisect_left(in_order, stop)]
         if not below:
             continue
@@ -96,7 +96,7 @@ def _below_whole(records: Records, v: int, owner: str, below: list[int], start: 
         for other, held in records.held[u].items():
             if any(steps.within(held, start, end)) and not (staged and other == job):
                 who = records.job_behind(other)
-                yield _error(records, u, f"A3: {who} holds it below {records.structure.where(v)}, held whole by {job}")
+                yield _error(records, u, f"A3: {who} holds it below {records.accounts.where(v)}, held whole by {job}")
 
 
 def _implied_below_whole(records: Records) -> _Rule:
@@ -112,7 +112,7 @@ def _implied_below_whole(records: Records) -> _Rule:
 def _one_job_inside(records: Records) -> _Rule:
     # A8: two jobs never use an exclusive pool at the same moment, whatever parts of it they hold.
     for v in records.structure.exclusive_composites.tolist():
-        stop = records.structure.end.item(v)
+        stop = records.accounts.end.item(v)
         spans = [
             (s, e, u, records.job_behind(owner))
             for owner in records.shared.get(v, ())
@@ -124,7 +124,7 @@ def _one_job_inside(records: Records) -> _Rule:
         for s, e, u, job in sorted(spans):
             for other, (until, w) in latest.items():
                 if other != job and s < until:
-                    where = records.structure.where
+                    where = records.accounts.where
                     yield _error(records, v, f"A8: exclusive, and {other} holds {where(w)} while {job} holds {where(u)}")
             latest[job] = max(latest.get(job, (e, u)), (e, u))
 
@@ -133,7 +133,7 @@ def _shared_counted(records: Records) -> _Rule:
     # A4: every pool above a record counts it once.
     counted: dict[int, dict[str, int]] = {}
     for v, holders in records.held.items():
-        for u in records.structure.ancestors(v):
+        for u in records.accounts.ancestors(v):
             for owner in holders:
                 below = counted.setdefault(u, {})
                 below[owner] = below.get(owner, 0) + 1
@@ -154,8 +154,8 @@ def _index_complete(records: Records) -> _Rule:
 
 
 def _planner_agrees(records: Records) -> _Rule:
-    structure, planner = records.structure, records.planner
-    used = planner.busy(0, structure.n, 0, FOREVER).tolist()
+    accounts, planner = records.accounts, records.planner
+    used = planner.busy(0, accounts.n, 0, FOREVER).tolist()
     for v in set(used) ^ records.held.keys():
         yield _error(
             records, v, f"A1: the planner has {planner.segments(v)}, the records know of {list(records.held.get(v, ()))}"
@@ -165,13 +165,13 @@ def _planner_agrees(records: Records) -> _Rule:
         total = list(_total(holders))
         if have != total:
             yield _error(records, v, f"A1: the planner has {have}, the records give {total}")
-        if structure.end.item(v) > v + 1:
+        if accounts.end.item(v) > v + 1:
             yield from _covered(records, v, holders)
 
 
 def _covered(records: Records, v: int, holders: dict[str, steps.Steps]) -> _Rule:
     # A5: the first child sees exactly the moments at which somebody holds all of its parent.
-    size = records.structure.size.item(v)
+    size = records.accounts.size.item(v)
     for moment in sorted({t for held in holders.values() for s, e, _ in held for t in (s, e) if t < FOREVER}):
         whole = any(steps.amount_at(held, moment) == size for owner, held in holders.items() if owner != ELSEWHERE)
         if whole != (records.planner.covered_by(v + 1, moment, moment + 1) == v):

@@ -97,6 +97,7 @@ class Holdings:
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
+        self.accounts = structure.accounts
         self._held: dict[int, dict[str, Steps]] = {}
         self.implied: dict[str, dict[int, Steps]] = {}
         """By owner and vertex, holdings below a pool that the owner holds whole at those moments: they are no records (rule A5),
@@ -177,9 +178,9 @@ class Holdings:
         u = v
         while u >= 0:
             for owner, held in self.held.get(u, {}).items():
-                if owner != ELSEWHERE and steps.amount_at(held, moment) == self.structure.size.item(u):
+                if owner != ELSEWHERE and steps.amount_at(held, moment) == self.accounts.size.item(u):
                     return u, self.job_behind(owner)
-            u = self.structure.parent.item(u)
+            u = self.accounts.parent.item(u)
         return None
 
     def shared_jobs(self, v: int, start: int, end: int) -> list[str]:
@@ -187,7 +188,7 @@ class Holdings:
 
         Cost: the pools those jobs hold below `v`.
         """
-        stop = self.structure.end.item(v)
+        stop = self.accounts.end.item(v)
         found = []
         for job in self.shared.get(v, ()):
             if job.startswith(HIDDEN):
@@ -210,9 +211,9 @@ class Holdings:
         """Windows within [start, end) in which the owner holds a pool above `v` whole; they may overlap."""
         found: list[tuple[int, int]] = []
         pools = self.pools_of.get(owner, ())
-        for u in self.structure.ancestors(v):
+        for u in self.accounts.ancestors(v):
             if u in pools:
-                found += steps.whole(self.steps_of(u, owner), start, end, 0, self.structure.size.item(u))
+                found += steps.whole(self.steps_of(u, owner), start, end, 0, self.accounts.size.item(u))
         return found
 
     # -- keeping -----------------------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ class Holdings:
             return
         holders[owner] = ((start, end, amount),)
         self._pools_of.setdefault(owner, set()).add(v)
-        self._count_above({self.structure.parent.item(v): 1}, owner, 1)
+        self._count_above({self.accounts.parent.item(v): 1}, owner, 1)
 
     def _erase(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
         """Take a holding out of the record."""
@@ -253,7 +254,7 @@ class Holdings:
         pools.discard(v)
         if not pools:
             del self._pools_of[owner]
-        self._count_above({self.structure.parent.item(v): 1}, owner, -1)
+        self._count_above({self.accounts.parent.item(v): 1}, owner, -1)
 
     def _write(self) -> None:
         """Make records of the batches."""
@@ -265,12 +266,12 @@ class Holdings:
             for v, amount in zip(vertices, batch.amounts.tolist(), strict=True):
                 held.setdefault(v, {})[owner] = record[amount]
             self._pools_of[owner] = set(vertices)
-            above, number = np.unique(self.structure.parent[batch.vertices], return_counts=True)
+            above, number = np.unique(self.accounts.parent[batch.vertices], return_counts=True)
             self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
         """Count records that came (1) or went (-1): so many each below these pools, and all above them."""
-        parent, shared = self.structure.parent, self._shared
+        parent, shared = self.accounts.parent, self._shared
         while records:
             higher: dict[int, int] = {}
             for u, number in records.items():

@@ -67,7 +67,7 @@ class Records(Allocations):
         staged = self.require_stage(stage)
         changes: list[Change] = []
         for v, amount in sorted(staged.targets):
-            around = [w for above in changes if v < self.structure.end.item(above.v) for w in above.covers]
+            around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
             changes.append(self._plan_commit(staged, v, amount, around))
         return changes
 
@@ -81,8 +81,8 @@ class Records(Allocations):
         start, end = staged.start, staged.end
         around = around + self.whole_above(v, staged.job, start, end)
         change = Change(v, amount, [], [], steps.without(start, end, steps.without(start, end, around)) if around else [])
-        if self.structure.end.item(v) > v + 1:
-            own, size = self.steps_of(v, staged.job), self.structure.size.item(v)
+        if self.accounts.end.item(v) > v + 1:
+            own, size = self.steps_of(v, staged.job), self.accounts.size.item(v)
             for s, e in steps.without(start, end, around):
                 covers = steps.whole(own, s, e, amount, size)
                 change.covers += covers
@@ -111,11 +111,15 @@ class Records(Allocations):
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def take(self, other: Records, old_to_new: Int32) -> None:
-        """Add the records and stages of another structure, by new vertex numbers; those on pools that are gone are left out.
+        """Add the records and stages of another structure, by new vertex numbers; those on what is gone are left out.
+
+        Args:
+            old_to_new: of the pools; edges are where both their ends are.
 
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
         Errors: UsageError from the planner when units do not fit a pool.
         """
+        old_to_new = other.accounts.renumbered(self.accounts, old_to_new)
         known = [job for job in other.slots_of if not self.is_holder(job)]
         for v in sorted(other.held):
             new = int(old_to_new[v])

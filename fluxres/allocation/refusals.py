@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
     """The state of the pool, or of the one above it that is `by`, forbids new work (rule A7)."""
-    structure = records.structure
-    state, at = structure.state_name(by), structure.where(by)
+    accounts = records.accounts
+    state, at = accounts.structure.state_name(by), accounts.where(by)
     reason = f"it is {state}" if by == v else f"{at} is {state}"
     return InsufficientResources(
-        f"not available: {reason}", where=structure.where(v), hint=f"set the state of {at} to up", reasons={at: state}
+        f"not available: {reason}", where=accounts.where(v), hint=f"set the state of {at} to up", reasons={at: state}
     )
 
 
@@ -31,7 +31,7 @@ def way(records: Allocations, v: int) -> InfeasibleRequest:
     """The pool is here only as the way to others (rule N1)."""
     return InfeasibleRequest(
         "this graph has the pool only as the way to others, and none of its units",
-        where=records.structure.where(v),
+        where=records.accounts.where(v),
         hint="ask the graph that it was copied from",
     )
 
@@ -43,23 +43,23 @@ def units(amount: int) -> str:
 
 def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
     """Too few units are free, or a pool above is held whole."""
-    structure, held = records.structure, records.held
+    accounts, held = records.accounts, records.held
     above = records.planner.covered_by(v, start, end)
     if above >= 0:
-        size = structure.size.item(above)
+        size = accounts.size.item(above)
         owners = [owner for owner, spans in held.get(above, {}).items() if steps.whole(spans, start, end, 0, size)]
         who = ", ".join(sorted({records.job_behind(owner) for owner in owners}))
-        return _refusal(records, (v, amount, job, start, end), f"held through {structure.where(above)} by {who}", {above: who})
+        return _refusal(records, (v, amount, job, start, end), f"held through {accounts.where(above)} by {who}", {above: who})
     holders = sorted({records.job_behind(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
     who, free = ", ".join(holders), records.planner.free(v, start, end)
-    message = f"{units(amount)} wanted, {free} of {structure.size.item(v)} free (held by {who})"
+    message = f"{units(amount)} wanted, {free} of {accounts.size.item(v)} free (held by {who})"
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
 
 
 def below(records: Allocations, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
     """The pool would be held whole, and somebody else holds `u` below it (rule A3)."""
     who = records.job_behind(owner)
-    message = f"cannot be given whole: {who} holds {records.structure.where(u)} below it"
+    message = f"cannot be given whole: {who} holds {records.accounts.where(u)} below it"
     return _refusal(records, (v, amount, job, start, end), message, {u: who})
 
 
@@ -67,7 +67,7 @@ def exclusive(
     records: Allocations, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
 ) -> InsufficientResources:
     """A pool at or above it is for one job at a time, and another has something in it (rule A8)."""
-    where = records.structure.where
+    where = records.accounts.where
     message = f"{where(u)} is exclusive to one job, and {other} holds {where(held)} in it"
     return _refusal(records, (v, amount, job, start, end), message, {u: other})
 
@@ -76,7 +76,7 @@ def _refusal(
     records: Allocations, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
 ) -> InsufficientResources:
     when = _earliest_s(records, *wanted)
-    where = records.structure.where
+    where = records.accounts.where
     return InsufficientResources(
         message,
         where=where(wanted[0]),
@@ -88,7 +88,7 @@ def _refusal(
 
 def _earliest_s(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> float | None:
     """First time from `start` on at which the amount is free for as long; None for never, and where it is not known."""
-    leaf = records.structure.end.item(v) == v + 1
+    leaf = records.accounts.end.item(v) == v + 1
     if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
         return None  # the job's own units would be absorbed or complete the pool, and the planner knows no jobs
     length = end - start if end < clock.FOREVER else clock.FOREVER
@@ -103,7 +103,7 @@ def _left(records: Allocations, v: int, job: str, start: int, end: int) -> int:
     """When the first of the others in an exclusive pool around has left that is there in a window; 0 where none is."""
     ends = [
         e
-        for u in records.structure.exclusive_around(v)
+        for u in records.accounts.exclusive_around(v)
         for w, other in records.inside(u, start, end)
         if other != job
         for owner, held in records.held[w].items()

@@ -30,7 +30,7 @@ def _granted(granted: Allocation) -> dict[str, Any]:
         "job": granted.job,
         "start": granted.start,
         "end": seconds_or_none(granted.end),
-        "pools": [{"path": p.where, "amount": s.amount} for p, s in zip(granted.pools, granted.spans, strict=True)],
+        "pools": [{"path": s.pool, "amount": s.amount} for s in granted.spans],
     }
 
 
@@ -56,8 +56,9 @@ def _answer(
 def _rows(graph: ResourceGraph, allocation: Allocation) -> list[tuple[str, int, int, int, int]]:
     """The spans of an allocation as (job, vertex, start, end, amount)."""
     from fluxres.clock import ticks
+    from fluxres.model import targets
 
-    return [(s.job, graph.vertex(s.pool), ticks(s.start), ticks(s.end), s.amount) for s in allocation.spans]
+    return [(s.job, targets.account(graph, s.pool), ticks(s.start), ticks(s.end), s.amount) for s in allocation.spans]
 
 
 def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import InputError, LimitExceeded, UnknownPool
 from fluxres.formats import typed, yaml_document
 from fluxres.formats.cluster_edges import Edges
 from fluxres.formats.cluster_entries import Entries
@@ -25,6 +25,7 @@ from fluxres.formats.selector import OUTSIDE, Selectors
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph import uuids
+from fluxres.graph.accounts import is_edge
 from fluxres.graph.identity import repeated, uuid_keys
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
@@ -225,22 +226,24 @@ def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
     if not held.job.isprintable():
         raise InputError(f"{held.job!r} is no id of a job", where=document.where((*path, "job")))
     pools: dict[int, int] = {}
-    structure = selectors.structure
+    accounts = selectors.structure.accounts
     for text, amount in held.pools.items():
         where: tuple[Key, ...] = (*path, "pools", text)
         try:
-            vertices = selectors.vertices(text)
+            vertices = np.array([accounts.number(text)]) if is_edge(text) else selectors.vertices(text)
+        except UnknownPool as error:
+            raise InputError(error.message, where=document.where(where, key=True), hint=error.hint) from None
         except InputError as error:
             raise type(error)(error.message, where=document.where(where, key=True), hint=error.hint) from None
-        over = vertices[structure.size[vertices] < amount]
+        over = vertices[accounts.size[vertices] < amount]
         if len(over):
             v = int(over[0])
-            message = f"{amount} units of {structure.where(v)}, which has {structure.size.item(v)}"
+            message = f"{amount} units of {accounts.where(v)}, which has {accounts.size.item(v)}"
             raise InputError(message, where=document.where(where), hint="a job holds at most the size of a pool")
         for v in vertices.tolist():
             if v in pools:
                 raise InputError(
-                    f"{structure.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up"
+                    f"{accounts.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up"
                 )
             pools[v] = amount
     return Hold(held.job, held.start, held.end, pools, held.slots)

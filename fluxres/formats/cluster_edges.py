@@ -153,9 +153,11 @@ class Edges:
                 message = f"expected a number >= 0, got {edge.capacity}"
                 raise InputError(message, where=self._document.where((*path, "capacity")), hint="leave it out if it is not known")
             attributes["capacity"] = float(edge.capacity)
+        if edge.unit is not UNSET:
+            attributes["unit"] = edge.unit
         for key, value in (edge.attributes or {}).items():
             where = (*path, "attributes", key)
-            if key in _RESERVED or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
+            if key in _RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
                 raise InputError(f"{key!r} is no name for an attribute", where=self._document.where(where, key=True))
             if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
                 message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"

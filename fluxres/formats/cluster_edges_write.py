@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats import typed
 from fluxres.formats.cluster_edges import CONTAINS, LINK
@@ -201,6 +202,8 @@ def _carried(subsystem: Subsystem, row: int) -> Values:
     data = {key: _short(value) for key, value in data.items()}
     if "capacity" in data:
         carried["capacity"] = data.pop("capacity")
+    if isinstance(unit := data.get("unit"), str) and 0 < len(unit) <= limits.NAME_LENGTH_MAX:
+        carried["unit"] = data.pop("unit")
     if data:
         carried["attributes"] = data
     return carried

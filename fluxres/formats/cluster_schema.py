@@ -115,7 +115,14 @@ class Edge(Struct, forbid_unknown_fields=True):
             "share: the longer side is dealt out to the shorter in equal runs. One pool on a side goes with all of the other."
         ),
     ] = UNSET
-    capacity: Annotated[float | int | UnsetType, Meta(description="Capacity of each edge.")] = UNSET
+    capacity: Annotated[
+        float | int | UnsetType,
+        Meta(description="Units that each edge carries at once, whole ones; more than any job asks for by default."),
+    ] = UNSET
+    unit: Annotated[
+        Word | UnsetType,
+        Meta(description="Unit of the capacity. Default: that of the pools that the graph distributes.", examples=["Gbit/s"]),
+    ] = UNSET
     attributes: Annotated[
         dict[str, str | int | float | bool] | UnsetType, Meta(description="Further attributes of each edge.")
     ] = UNSET

@@ -340,9 +340,12 @@ class _Parts:
 
 def _held(selectors: Selectors, hold: Hold) -> Values:
     pools: dict[str, int] = {}
+    accounts = selectors.structure.accounts
     for amount in sorted(set(hold.pools.values())):
         vertices = sorted(v for v, units in hold.pools.items() if units == amount)
-        pools.update(dict.fromkeys(selectors.texts(vertices), amount))
+        edges = [v for v in vertices if accounts.is_edge(v)]
+        texts = [*selectors.texts(vertices[: len(vertices) - len(edges)]), *map(accounts.where, edges)]
+        pools.update(dict.fromkeys(texts, amount))
     return {
         "job": hold.job,
         "start": _seconds(hold.start_s),

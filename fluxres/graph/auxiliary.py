@@ -8,7 +8,7 @@ renumbering.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -153,9 +153,19 @@ class Subsystem:
             old_to_new: int32 by old vertex number, -1 for what is gone.
             keep_rows: further restriction by row.
         """
-        src, dst = old_to_new[self.src], old_to_new[self.dst]
-        keep = (src >= 0) & (dst >= 0)
-        if keep_rows is not None:
-            keep &= keep_rows
+        moved = replace(self, src=old_to_new[self.src], dst=old_to_new[self.dst])
+        keep = (moved.src >= 0) & (moved.dst >= 0)
+        return moved.restricted(keep if keep_rows is None else keep & keep_rows)
+
+    def restricted(self, keep: NDArray[np.bool_]) -> Subsystem:
+        """The graph with these edges only, sharing nothing."""
         attributes = {key: column[keep] for key, column in self.attributes.items()}
-        return Subsystem(self.name, self.hierarchy, src[keep], dst[keep], self.relation[keep], list(self.relations), attributes)
+        return Subsystem(
+            self.name,
+            self.hierarchy,
+            self.src[keep],
+            self.dst[keep],
+            self.relation[keep],
+            list(self.relations),
+            attributes,
+        )

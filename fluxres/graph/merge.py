@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded, MergeConflict
+from fluxres.graph import accounts
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.identity import joint_origins, repeated, template_fields
 from fluxres.graph.join import Joined, join, placed
@@ -311,17 +312,28 @@ def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
     relation_column = np.concatenate([mine.relation, np.array(renumbered, np.uint16)[added.relation]])
     keep = np.ones(len(src), np.bool_)
     again = repeated(src, dst, relation_column)
-    keep[again[again >= len(mine)]] = False
+    again = again[again >= len(mine)]
+    keep[again] = False
     if int(keep.sum()) > limits.EDGES_MAX:
         raise LimitExceeded(f"{int(keep.sum())} edges, more than {limits.EDGES_MAX}", where=mine.name)
     attributes = {
-        key: np.concatenate([_column(mine, key, added), _column(added, key, mine)])[keep]
+        key: np.concatenate([_column(mine, key, added), _column(added, key, mine)])
         for key in dict.fromkeys([*mine.attributes, *added.attributes])
     }
-    joint = Subsystem(mine.name, mine.hierarchy, src[keep], dst[keep], relation_column[keep], list(relations), attributes)
+    joint = Subsystem(mine.name, mine.hierarchy, src, dst, relation_column, list(relations), attributes)
+    accounts.join(joint, *_same(joint, again, len(mine)))
+    joint = joint.restricted(keep)
     if joint.hierarchy:
         _check_forest(plan, joint)
     return joint
+
+
+def _same(joint: Subsystem, again: Int64, first: int) -> tuple[Int64, Int64]:
+    """Of edges that both have: the rows of the one and, from `first` on, those of the other, each once."""
+    ends = np.stack([joint.src, joint.dst, joint.relation], axis=1)
+    _, index, of = np.unique(ends, axis=0, return_index=True, return_inverse=True)
+    ours, at = np.unique(index[of][again], return_index=True)
+    return ours[ours < first], again[at[ours < first]]
 
 
 def _column(graph: Subsystem, key: str, partner: Subsystem) -> NDArray[Any]:

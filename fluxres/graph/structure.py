@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
+from fluxres.graph.accounts import Accounts
 from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import EXCLUSIVE, STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
 from fluxres.graph.lookup import Lookup
 from fluxres.syntax import template
@@ -246,6 +248,18 @@ class Structure:
             known = ", ".join(self.subsystems) or "none"
             raise UnknownGraph(f"no auxiliary graph '{name}'", hint=f"there is {known}")
         return found
+
+    # -- what flows along edges --------------------------------------------------------------------------------------
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """What a job can hold units of: all pools, and the edges with a capacity."""
+        return Accounts(self)
+
+    @cached_property
+    def feeds(self) -> list[Feeds]:
+        """The auxiliary graphs in which somebody supplies somebody."""
+        return [feeds for feeds in (Feeds(self, graph) for graph in self.subsystems.values()) if len(feeds.below)]
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 

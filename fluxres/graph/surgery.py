@@ -8,13 +8,14 @@ renumbers through a window over the slice it took.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.errors import UnknownPool, UsageError
+from fluxres.graph.accounts import cut
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.identity import template_fields
 from fluxres.graph.kinds import WAY
@@ -25,6 +26,8 @@ __all__ = ["duplicate", "extract", "extract_many", "merge", "remove", "unlink", 
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
+Carried = Callable[[Int32], Int64]
+"""Units by account of edges with a capacity."""
 T = TypeVar("T")
 
 
@@ -92,6 +95,7 @@ def extract(
     take_ancestors: bool = True,
     ancestor_sizes: Sequence[int] | None = None,
     outside: Int64 | None = None,
+    carried: Carried | None = None,
 ) -> tuple[Structure, Int32]:
     """The subtree of `v` restricted to some of its pools, with the way to the root (rule C1; RFC 4, "Copy").
 
@@ -106,6 +110,7 @@ def extract(
         take_ancestors: whether the pools above `v` come along, flagged WAY; without them `v` is the root.
         ancestor_sizes: their units, root first; 0 leaves the size as it is.
         outside: units of the pools ``[tree_end, n)``.
+        carried: units of edges with a capacity, by account; all by default.
 
     Returns: the structure, and the old number of each of its pools (int32, ascending).
     Errors: UnknownPool for a vertex outside the has-a tree; UsageError where `v` is not kept or an array has the wrong length.
@@ -135,20 +140,25 @@ def extract(
     flags[: len(above)] |= WAY
     # A part of the machine has its supplies only as a way, like the rack above it: another part may have the same.
     flags[len(in_tree) :][~own if v == 0 else slice(None)] |= WAY
-    subsystems = {name: _edges(graph, numbers, _rows_near(graph, vertices, v, stop)) for name, graph in s.subsystems.items()}
+    subsystems = {
+        name: _edges(s, graph, numbers, _rows_near(graph, vertices, v, stop), carried) for name, graph in s.subsystems.items()
+    }
     made = _carry(s, numbers, sizes, flags, subsystems, len(in_tree))
     if not take_ancestors and v > 0:
         _settle_names(s, vertices, made, np.arange(len(in_tree)))
     return made, vertices
 
 
-def extract_many(s: Structure, keep: Mask, size: Int64 | None = None, along: Mask | None = None) -> tuple[Structure, Int32]:
+def extract_many(
+    s: Structure, keep: Mask, size: Int64 | None = None, along: Mask | None = None, *, carried: Carried | None = None
+) -> tuple[Structure, Int32]:
     """Any set of pools, with what stands above them as the way: what a job holds, for a nested instance.
 
     Args:
         keep: bool over all n pools; those outside the has-a tree are the result's own where kept, a way where needed.
         size: int64 over all n pools; a pool with 0 is not kept.
         along: bool over all n pools that come along as ways, with those above them.
+        carried: as for :func:`extract`.
 
     Returns: as :func:`extract`.
     Errors: UsageError where nothing is kept or an array has the wrong length.
@@ -172,7 +182,7 @@ def extract_many(s: Structure, keep: Mask, size: Int64 | None = None, along: Mas
     flags[~own] |= WAY
     if s.linked is not None:  # what was given of a way to others is the result's own
         flags[own & s.linked[vertices]] &= np.uint8(255 - WAY)
-    subsystems = {name: _edges(graph, numbers, None) for name, graph in s.subsystems.items()}
+    subsystems = {name: _edges(s, graph, numbers, np.arange(len(graph)), carried) for name, graph in s.subsystems.items()}
     return _carry(s, numbers, sizes, flags, subsystems, int(np.searchsorted(vertices, s.tree_end))), vertices
 
 
@@ -401,12 +411,12 @@ def _rows_near(graph: Subsystem, vertices: Int32, lo: int, hi: int) -> Int64:
     return np.sort(np.concatenate(rows))
 
 
-def _edges(graph: Subsystem, numbers: _Renumbering, rows: Int64 | None) -> Subsystem:
-    """The edges (of these rows) whose two ends are kept, renumbered."""
-    if rows is None:
-        rows = np.arange(len(graph))
+def _edges(s: Structure, graph: Subsystem, numbers: _Renumbering, rows: Int64, carried: Carried | None) -> Subsystem:
+    """The edges of these rows whose two ends are kept, renumbered."""
     src, dst = numbers.of(graph.src[rows]), numbers.of(graph.dst[rows])
     both = (src >= 0) & (dst >= 0)
+    if carried is not None:
+        graph = cut(s, graph, rows[both], carried)
     attributes = {key: column[rows[both]] for key, column in graph.attributes.items()}
     return Subsystem(
         graph.name, graph.hierarchy, src[both], dst[both], graph.relation[rows[both]], list(graph.relations), attributes

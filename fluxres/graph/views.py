@@ -9,7 +9,7 @@ because networkx makes it with ``G.__class__()``, and without a structure this c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Final, NoReturn
 
@@ -20,6 +20,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, STATES
 from fluxres.graph.structure import Structure
 
+Free = Callable[[int], int]
 _WAY_OUT: Final = (
     "this graph is a read-only view of the machine; change the machine with tag, state, merge or unlink of its ResourceGraph, "
     "or take copy() for a graph of your own"
@@ -171,10 +172,10 @@ class _Children(_Lazy):
 class _Members(_Lazy):
     """A mapping over the vertices that an auxiliary graph touches."""
 
-    __slots__ = ("_graph", "_s")
+    __slots__ = ("_free", "_graph", "_s")
 
-    def __init__(self, s: Structure, graph: Subsystem) -> None:
-        self._s, self._graph = s, graph
+    def __init__(self, s: Structure, graph: Subsystem, free: Free | None) -> None:
+        self._s, self._graph, self._free = s, graph, free
 
     def __len__(self) -> int:
         return len(self._graph.members)
@@ -191,6 +192,16 @@ class _Members(_Lazy):
             raise KeyError(key)
         return _number(key)
 
+    def edge_data(self, row: int) -> dict[str, Any]:
+        """What one edge has, and how much of its capacity is free."""
+        graph = self._graph
+        data = graph.edge_data(row)
+        if self._free is not None and "capacity" in data:
+            (account,) = self._s.accounts.between(graph, graph.src[row : row + 1], graph.dst[row : row + 1]).tolist()
+            if account >= 0:
+                data["free"] = self._free(account)
+        return data
+
 
 class _MemberNodes(_Members):
     __slots__ = ()
@@ -204,7 +215,7 @@ class _MemberSuccessors(_Members):
 
     def __getitem__(self, key: int) -> _Neighbours:
         rows = self._graph.out_rows(self._vertex(key))
-        return _Neighbours(self._graph, self._graph.dst[rows].tolist(), rows.tolist())
+        return _Neighbours(self, self._graph.dst[rows].tolist(), rows.tolist())
 
 
 class _MemberPredecessors(_Members):
@@ -212,16 +223,16 @@ class _MemberPredecessors(_Members):
 
     def __getitem__(self, key: int) -> _Neighbours:
         rows = self._graph.in_rows(self._vertex(key))
-        return _Neighbours(self._graph, self._graph.src[rows].tolist(), rows.tolist())
+        return _Neighbours(self, self._graph.src[rows].tolist(), rows.tolist())
 
 
 class _Neighbours(_Lazy):
     """The pools at the other ends of some edge rows."""
 
-    __slots__ = ("_graph", "_rows")
+    __slots__ = ("_members", "_rows")
 
-    def __init__(self, graph: Subsystem, ends: list[int], rows: list[int]) -> None:
-        self._graph = graph
+    def __init__(self, members: _Members, ends: list[int], rows: list[int]) -> None:
+        self._members = members
         self._rows: dict[int, list[int]] = {}
         for end, row in zip(ends, rows, strict=True):
             self._rows.setdefault(end, []).append(row)
@@ -239,10 +250,10 @@ class _Neighbours(_Lazy):
         rows = self._rows.get(_number(key))
         if rows is None:
             raise KeyError(key)
-        data = self._graph.edge_data(rows[0])
+        data = self._members.edge_data(rows[0])
         if len(rows) > 1:
             # A DiGraph has one edge between two nodes: it carries what all of them can, and says what they are.
-            parallel = [self._graph.edge_data(row) for row in rows]
+            parallel = [self._members.edge_data(row) for row in rows]
             data["parallel"] = parallel
             if all("capacity" in edge for edge in parallel):
                 data["capacity"] = sum(edge["capacity"] for edge in parallel)
@@ -303,17 +314,16 @@ class SubsystemGraph(StructureGraph):
     Where several edges join the same two pools the same way, the one edge shown has the data of the first, `parallel`
     with the data of each, and the sum of their capacities.
 
+    Args:
+        free: how much of an edge with a capacity nobody draws now, by account; edges then say it.
+
     Cost: nothing to make; the first look sorts the edges, a step is a binary search.
     """
 
-    def __init__(self, structure: Structure, subsystem: Subsystem) -> None:
+    def __init__(self, structure: Structure, subsystem: Subsystem, free: Free | None = None) -> None:
         self.structure, self.subsystem = structure, subsystem
-        self._lay_over(
-            subsystem.name,
-            _MemberNodes(structure, subsystem),
-            _MemberSuccessors(structure, subsystem),
-            _MemberPredecessors(structure, subsystem),
-        )
+        parts = (structure, subsystem, free)
+        self._lay_over(subsystem.name, _MemberNodes(*parts), _MemberSuccessors(*parts), _MemberPredecessors(*parts))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SubsystemGraph, (self.structure, self.subsystem)

@@ -78,7 +78,7 @@ def _drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
 
 
 def _n1(child: Instance, v: int, message: str) -> Problem:
-    return Problem("error", f"{child.address} {child._graph.structure.where(v)}", f"rule N1: {message}")
+    return Problem("error", f"{child.address} {child._graph.structure.accounts.where(v)}", f"rule N1: {message}")
 
 
 def _held(graph: ResourceGraph, job: Job, of_child: Structure, v: int) -> int:

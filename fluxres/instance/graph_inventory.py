@@ -94,8 +94,10 @@ class GraphInventory:
         return hold
 
     def _commit(self, key: int, found: Match) -> Hold:
-        count = self._measured().units(found.vertices, found.amounts, self.graph.structure.size[found.vertices])
-        hold = Held(key, found.start, found.end, count, found.vertices, self.graph.generation)
+        pools = found.vertices < self.graph.structure.n
+        vertices, amounts = found.vertices[pools], found.amounts[pools]
+        count = self._measured().units(vertices, amounts, self.graph.structure.size[vertices])
+        hold = Held(key, found.start, found.end, count, vertices, self.graph.generation)
         if len(found):  # a request that only shares pools holds nothing
             changes.commit_match(self.graph, found, fluid.encode(key))
         return hold
@@ -212,7 +214,8 @@ class GraphInventory:
 
     def vertices(self, claim: Hold) -> list[int]:
         """Pools with a record."""
-        return sorted(self.graph.records.pools_of.get(fluid.encode(claim.key), ()))
+        n = self.graph.structure.n
+        return sorted(v for v in self.graph.records.pools_of.get(fluid.encode(claim.key), ()) if v < n)
 
     def _held(self, claim: Hold) -> list[tuple[int, int]]:
         job, records = fluid.encode(claim.key), self.graph.records

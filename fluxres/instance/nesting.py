@@ -154,7 +154,7 @@ class Nesting(Lifecycle):
             passes=passes if passes is not None else self.passes,
         )
         child.measure_in(self._measure)
-        if graph.structure.linked is not None and graph.structure.linked.any():
+        if (linked := graph.structure.accounts.linked) is not None and linked.any():
             self.outermost.shares_supplies = True
         upstream.on_change = child.supply_changed
         child.parent, child.job_in_parent = self._face, found

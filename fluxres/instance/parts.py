@@ -46,7 +46,7 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     graph.allocate(wanted, job=growth, start=start, end=end, policy=parent.match_policy)
     records = graph.records
     pools = [(v, max(amount for _, _, amount in records.held[v][growth])) for v in sorted(records.require_job(growth))]
-    paths = [graph.structure.where(v) for v, _ in pools]
+    paths = [graph.structure.accounts.where(v) for v, _ in pools]
     try:
         part = joining.copy_job(graph, growth, parent.now, linked=True)
         _require_undrawn(child, part)

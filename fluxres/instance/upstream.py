@@ -53,15 +53,24 @@ class ParentSupply:
         return fluid.encode(self.job.number)
 
     def above(self) -> dict[int, int]:
-        """By linked pool of the child, the pool of the parent."""
+        """By linked pool or edge of the child, that of the parent."""
         mine, theirs = self.graph, self.parent._graph
         generations = mine.generation, theirs.generation
         if generations != self._generations:
-            linked = mine.structure.linked
+            linked = mine.structure.accounts.linked
             vertices = np.flatnonzero(linked).tolist() if linked is not None else []
-            self._above = {v: theirs.structure.vertex(mine.structure.uuid(v)) for v in vertices}
+            self._above = {v: p for v in vertices if (p := self._same(v)) >= 0}
             self._generations = generations
         return self._above
+
+    def _same(self, v: int) -> int:
+        """The same pool, or edge, in the parent; -1 where that edge is no longer limited."""
+        mine, theirs = self.graph.structure, self.parent._graph.structure
+        if not mine.accounts.is_edge(v):
+            return theirs.vertex(mine.uuid(v))
+        graph, *ends = mine.accounts.edge(v)
+        src, dst = (np.array([theirs.vertex(mine.uuid(end))], np.int32) for end in ends)
+        return int(theirs.accounts.between(theirs.subsystem(graph.name), src, dst)[0])
 
     def refresh(self) -> None:
         """Bring what is held elsewhere up to date; see Upstream."""
@@ -81,16 +90,16 @@ class ParentSupply:
 
     def elsewhere(self, p: int) -> Steps:
         """What is held of a pool of the parent, by any but the child's job, until that ends."""
-        records, structure = self.parent._graph.records, self.parent._graph.structure
+        records, accounts = self.parent._graph.records, self.parent._graph.structure.accounts
         total: Steps = ()
         for owner, held in records.held.get(p, {}).items():
             for s, e, amount in steps.within(held, 0, self.job.limit) if owner != self.holder else ():
                 total = steps.add(total, s, e, amount)
-        for u in structure.ancestors(p):
-            for owner, held in records.held.get(u, {}).items() if structure.size.item(u) else ():
+        for u in accounts.ancestors(p):
+            for owner, held in records.held.get(u, {}).items() if accounts.size.item(u) else ():
                 if owner not in (self.holder, ELSEWHERE):
-                    for s, e in steps.whole(held, 0, self.job.limit, 0, structure.size.item(u)):
-                        total = steps.add(total, s, e, structure.size.item(p))
+                    for s, e in steps.whole(held, 0, self.job.limit, 0, accounts.size.item(u)):
+                        total = steps.add(total, s, e, accounts.size.item(p))
         return total
 
     def drawn(self, v: int) -> Steps:
@@ -109,7 +118,8 @@ class ParentSupply:
         if not named or start >= end:
             return
         if self.is_closed:
-            raise StaleHandle("the instance that gave its suppliers has ended", where=self.graph.structure.where(named[0][0]))
+            where = self.graph.structure.accounts.where(named[0][0])
+            raise StaleHandle("the instance that gave its suppliers has ended", where=where)
         above = self.above()
         changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
 
@@ -157,14 +167,15 @@ class ParentSupply:
         self.is_closed = True
 
     def _named(self, vertices: Vertices, amounts: Amounts) -> list[tuple[int, int]]:
-        linked = self.graph.structure.linked
+        linked = self.graph.structure.accounts.linked
         if linked is None:
             return []
         which = np.asarray(vertices)
         mask = linked[which]
         if not mask.any():
             return []
-        return list(zip(which[mask].tolist(), np.asarray(amounts)[mask].tolist(), strict=True))
+        above = self.above()
+        return [(v, n) for v, n in zip(which[mask].tolist(), np.asarray(amounts)[mask].tolist(), strict=True) if v in above]
 
 
 def _ignore() -> None:

@@ -203,7 +203,7 @@ class Accumulator:
         return Match(
             vertices,
             taken,
-            taken == situation.structure.size[vertices],
+            taken == situation.accounts.size[vertices],
             np.array(sorted(shared), np.int32),
             self._groups(plan, record_of, at, node_exclusive),
             counts,

@@ -36,11 +36,11 @@ class Charger:
         found: dict[Givers, Fraction] = {}
         for v in starts:
             charges = self._paths.charged(v, demand.kind)
-            if not charges:
+            if charges is None:
                 return None
             for givers, part in charges:
                 found[givers] = found.get(givers, Fraction(0)) + part * Fraction(number) / len(starts)
-        return found or None
+        return found
 
     def take(self, demand: Demand, due: dict[Givers, Fraction], slot: int) -> bool:
         """Draw from all who have to give, or from none."""
@@ -58,11 +58,11 @@ class Charger:
     def _draw(self, demand: Demand, v: int, number: Fraction, slot: int) -> Fraction:
         """Draw as much as there is of so many asked for; how many that is."""
         situation, taken = self._situation, self._taken
-        factor = demand.per_unit(situation.structure.kind_of(v).unit)
+        factor = demand.per_unit(situation.accounts.unit(v))
         room = self.room(demand, v)
         if not room or factor is None:
             return Fraction(0)
-        if demand.shared and situation.size[v] == 1:
+        if self._is_only_looked_at(demand, v):
             taken.look(v, slot)
             return factor
         units = min(room, ceil(number / factor))
@@ -76,16 +76,20 @@ class Charger:
             taken.close(v)
         return units * factor
 
+    def _is_only_looked_at(self, demand: Demand, v: int) -> bool:
+        """Whether a pool is there for everybody; what goes along an edge is used up."""
+        return demand.shared and self._situation.size[v] == 1 and not self._situation.accounts.is_edge(v)
+
     def _only_whole(self, demand: Demand, v: int) -> bool:
         return demand.whole or self._situation.only_whole(v)
 
     def room(self, demand: Demand, v: int) -> int:
         """Units that can be drawn from a pool; for one that is only looked at, 1."""
         situation, taken = self._situation, self._taken
-        if demand.per_unit(situation.structure.kind_of(v).unit) is None or (v in taken.bound and v not in taken.looked):
+        if demand.per_unit(situation.accounts.unit(v)) is None or (v in taken.bound and v not in taken.looked):
             return 0
         used, drawn, size = taken.used.get(v, 0), taken.drawn.get(v, 0), situation.size[v]
-        if demand.shared and size == 1:
+        if self._is_only_looked_at(demand, v):
             return int(situation.free(v) > 0 and not used)
         if v in taken.bound:
             return 0
@@ -105,12 +109,10 @@ class Charger:
     def most(self, demand: Demand, v: int, factor: Fraction, most: int) -> int:
         """Of so many units to be picked of a pool, as many as those who supply it can give."""
         for givers, part in self._upstream(demand, v):
-            there = sum(self.room(demand, u) * (demand.per_unit(self._unit(u)) or Fraction(0)) for u in givers)
+            unit = self._situation.accounts.unit
+            there = sum(self.room(demand, u) * (demand.per_unit(unit(u)) or Fraction(0)) for u in givers)
             most = min(most, floor(there / (factor * part)))
         return most
-
-    def _unit(self, v: int) -> str | None:
-        return self._situation.structure.kind_of(v).unit
 
     def take_upstream(self, demand: Demand, v: int, number: Fraction, slot: int) -> bool:
         """Charge what was picked of a pool on the way up from it."""

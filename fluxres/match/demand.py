@@ -31,6 +31,7 @@ class Demand:
         charged: of a distributed type, and not picked: charged on the ways up from the pool it is asked for in (``below``), or
             from what is taken for the demands beside it (``siblings``); empty for what is picked.
         upstream: of a distributed type, and picked: what is taken is charged on the way up from there as well.
+        flow: of an auxiliary graph, by its name: charged on all that carries or gives anything in it.
         confined: a slot whose instances each lie within one node, where they stand above nodes.
         inside: children of a confined slot that are sought in its node; the others are sought where the slot stands.
         settled: nothing chosen for one instance can be in the way of anything chosen later.
@@ -50,6 +51,7 @@ class Demand:
     shared: bool
     charged: Literal["", "below", "siblings"] = ""
     upstream: bool = False
+    flow: bool = False
     children: tuple[Demand, ...] = ()
     confined: bool = False
     inside: tuple[Demand, ...] = ()

@@ -78,16 +78,14 @@ class Drawing:
         self.supply: Supply = floor.typology.supply(frozenset(draw.demand.kind for draw in draws))
         if not (self.supply.is_whole and self.supply.is_single):
             raise Entangled
-        structure = floor.typology.structure
-        self._types = structure.type[self.supply.pools]
         #: By supplier, the units that one node or bundle draws; 0 where its unit does not convert.
         self._weights = np.zeros(len(self.supply.pools), np.int64)
         able = np.ones(len(self.supply.pools), np.bool_)
         for draw in draws:
             number = draw.number(counts)
-            for kind_number in np.unique(structure.kind[self.supply.pools[self._types == draw.demand.kind]]).tolist():
-                worth = draw.demand.per_unit(structure.kinds[kind_number].unit)
-                of = structure.kind[self.supply.pools] == kind_number
+            for at, unit in enumerate(self.supply.units):
+                worth = draw.demand.per_unit(unit)
+                of = self.supply.charged[draw.demand.kind] & (self.supply.unit_of == at)
                 if worth is None:
                     able &= ~of
                     continue
@@ -100,8 +98,8 @@ class Drawing:
     def _free(self, start: int, end: int) -> Int64:
         """Units that each supplier has; one less where all of them would be the whole pool, and that is not to be had."""
         floor, pools = self._floor, self.supply.pools
-        structure, planner = floor.typology.structure, floor.planner
-        sizes = structure.units[pools]
+        accounts, planner = floor.typology.accounts, floor.planner
+        sizes = accounts.units[pools]
         if not len(pools):
             return sizes
         lo, hi = int(pools[0]), int(pools[-1]) + 1
@@ -113,9 +111,9 @@ class Drawing:
             free = np.array([planner.free(v, start, end) for v in pools.tolist()], np.int64)
         free[~floor.is_up(pools)] = 0
         open_ = (free == sizes) & (sizes > 0)
-        for at in np.flatnonzero(open_ & (structure.end[pools] > pools + 1)).tolist():
+        for at in np.flatnonzero(open_ & (accounts.end[pools] > pools + 1)).tolist():
             open_[at] = floor.ideal or not planner.busy_below(int(pools[at]), start, end)
-        whole_is_out = (free == sizes) & (~open_ | structure.ways[pools] | ((structure.flags[pools] & EXCLUSIVE) > 0))
+        whole_is_out = (free == sizes) & (~open_ | accounts.ways[pools] | ((accounts.flags[pools] & EXCLUSIVE) > 0))
         left: Int64 = np.maximum(free - whole_is_out, 0)
         return left
 
@@ -150,11 +148,11 @@ class Drawing:
 
         Errors: Entangled where that is all of a pool in which there are others.
         """
-        structure = self._floor.typology.structure
+        accounts = self._floor.typology.accounts
         units = self.supply.drawn(nodes, amounts) * self._weights
         pools = self.supply.pools[units > 0]
         units = units[units > 0]
-        if ((units == structure.size[pools]) & (structure.end[pools] > pools + 1)).any():
+        if ((units == accounts.size[pools]) & (accounts.end[pools] > pools + 1)).any():
             raise Entangled
         rows.add(pools, units)
 
@@ -168,7 +166,7 @@ class Drawing:
         for draw in self._draws:
             if draw.slot is None:
                 continue
-            of, pools = self.supply.of_all(nodes, self._types == draw.demand.kind)
+            of, pools = self.supply.of_all(nodes, self.supply.charged[draw.demand.kind])
             if draw.inner:
                 repeats = draw.repeats(self._counts)
                 every = (of[:, None] * repeats + np.arange(repeats)).reshape(-1)

@@ -49,7 +49,7 @@ class Eligible:
         """Whether every target strictly below a pool satisfies the constraint: a pool taken whole brings them along."""
         if self.everywhere or self._by_pool:
             return True
-        lo, hi = self._barred.searchsorted(np.array([v + 1, self._typology.structure.end.item(v)], np.int32)).tolist()
+        lo, hi = self._barred.searchsorted(np.array([v + 1, self._typology.accounts.end.item(v)], np.int32)).tolist()
         return bool(lo == hi)
 
     def _is_barred(self, target: int) -> bool:

@@ -56,5 +56,5 @@ class Evened:
 
     def _add(self, pick: Pick, sign: int) -> None:
         node = self._situation.typology.node_at[pick.v]
-        if self._situation.structure.type.item(pick.v) == self._measured and node >= 0:
+        if node >= 0 and self._situation.structure.type.item(pick.v) == self._measured:
             self._used[node] = self._used.get(node, 0) + sign * (pick.amount or 1)

@@ -72,14 +72,14 @@ class Guide:
             return []
         typology = self._floor.typology
         supply = typology.supply(frozenset(draw.demand.kind for draw in self._form.draws))
-        types = typology.structure.type
+        accounts = typology.accounts
         found: set[int] = set()
         at = supply.pools
         while at.size:
-            found.update(np.unique(types[at]).tolist())
-            at = np.unique(typology.structure.parent[at])
+            found.update(np.unique(accounts.type[at]).tolist())
+            at = np.unique(accounts.parent[at])
             at = at[at >= 0]
-        return sorted(found.union(*(typology.below[draw.demand.kind] for draw in self._form.draws)))
+        return sorted(found.union(*(typology.below[kind] for kind in np.unique(accounts.type[supply.pools]).tolist())))
 
     @cached_property
     def _wanted(self) -> Words:

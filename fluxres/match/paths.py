@@ -1,8 +1,9 @@
-"""The way from a pool up a distribution graph, and the pools along it that a demand is charged on (RFC 4, channeled pools).
+"""The way from a pool up a distribution graph, and what along it a demand is charged on (RFC 4, channeled pools).
 
-Power reaches a node through an outlet, a PDU and a feed, and a job that draws 500 W of it draws them from each.  So a resource
-that is distributed is not picked where there happens to be some: from the pools that a job is given the ways lead up, along
-the edges of an auxiliary graph, and every pool of the type on them must have the units.
+Power reaches a node through an outlet, a PDU and a feed, and a job that draws 500 W of it draws them from each, and through
+each cable between.  So a resource that is distributed is not picked where there happens to be some: from the pools that a job is
+given the ways lead up, along the edges of an auxiliary graph, and every pool of the type on them, and every edge with a
+capacity, must have the units.
 
 Every graph is a way of its own: a node that has a link of the network and no edge of the power graph still stands in a rack
 that has one.
@@ -17,11 +18,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.feeds import Feeds
 from fluxres.graph.structure import Structure
-from fluxres.match.feeds import Feeds
+from fluxres.match.ways import Way, Ways
 
 Givers = tuple[int, ...]
-"""Pools, ascending, that give together what one supplier has: one after the other."""
+"""Accounts, ascending, that give together what one supplier has: one after the other.  An edge gives alone."""
 Charges = tuple[tuple[Givers, Fraction], ...]
 """Who gives, and the part of what is asked for that has to come from there."""
 
@@ -29,68 +31,52 @@ ALL = Fraction(1)
 
 
 class Paths:
-    """Ways up the auxiliary graphs of one structure.  Cost: each pool's way is found once.
+    """Ways up the auxiliary graphs of one structure.  Cost: each pool's way is found once."""
 
-    Args:
-        nodes: the pools of type `node`, ascending.
-    """
-
-    def __init__(self, structure: Structure, nodes: NDArray[np.int32]) -> None:
+    def __init__(self, structure: Structure) -> None:
         self._structure = structure
-        self._nodes = nodes
-        self._charged: dict[tuple[int, int], Charges] = {}
+        self._charged: dict[tuple[int, int], Charges | None] = {}
         #: By type: by pool, what of the type hangs on it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
-        self._giving: dict[tuple[int, int, tuple[int, ...]], dict[Givers, Fraction]] = {}
+        self._giving: dict[tuple[int, int, tuple[int, ...]], tuple[Givers, ...]] = {}
+        self._ways = [Ways(feeds) for feeds in structure.feeds]
 
-    @cached_property
+    @property
     def feeds(self) -> list[Feeds]:
         """The graphs in which somebody supplies somebody."""
-        graphs = (Feeds(self._structure, graph, self._nodes) for graph in self._structure.subsystems.values())
-        return [feeds for feeds in graphs if len(feeds.below)]
+        return self._structure.feeds
 
     @cached_property
     def channels(self) -> frozenset[int]:
-        """Types that are distributed: of those who supply others, and of what hangs on them and stands in an auxiliary graph.
+        """Types that are distributed, and the numbers of the graphs, of which units are asked for by name."""
+        return frozenset(feeds.kind for feeds in self.feeds).union(*(feeds.types for feeds in self.feeds))
 
-        Nodes and what they stand in are none, though a rack may hand on what supplies it.
-        """
-        structure = self._structure
-        found: set[int] = set()
-        if not self.feeds:
-            return frozenset()
-        for feeds in self.feeds:
-            members = np.union1d(feeds.above, feeds.below)
-            leaves = np.flatnonzero(structure.end == np.arange(1, structure.n + 1))
-            leaves = leaves[np.isin(structure.parent[leaves], feeds.distributors)]
-            leaves = leaves[(leaves >= structure.tree_end) | np.isin(leaves, members)]
-            for pools in (feeds.distributors, leaves, feeds.attached[1]):
-                found.update(np.unique(structure.type[pools]).tolist())
-        up = np.unique(self._nodes)
-        while up.size:
-            found -= set(np.unique(structure.type[up]).tolist())
-            up = np.unique(structure.parent[up])
-            up = up[up >= 0]
-        return frozenset(found)
-
-    def charged(self, v: int, kind: int) -> Charges:
-        """What is charged for units of a type that are asked for at a pool; empty where nothing supplies it.
+    def charged(self, v: int, kind: int) -> Charges | None:
+        """What is charged for units of a type that are asked for at a pool; None where nothing supplies it.
 
         On the way up a pool of the type gives by itself, or what hangs on a supplier does, together. Where a supply comes in at
-        several places in the pool, each has its part to carry.
+        several places in the pool, each has its part to carry.  Of a graph by its name everybody gives who has anything in it.
         """
-        found = self._charged.get((v, kind))
-        if found is None:
-            parts: dict[Givers, Fraction] = dict.fromkeys(self._own(v, kind), ALL)
-            for feeds in self.feeds:
-                for givers, part in self._by(feeds, v, kind).items():
-                    parts[givers] = max(part, parts[givers]) if givers in parts else part
-            found = self._charged[(v, kind)] = tuple(sorted(parts.items()))
-        return found
+        key = v, kind
+        if key not in self._charged:
+            found = self._of_type(v, kind) if kind < len(self._structure.types) else self._of_graph(v, kind)
+            self._charged[key] = None if found is None else tuple(sorted(found.items()))
+        return self._charged[key]
+
+    def _of_type(self, v: int, kind: int) -> dict[Givers, Fraction] | None:
+        parts: dict[Givers, Fraction] = dict.fromkeys(self._own(v, kind), ALL)
+        for ways in self._ways:
+            for givers, part in self._by(ways, v, (kind,)).items():
+                parts[givers] = max(part, parts[givers]) if givers in parts else part
+        return parts or None
+
+    def _of_graph(self, v: int, kind: int) -> dict[Givers, Fraction] | None:
+        ways = next(ways for ways in self._ways if ways.feeds.kind == kind)
+        return self._by(ways, v, (*sorted(ways.feeds.counted), kind)) if ways.feeds.entries(v) else None
 
     def upstream(self, v: int, kind: int) -> Charges:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
-        return tuple((givers, part) for givers, part in self.charged(v, kind) if v not in givers)
+        return tuple((givers, part) for givers, part in self.charged(v, kind) or () if v not in givers)
 
     def along(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """What else a part of the machine needs so that charges for its pools lead the same ways as in the whole.
@@ -106,7 +92,8 @@ class Paths:
         taken = kept.copy()
         if not self.feeds:
             return taken & ~kept
-        nodes = self._nodes[_with_ancestors(structure, kept)[self._nodes]]
+        nodes = structure.of_type("node")
+        nodes = nodes[_with_ancestors(structure, kept)[nodes]]
         leaves = structure.end == np.arange(1, structure.n + 1)
         leaves &= np.isin(structure.type, list(self.channels)) & (structure.parent >= 0)
         for feeds in self.feeds:
@@ -130,24 +117,27 @@ class Paths:
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 
-    def _by(self, feeds: Feeds, v: int, kind: int) -> dict[Givers, Fraction]:
-        """Who gives to a pool by one graph."""
-        entries = feeds.entries(v)
-        if len(entries) == 1:
-            return self._to(feeds, entries[0], kind)
+    def _by(self, ways: Ways, v: int, kinds: tuple[int, ...]) -> dict[Givers, Fraction]:
+        """Who gives to a pool by one graph: pools of these types, and edges for what is counted, or for the graph itself."""
+        feeds, entries = ways.feeds, ways.feeds.entries(v)
         parts: dict[Givers, Fraction] = {}
         for entry in entries:
-            for givers in self._to(feeds, entry, kind):
-                parts[givers] = parts.get(givers, Fraction(0)) + Fraction(1, len(entries))
+            way = ways.of(entry)
+            every = {kind: self._givers(ways, way, kind) for kind in kinds}
+            givers = dict.fromkeys(each for of_kind in every.values() for each in of_kind)
+            if any(kind == feeds.kind or (kind in feeds.counted and every[kind]) for kind in kinds):
+                givers |= dict.fromkeys((edge,) for edge in way.edges)
+            for each in givers:
+                parts[each] = parts.get(each, Fraction(0)) + Fraction(1, len(entries))
         return parts
 
-    def _to(self, feeds: Feeds, entry: int, kind: int) -> dict[Givers, Fraction]:
-        """Who gives where a supply comes in; the same for all that have the same suppliers."""
-        key = id(feeds), kind, feeds.suppliers(entry)
+    def _givers(self, ways: Ways, way: Way, kind: int) -> tuple[Givers, ...]:
+        """The pools on a way that give; the same for all that have the same suppliers."""
+        key = id(ways), kind, way.pools
         found = self._giving.get(key)
         if found is None:
-            every = (self._given_by(feeds, u, kind) for u in feeds.closure(entry))
-            found = self._giving[key] = {givers: ALL for givers in every if givers}
+            every = (self._given_by(ways.feeds, u, kind) for u in way.pools)
+            found = self._giving[key] = tuple(dict.fromkeys(givers for givers in every if givers))
         return found
 
     def _given_by(self, feeds: Feeds, u: int, kind: int) -> Givers:

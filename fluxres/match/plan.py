@@ -64,6 +64,13 @@ class _Reader:
                 hint=f"types are {known}",
                 reasons={place: f"no pool of type '{vertex.type}'"},
             )
+        flow = kind in typology.flows
+        if flow and (vertex.children or vertex.ids is not None):
+            raise InputError(
+                f"units of the graph '{vertex.type}' have no ids, and nothing below them",
+                where=place,
+                hint=f"such as [node;{vertex.type}=10]",
+            )
         ranges = vertex.id_ranges
         made = Demand(
             len(self.all),
@@ -76,8 +83,9 @@ class _Reader:
             _names(vertex.ids, place) if vertex.ids is not None and ranges is None else None,
             None if vertex.children else vertex.unit,
             whole=vertex.is_exclusive if vertex.children else bool(vertex.exclusive),
-            shared=not vertex.is_exclusive and not vertex.children,
+            shared=not vertex.is_exclusive and not vertex.children and not flow,
             upstream=not vertex.children and kind in typology.paths.channels,
+            flow=flow,
         )
         self.all.append(made)
         made.children = self.read(vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE)
@@ -120,6 +128,12 @@ class _Reader:
             if demand.upstream and not demand.named and not (above >= 0 and demand.kind in self.typology.below[above]):
                 demand.charged = "siblings" if not in_node and not alone else "below" if above >= 0 else ""
                 demand.upstream = not demand.charged
+                if demand.flow and not demand.charged:
+                    raise InputError(
+                        f"units of the graph '{demand.type}' are drawn by what they are asked for with",
+                        where=demand.place,
+                        hint=f"such as [node;{demand.type}=10]",
+                    )
             elif demand.confined:
                 self.charge(demand.inside, self.typology.node, in_node=True)
                 self.charge(demand.beside, above, in_node=in_node)

@@ -229,7 +229,7 @@ class _Writer:
         found = self.supplies.of(demand, times)
         causes: list[Cause] = []
         if found.room < asked:
-            worthless = [givers[0] for givers in found.short if not demand.per_unit(self.structure.kind_of(givers[0]).unit)]
+            worthless = [givers[0] for givers in found.short if not demand.per_unit(self.situation.accounts.unit(givers[0]))]
             if worthless:
                 causes.append(self.cause("unit", np.array(worthless, np.int32)))
             short = [givers for givers in found.short if givers[0] not in set(worthless)]
@@ -328,11 +328,13 @@ class _Writer:
         if not demand.charged:
             return ""
         charges = self.situation.typology.paths.charged(v, demand.kind)
-        short = self.supplies.lacking(demand, charges)
-        return f" ({_list([self.supplies.in_words(u) for u in short])})" if short else "" if charges else " on the way to it"
+        short = self.supplies.lacking(demand, charges or ())
+        return (
+            f" ({_list([self.supplies.in_words(u) for u in short])})" if short else " on the way to it" if charges is None else ""
+        )
 
     def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
-        return tuple(self.structure.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())
+        return tuple(self.situation.accounts.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())
 
     def who(self, held: list[int]) -> tuple[tuple[str, float], ...]:
         """Each job once, with the latest end found."""

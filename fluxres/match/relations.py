@@ -97,7 +97,10 @@ class Relations:
     def _footprint(self, demand: Demand) -> Footprint:
         found = self._footprints.get(demand.number)
         if found is None:
-            own = () if demand.is_slot else ((demand.kind, not demand.shared and (demand.whole or not demand.children)),)
+            own = set() if demand.is_slot else {(demand.kind, not demand.shared and (demand.whole or not demand.children))}
+            if demand.charged or demand.upstream:
+                # What goes along the same edges.
+                own |= {(feeds.kind, False) for feeds in self.typology.paths.feeds if demand.kind in feeds.counted}
             found = self._footprints[demand.number] = frozenset(own).union(*map(self._footprint, demand.children))
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.structure import Structure
+from fluxres.graph.accounts import Accounts
 from fluxres.match.demand import Plan
 from fluxres.match.floor import Floor
 from fluxres.match.form import Part
@@ -24,10 +24,10 @@ _NONE32 = np.zeros(0, np.int32)
 class Rows:
     """Picks of one match."""
 
-    __slots__ = ("_amounts", "_instances", "_numbers", "_shared", "_structure", "_vertices")
+    __slots__ = ("_amounts", "_instances", "_numbers", "_shared", "_sizes", "_vertices")
 
-    def __init__(self, structure: Structure) -> None:
-        self._structure = structure
+    def __init__(self, accounts: Accounts) -> None:
+        self._sizes = accounts.size
         self._vertices: list[Int32] = []
         self._amounts: list[Int64] = []
         self._shared: list[Int32] = []
@@ -57,7 +57,7 @@ class Rows:
         return Match(
             vertices,
             amounts,
-            amounts == self._structure.size[vertices],
+            amounts == self._sizes[vertices],
             np.sort(np.concatenate(self._shared)) if self._shared else _NONE32,
             tuple(self._group(demand.number, demand.label, vertices) for demand in plan.slots),
             counts,

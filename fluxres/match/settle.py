@@ -70,14 +70,16 @@ def _between(count: Count, low: int, high: int) -> int:
 
 def _at_most(demand: Demand, typology: Typology) -> int:
     """A number of instances that the machine cannot exceed."""
+    if demand.flow and demand.count.max is not None:
+        return demand.count.max  # edges without a capacity carry whatever is asked
     if not demand.is_slot:
         pools = typology.vertices(demand.kind)
         if demand.children:
             return len(pools)
         return max(ceil(int(typology.sizes(demand.kind).sum()) * typology.most_worth(demand)), 1)
     # Every pool answers one child: units of one type that several children ask for add up. What is only looked at on a way is
-    # looked at by all.
-    children = [child for child in demand.children if not (child.charged and child.shared)]
+    # looked at by all, and units of a graph may be drawn where nothing limits them.
+    children = [child for child in demand.children if not child.flow and not (child.charged and child.shared)]
     needed: dict[int, int] = {}
     for child in children:
         worth = 0 if child.is_slot or child.children else typology.most_worth(child)

@@ -58,8 +58,8 @@ class Supplies:
         supplied = 0
         for v in pools:
             charges = self._paths.charged(v, demand.kind)
-            suppliers.update(givers for givers, _ in charges)
-            if not charges or supplied >= wanted:
+            suppliers.update(givers for givers, _ in charges or ())
+            if charges is None or supplied >= wanted:
                 continue
             number, lacking = self._supply(demand, charges, amount / shared_by, min(most, wanted - supplied), left)
             supplied += number
@@ -72,7 +72,7 @@ class Supplies:
         """How often all suppliers can give a number of what is asked for, which is taken; and those that could not give more."""
         needs = {givers: self._rounded(demand, givers, number * part) for givers, part in charges}
         room = {givers: self._there(demand, givers, left) // need for givers, need in needs.items()}
-        times = min(most, *room.values())
+        times = min([most, *room.values()])
         for givers, need in needs.items():
             rest = times * need
             for u in givers:
@@ -97,7 +97,7 @@ class Supplies:
         return ceil(number / worth) * worth if worth else Fraction(number)
 
     def _worth(self, demand: Demand, u: int) -> Fraction:
-        return demand.per_unit(self._situation.structure.kind_of(u).unit) or Fraction(0)
+        return demand.per_unit(self._situation.accounts.unit(u)) or Fraction(0)
 
     def _picked(self, demand: Demand, asked: int) -> Shortage:
         """Of pools that are picked: what they have, as far as who supplies them has it too."""
@@ -154,20 +154,22 @@ class Supplies:
 
     def in_words(self, givers: Givers) -> str:
         """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``."""
-        structure, v = self._situation.structure, givers[0]
+        accounts, v = self._situation.accounts, givers[0]
         if not any(map(self._situation.is_up, givers)):
-            return f"{self.name(v)}: {structure.state_name(structure.unavailable_above(v))}"
-        unit = structure.kind_of(v).unit
-        free, size = (sum(map(of, givers)) for of in (self._situation.free, structure.size.item))
+            return f"{self.name(v)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
+        unit = accounts.unit(v)
+        free, size = (sum(map(of, givers)) for of in (self._situation.free, accounts.size.item))
         return f"{self.name(v)}: {free} of {size}{f' {unit}' if unit else ''} free"
 
     def name(self, v: int) -> str:
         """A supplier by its name; what only hangs on one, by its type and the name of that."""
-        structure = self._situation.structure
+        structure, accounts = self._situation.structure, self._situation.accounts
+        if accounts.is_edge(v):
+            return accounts.said(v)
         on = [u for feeds in self._paths.feeds for u in feeds.suppliers(v) if v in feeds.hung_on(u)]
         above = structure.parent.item(v)
         if above >= structure.tree_end and structure.end.item(v) == v + 1:
             on.append(above)
         if on:
             return f"{structure.types[structure.type.item(v)]} on {structure.name(on[0])}"
-        return structure.path(v) if v < structure.tree_end else structure.name(v)
+        return accounts.said(v)

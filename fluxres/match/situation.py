@@ -53,10 +53,11 @@ class Situation:
         self.start, self.end = start, end
         self.measured = measured
         self.ideal = ideal
-        self.size = self.structure.size.data
-        self.stop = self.structure.end.data
-        self.parent = self.structure.parent.data
-        self.flags = self.structure.flags.data
+        self.accounts = accounts = typology.accounts
+        self.size = accounts.size.data
+        self.stop = accounts.end.data
+        self.parent = accounts.parent.data
+        self.flags = accounts.flags.data
         self._all_up = ideal or not len(self.structure.unavailable_roots())
         self._free: dict[int, int] = {}
         self._clear: dict[int, bool] = {}
@@ -67,7 +68,7 @@ class Situation:
 
     def is_up(self, v: int) -> bool:
         """Rule A7: neither the pool nor one above it is out of service."""
-        return self._all_up or self.structure.unavailable_above(v) < 0
+        return self._all_up or self.accounts.unavailable_above(v) < 0
 
     def free(self, v: int) -> int:
         """Units of an available, eligible pool that are free through the window; 0 for any other."""
@@ -75,8 +76,8 @@ class Situation:
         if found is None:
             found = 0
             if self.is_up(v) and self.eligible.of(v):
-                found = self.structure.units.item(v) if self.ideal else self.planner.free(v, self.start, self.end)
-                if found and not self.ideal and any(map(self.is_busy_below, self.structure.exclusive_around(v))):
+                found = self.accounts.units.item(v) if self.ideal else self.planner.free(v, self.start, self.end)
+                if found and not self.ideal and any(map(self.is_busy_below, self.accounts.exclusive_around(v))):
                     found = 0  # rule A8: somebody else is there
             self._free[v] = found
         return found
@@ -85,9 +86,9 @@ class Situation:
         """Whether others may be sought in a pool: it has a unit free, or is a way and nobody holds a pool above it whole."""
         if self.free(v) > 0:
             return True
-        if not self.structure.is_way(v) or not (self.is_up(v) and self.eligible.of(v)):
+        if not self.accounts.is_way(v) or not (self.is_up(v) and self.eligible.of(v)):
             return False
-        if not self.ideal and any(map(self.is_busy_below, self.structure.exclusive_around(v))):
+        if not self.ideal and any(map(self.is_busy_below, self.accounts.exclusive_around(v))):
             return False
         return self.ideal or self.planner.covered_by(v, self.start, self.end) < 0
 
@@ -102,7 +103,7 @@ class Situation:
             size = self.size[v]
             found = self._clear[v] = (
                 size > 0
-                and not self.structure.is_way(v)
+                and not self.accounts.is_way(v)
                 and self.free(v) == size
                 and not self.is_busy_below(v)
                 and self.eligible.all_below(v)
@@ -139,7 +140,7 @@ class Situation:
         found = np.zeros(len(structure.types), np.int64)
         np.add.at(found, structure.type[ways], structure.size[ways])
         for root in self.typology.roots:
-            found += self.planner.totals(root, self.start, self.end, structure.unavailable_roots())
+            found += self.planner.totals(root, self.start, self.end, structure.unavailable_roots())[: len(found)]
         return found
 
     @cached_property

@@ -34,40 +34,64 @@ class Supply:
     """
 
     def __init__(self, typology: Typology, kinds: frozenset[int], over: int = -1) -> None:
-        structure, paths = typology.structure, typology.paths
+        structure = typology.structure
         nodes = typology.vertices(typology.node)
+        self._number = len(nodes)
         numbers: dict[Givers, int] = {}
         rows: list[tuple[int, int]] = []
         #: Whether each supplier of a node gives all that is asked for at it, and none a part of it.
         self.is_whole = True
         lacking = np.zeros(len(nodes), np.bool_)
-        for kind in kinds:
+        charged: dict[int, list[int]] = {}
+        for kind in sorted(kinds):
+            first = len(rows)
             for at, v in enumerate(nodes.tolist()):
-                charges = paths.charged(v, kind)
-                lacking[at] |= not charges
-                rows += [(at, numbers.setdefault(givers, len(numbers))) for givers, _ in charges]
-                self.is_whole = self.is_whole and all(part is ALL or part == 1 for _, part in charges)
-        of_kind = structure.kind
-        self.is_whole = self.is_whole and all(len({of_kind.item(u) for u in givers}) == 1 for givers in numbers)
+                charges = typology.paths.charged(v, kind)
+                lacking[at] |= charges is None
+                rows += [(at, numbers.setdefault(givers, len(numbers))) for givers, _ in charges or ()]
+                self.is_whole = self.is_whole and all(part is ALL or part == 1 for _, part in charges or ())
+            charged[kind] = [number for _, number in rows[first:]]
         #: Whether each supplier is one pool.
         self.is_single = all(len(givers) == 1 for givers in numbers)
         if over >= 0:
             for u in typology.vertices(over).tolist():
                 lo, hi = nodes.searchsorted(np.array([u, structure.end.item(u)], np.int32)).tolist()
                 rows += [(at, numbers.setdefault((-1, u), len(numbers))) for at in range(lo, hi)]
-        pairs = np.array(rows, np.int64).reshape(-1, 2)
         #: Nodes (ordinals) that something of each type supplies.
         self.supplied: NDArray[np.bool_] = ~lacking
-        #: The first pool of each supplier, ascending; `_node` and `_pool` are its edges, as positions, by supplier.
+        # The first account of each supplier, ascending.
         firsts = np.array([givers[0] for givers in numbers], np.int32)
         by_pool = np.argsort(firsts, kind="stable")
         place = np.empty(len(firsts), np.int64)
         place[by_pool] = np.arange(len(firsts))
         self.pools = firsts[by_pool]
-        pool = place[pairs[:, 1]]
-        order = np.lexsort((pairs[:, 0], pool))
-        self._node, self._pool = pairs[order, 0], pool[order]
-        self._number = len(nodes)
+        self._join(np.array(rows, np.int64).reshape(-1, 2), place)
+        self._count(charged, place)
+        self._read_units(typology, list(numbers), by_pool)
+
+    def _join(self, pairs: Int64, place: Int64) -> None:
+        """Keep which node draws from which supplier: positions, each pair once, by supplier and by node."""
+        codes = np.unique(place[pairs[:, 1]] * max(self._number, 1) + pairs[:, 0])
+        self._pool, self._node = np.divmod(codes, max(self._number, 1))
+
+    def _count(self, charged: dict[int, list[int]], place: Int64) -> None:
+        """Which suppliers are charged for which type, and whether that is the same for all nodes that draw from them."""
+        every = np.bincount(self._pool, minlength=len(self.pools))
+        #: By type, whether each supplier (position in `pools`) is charged for it.
+        self.charged: dict[int, NDArray[np.bool_]] = {}
+        for kind, numbers in charged.items():
+            drawing = np.bincount(place[numbers], minlength=len(self.pools))
+            self.charged[kind] = drawing > 0
+            self.is_whole = self.is_whole and bool(((drawing == 0) | (drawing == every)).all())
+
+    def _read_units(self, typology: Typology, givers: list[Givers], by_pool: Int64) -> None:
+        """What suppliers are counted in, as one number for each unit."""
+        unit = typology.accounts.unit
+        counted = [[unit(v) for v in givers[at]] if givers[at][0] >= 0 else [None] for at in by_pool.tolist()]
+        self.is_whole = self.is_whole and all(len(set(units)) == 1 for units in counted)
+        self.units = list(dict.fromkeys(units[0] for units in counted))
+        #: By supplier, the place of its unit in `units`.
+        self.unit_of = np.array([self.units.index(units[0]) for units in counted], np.int64)
 
     @cached_property
     def families(self) -> list[list[Int64]]:

@@ -35,7 +35,7 @@ class Taking:
         self._search = search
         self._counts = counts
         self._drawing = drawing
-        self.rows = Rows(search.floor.typology.structure)
+        self.rows = Rows(search.floor.typology.accounts)
 
     def nodes(self, nodes: Int64) -> None:
         """Nodes, or parts of nodes by number."""

@@ -30,7 +30,11 @@ class Typology:
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
+        self.accounts = structure.accounts
         self.numbers = {name: number for number, name in enumerate(structure.types)}
+        #: What is asked for by the name of a graph is drawn from what carries or gives anything in it.
+        self.flows = {feeds.kind: feeds for feeds in structure.feeds if feeds.graph.name not in self.numbers}
+        self.numbers |= {feeds.graph.name: kind for kind, feeds in self.flows.items()}
         self.node = self.numbers.get(NODE, -1)
         self._vertices: dict[int, NDArray[np.int32]] = {}
         self._units: dict[int, set[str | None]] = {}
@@ -39,10 +43,10 @@ class Typology:
         self._supplies: dict[tuple[frozenset[int], int], Supply] = {}
 
     def vertices(self, kind: int) -> NDArray[np.int32]:
-        """The pools of a type, ascending."""
+        """The pools of a type, ascending; edges with a capacity have type numbers of their own."""
         found = self._vertices.get(kind)
         if found is None:
-            found = self._vertices[kind] = self.structure.of_type(self.structure.types[kind])
+            found = self._vertices[kind] = self.accounts.of_type(kind)
         return found
 
     @cached_property
@@ -61,7 +65,7 @@ class Typology:
                 found[code // count].add(code % count)
             higher = structure.parent[above].astype(np.int64)
             pairs = distinct((higher * count + below)[higher >= 0])
-        return [frozenset(types) for types in found]
+        return [*map(frozenset, found), *[frozenset[int]()] * len(structure.subsystems)]
 
     @cached_property
     def in_node(self) -> frozenset[int]:
@@ -77,7 +81,7 @@ class Typology:
     @cached_property
     def paths(self) -> Paths:
         """Ways up the auxiliary graphs."""
-        return Paths(self.structure, self.vertices(self.node) if self.node >= 0 else np.zeros(0, np.int32))
+        return Paths(self.structure)
 
     def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
         """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""
@@ -92,9 +96,9 @@ class Typology:
 
     @cached_property
     def node_of(self) -> NDArray[np.int32]:
-        """By vertex, the nearest node it is or stands in, or -1.  Cost O(n)."""
+        """By account, the nearest node it is or stands in, or -1.  Cost O(n)."""
         structure = self.structure
-        found = np.full(structure.n, -1, np.int32)
+        found = np.full(self.accounts.n, -1, np.int32)
         if self.node >= 0:
             nodes = self.vertices(self.node)
             if self.nests(self.node):
@@ -111,23 +115,31 @@ class Typology:
         """`node_of` for reading one pool at a time."""
         return self.node_of.data
 
+    def drawn_from(self, kind: int) -> NDArray[np.int32]:
+        """What units of a type are had from: its pools; of a graph, its edges with a capacity and its pools of counted types."""
+        flow = self.flows.get(kind)
+        if flow is None:
+            return self.vertices(kind)
+        return np.concatenate([*map(self.vertices, sorted(flow.counted)), self.vertices(kind)])
+
     def sizes(self, kind: int) -> NDArray[np.int64]:
         """Units of every pool of a type."""
-        return self.structure.size[self.vertices(kind)]
+        return self.accounts.size[self.drawn_from(kind)]
 
     def least_and_most(self, kind: int) -> tuple[int, int]:
         """The smallest and the largest size of a type's pools."""
         found = self._sizes.get(kind)
         if found is None:
             sizes = self.sizes(kind)
-            found = self._sizes[kind] = int(sizes.min()), int(sizes.max())
+            found = self._sizes[kind] = int(sizes.min(initial=2**62)), int(sizes.max(initial=0))
         return found
 
     def is_flagged(self, kind: int) -> bool:
         """Whether some pool of the type is only given whole, or not at all."""
-        found, structure = self._flagged.get(kind), self.structure
+        found, accounts = self._flagged.get(kind), self.accounts
         if found is None:
-            found = self._flagged[kind] = bool((((structure.flags & EXCLUSIVE) != 0) | structure.ways)[self.vertices(kind)].any())
+            flagged = ((accounts.flags & EXCLUSIVE) != 0) | accounts.ways
+            found = self._flagged[kind] = bool(flagged[self.drawn_from(kind)].any())
         return found
 
     def most_worth(self, demand: Demand) -> Fraction:
@@ -142,4 +154,7 @@ class Typology:
         return found
 
     def _units_of(self, kind: int) -> set[str | None]:
-        return {self.structure.kinds[number].unit for number in distinct(self.structure.kind[self.vertices(kind)]).tolist()}
+        every = self.drawn_from(kind)
+        pools, edges = every[every < self.structure.n], every[every >= self.structure.n]
+        kinds = distinct(self.structure.kind[pools]).tolist() if len(pools) else []
+        return {self.structure.kinds[number].unit for number in kinds}.union(map(self.accounts.unit, edges.tolist()))

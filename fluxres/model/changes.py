@@ -59,10 +59,10 @@ def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Wind
     structure, generation = graph.structure, graph.generation
 
     def pools() -> tuple[Pool, ...]:
-        return tuple([Pool(graph, v, generation) for v in held()[0].tolist()])
+        return tuple([Pool(graph, v, generation) for v in held()[0].tolist() if v < structure.n])
 
     def spans() -> tuple[Span, ...]:
-        return tuple([graph.span(job, amount, *window, structure.where(v)) for v, amount in pairs(held())])
+        return tuple([graph.span(job, amount, *window, structure.accounts.where(v)) for v, amount in pairs(held())])
 
     def r(form: str | None) -> dict[str, Any]:
         return with_graph(structure, held(), window, nslots, form)
@@ -85,9 +85,13 @@ def pairs(held: Held) -> list[tuple[int, int]]:
 
 
 def with_graph(structure: Structure, held: Held, window: Window, nslots: int | None, form: str | None) -> dict[str, Any]:
-    """R of what is held, with the graph in it where a form of it is named."""
-    r = resource_set(structure, *held, *window, nslots)
-    return r if form is None else {**r, "scheduling": scheduling(structure, *held, form)}
+    """R of the pools held, with the graph in it where a form of it is named."""
+    vertices, amounts = held
+    pools = vertices < structure.n
+    if not pools.all():
+        vertices, amounts = vertices[pools], amounts[pools]
+    r = resource_set(structure, vertices, amounts, *window, nslots)
+    return r if form is None else {**r, "scheduling": scheduling(structure, vertices, amounts, form)}
 
 
 def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:
@@ -176,8 +180,9 @@ def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int,
         window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
         return with_graph(structure, columns(most.items()), window, nslots, form)
 
-    spans = tuple(graph.span(job, amount, s, e, structure.where(v)) for v, s, e, amount in held)
-    return Allocation(job, tuple(Pool(graph, v) for v in dict.fromkeys(v for v, *_ in held)), spans, r)
+    spans = tuple(graph.span(job, amount, s, e, structure.accounts.where(v)) for v, s, e, amount in held)
+    pools = dict.fromkeys(v for v, *_ in held if v < structure.n)
+    return Allocation(job, tuple(Pool(graph, v) for v in pools), spans, r)
 
 
 def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:

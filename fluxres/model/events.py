@@ -18,6 +18,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
+from fluxres.model import targets
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -37,8 +38,8 @@ class PatientSink(ABC):
         """Take the means to make an event that names so many pools."""
 
 
-def _named(structure: Structure, targets: list[tuple[int, int]] | list[tuple[int, int | None]]) -> list[list[Any]]:
-    return [[structure.where(v), amount] for v, amount in targets]
+def _named(structure: Structure, pools: list[tuple[int, int]] | list[tuple[int, int | None]]) -> list[list[Any]]:
+    return [[structure.accounts.where(v), amount] for v, amount in pools]
 
 
 def _end(end: int | None) -> int | None:
@@ -122,7 +123,7 @@ def check_tag(key: str, value: str | None) -> dict[str, Any]:
 
 
 def _targets(graph: ResourceGraph, pools: list[list[Any]]) -> list[tuple[int, Any]]:
-    return [(graph.vertex(where), amount) for where, amount in pools]
+    return [(targets.account(graph, where), amount) for where, amount in pools]
 
 
 def _until(end: int | None) -> int:
@@ -165,9 +166,8 @@ def _apply_expire(graph: ResourceGraph, e: Event) -> None:
 
 
 def _apply_stage(graph: ResourceGraph, e: Event) -> None:
-    targets = tuple(_targets(graph, e["pools"]))
     window = e["start"], _until(e["end"])
-    staged = Staged(e["stage"], e["job"], targets, *window, _until(e["expires"]), e.get("slots", 0))
+    staged = Staged(e["stage"], e["job"], tuple(_targets(graph, e["pools"])), *window, _until(e["expires"]), e.get("slots", 0))
     graph.records.stage(staged, graph.records.plan_stage(staged, implies=True))
 
 

@@ -56,12 +56,9 @@ class Inspection:
 
     @staticmethod
     def plan(structure: Structure) -> Planner:
-        """An empty planner over a structure."""
-
-        def of_type(number: int) -> Int32:
-            return structure.of_type(structure.types[number])
-
-        return Planner(structure.parent, structure.end, structure.type, structure.units, of_type=of_type)
+        """An empty planner over a structure: its pools, and its edges with a capacity."""
+        accounts = structure.accounts
+        return Planner(accounts.parent, accounts.end, accounts.type, accounts.units, of_type=accounts.of_type)
 
     @property
     def _face(self) -> ResourceGraph:
@@ -161,13 +158,19 @@ class Inspection:
         return ContainmentGraph(self.structure)
 
     def subsystem(self, name: str) -> networkx.DiGraph[int]:
-        """An auxiliary graph as a read-only networkx.DiGraph.
+        """An auxiliary graph as a read-only networkx.DiGraph; edges with a capacity say how much of it is `free` now.
 
         Errors: UnknownGraph with the names there are.
         """
         from fluxres.graph.views import SubsystemGraph  # networkx takes 0.1 s to import
 
-        return SubsystemGraph(self.structure, self.structure.subsystem(name))
+        planner = self.planner  # of this generation, as the view is
+
+        def free(edge: int) -> int:
+            now = self.now()
+            return planner.free(edge, now, now + 1)
+
+        return SubsystemGraph(self.structure, self.structure.subsystem(name), free)
 
     @property
     def subsystems(self) -> list[str]:

@@ -17,7 +17,7 @@ from fluxres.allocation.audit import check_records
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UsageError
-from fluxres.graph import surgery
+from fluxres.graph import accounts, surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
@@ -54,7 +54,11 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
         for u in barred[np.searchsorted(barred, structure.tree_end) :].tolist():
             outside[u - structure.tree_end : structure.end.item(u) - structure.tree_end] = 0
     above = [planner.free(u, *window) for u in reversed(structure.ancestors(v))]
-    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside)
+
+    def carried(edges: Int32) -> NDArray[np.int64]:
+        return np.array([planner.free(edge, *window) for edge in edges.tolist()], np.int64)
+
+    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside, carried=carried)
     return _made(graph, made)
 
 
@@ -68,7 +72,7 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     """
     structure, records = graph.structure, graph.records
     size = np.zeros(structure.n, np.int64)
-    for v in sorted(records.require_job(job)):
+    for v in sorted(v for v in records.require_job(job) if v < structure.n):
         amount = steps.amount_at(records.held[v][job], moment)
         if amount == structure.size.item(v):
             size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
@@ -76,10 +80,15 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
             size[v] = amount
     if not size.any():
         raise InsufficientResources(f"job '{job}' holds nothing at this moment", hint="give a moment (`at`) when it does")
+
+    def carried(edges: Int32) -> NDArray[np.int64]:
+        return np.array([steps.amount_at(records.steps_of(edge, job), moment) for edge in edges.tolist()], np.int64)
+
     kept = size > 0
-    made, vertices = surgery.extract_many(structure, kept, size, _along(graph, kept))
+    made, vertices = surgery.extract_many(structure, kept, size, _along(graph, kept), carried=carried)
     if linked:
         made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
+        accounts.link(made)
     return _made(graph, made)
 
 
@@ -149,7 +158,8 @@ def _carry_linked(structure: Structure, *parts: tuple[Structure, Int32]) -> None
 def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
     """Refuse where the records of both sides are more than the units of the pool they meet on."""
     total: dict[int, steps.Steps] = {}
-    for records, old_to_new in parts:
+    for records, pools in parts:
+        old_to_new = records.accounts.renumbered(structure.accounts, pools)
         for v, holders in records.held.items():
             new = int(old_to_new[v])
             for held in holders.values():
@@ -157,17 +167,17 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
                     total[new] = steps.add(total.get(new, ()), start, end, amount)
     for new, spans in total.items():
         most = max(amount for _, _, amount in spans)
-        if most > structure.size.item(new):
+        if new >= 0 and most > structure.accounts.size.item(new):
             raise MergeConflict(
-                f"jobs of both hold {most} units of it together, and it has {structure.size.item(new)}",
-                where=structure.where(new),
+                f"jobs of both hold {most} units of it together, and it has {structure.accounts.size.item(new)}",
+                where=structure.accounts.where(new),
                 hint="free some of it first",
             )
 
 
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
     """Refuse where a pool held whole, and thereby all below it, would no longer be held whole."""
-    size, end = before.structure.size, before.structure.end
+    size, end = before.accounts.size, before.accounts.end
     for v, holders in before.held.items():
         if end.item(v) == v + 1 or after.structure.size.item(int(old_to_new[v])) == size.item(v):
             continue
@@ -227,7 +237,7 @@ def _require_free(graph: ResourceGraph, after: Structure, old_to_new: Int32, top
         if above >= 0:
             raise _still_held(before, top, f"held through {before.where(above)}")
     for v, holders in records.held.items():
-        if not leaving[v]:
+        if v >= before.n or not leaving[v]:
             continue
         for owner, held in holders.items():
             implies = before.end.item(v) > v + 1 and steps.whole(held, now, FOREVER, 0, before.size.item(v))

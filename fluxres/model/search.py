@@ -199,14 +199,16 @@ class _Search:
     def _job(self, node: Compare) -> Mask:
         records, (start, end) = self.graph.records, self._when(node)
         jobs = [job for job in records.jobs() if _text_matches(job, node)]
-        return self._only(v for job in jobs for v in records.pools_of[job] if any(steps.within(records.held[v][job], start, end)))
+        pools = (v for job in jobs for v in records.pools_of[job] if any(steps.within(records.held[v][job], start, end)))
+        return self._only(v for v in pools if v < self.structure.n)
 
     def _exclusive(self, node: Compare) -> Mask:
         records, structure, (start, end) = self.graph.records, self.structure, self._when(node)
         tops = [
             v
             for v, holders in records.held.items()
-            if any(steps.whole(held, start, end, 0, structure.size.item(v)) == [(start, end)] for held in holders.values())
+            if v < structure.n
+            and any(steps.whole(held, start, end, 0, structure.size.item(v)) == [(start, end)] for held in holders.values())
         ]
         tops.sort()
         found = _below(structure.end, np.array(tops, np.int64), structure.n)
@@ -223,7 +225,7 @@ class _Search:
         )
 
     def _staged(self, node: Compare) -> Mask:
-        found = self._only(v for v in self.graph.records.held if self.graph.records.is_staged(v))
+        found = self._only(v for v in self.graph.records.held if v < self.structure.n and self.graph.records.is_staged(v))
         return found if node.flag is not False else ~found
 
 
@@ -295,7 +297,7 @@ def allocated(graph: ResourceGraph, job: str | None, at: float | None) -> Select
         v
         for name in (records.jobs() if job is None else [job])
         for v in (records.require_job(name))
-        if any(steps.within(records.held[v][name], start, end))
+        if v < graph.structure.n and any(steps.within(records.held[v][name], start, end))
     }
     return Selection(graph, np.array(sorted(vertices), np.int32))
 
@@ -307,7 +309,8 @@ def aggregate(graph: ResourceGraph, v: int, start: int, end: int, every_type: bo
     if structure.unavailable_above(v) >= 0:
         totals = np.zeros(0, np.int64)
     else:
-        totals = graph.planner.totals(v, start, end, barred if len(barred) else None)
+        # Behind the types of pools are those of edges.
+        totals = graph.planner.totals(v, start, end, barred if len(barred) else None)[: len(structure.types)]
     # The kinds of a graph outlive its pools: there may be types of which none is left.
     totals = np.pad(totals, (0, len(structure.types) - len(totals)))
     present = np.unique(structure.type[v : structure.end.item(v)]).tolist() if every_type else None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER
@@ -91,16 +92,22 @@ def _implied(graph: ResourceGraph, job: str, start: int | None, end: int | None)
 
 
 def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> tuple[Structure, Int32]:
-    """What is held as a machine with everything up, and the vertex of each of its pools in the real one."""
+    """What is held as a machine with everything up, and the number of each of its pools and edges in the real one."""
     size = np.zeros(structure.n, np.int64)
     for v, amount in sorted(amounts.items()):
+        if v >= structure.n:
+            continue
         if below and amount == structure.size.item(v):
             size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
         else:
             size[v] = amount
-    made, vertices = surgery.extract_many(structure, size > 0, size)
+
+    def carried(edges: Int32) -> NDArray[np.int64]:
+        return np.array([amounts.get(edge, 0) for edge in edges.tolist()], np.int64)
+
+    made, vertices = surgery.extract_many(structure, size > 0, size, carried=carried)
     made.state[:] = 0
-    return made, vertices
+    return made, made.accounts.renumbered(structure.accounts, vertices)
 
 
 def _matcher(graph: ResourceGraph, made: Structure) -> Matcher:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
+from fluxres.graph.accounts import is_edge
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Where = str | int | Pool
 """A path, URI or uuid; a vertex number; a handle."""
 Targets = Where | Selection | Mapping[Where, int | None] | Iterable[Where | tuple[Where, int | None]]
-"""One pool or many, with amounts or whole."""
+"""One pool or edge with a capacity, or many, with amounts or whole."""
 
 
 def vertex(graph: ResourceGraph, where: Where) -> int:
@@ -43,28 +44,42 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
     raise UsageError(f"a pool is named by a path, URI, uuid, vertex number or handle, not by {where!r}")
 
 
+def account(graph: ResourceGraph, where: Where) -> int:
+    """Number of a pool, or of an edge with a capacity by its name.
+
+    Errors: as :func:`vertex`.
+    """
+    accounts = graph.structure.accounts
+    if isinstance(where, str) and is_edge(where):
+        return accounts.number(where)
+    if isinstance(where, int | np.integer) and graph.structure.n <= where < accounts.n:
+        return int(where)
+    return vertex(graph, where)
+
+
 def is_request(graph: ResourceGraph, wanted: object) -> bool:
     """Whether this asks for pools of some kind (a shape, options, a jobspec, a Request), and not for pools by name."""
     if isinstance(wanted, str):
         if wanted.lstrip()[:1] == "{" and '"' in wanted:  # JSON, whatever is said in it
             return True
-        return not (wanted.startswith("/") or ":/" in wanted or graph.structure.lookup.is_uuid(wanted))
+        named = wanted.startswith("/") or ":/" in wanted or is_edge(wanted)
+        return not (named or graph.structure.lookup.is_uuid(wanted))
     return "resources" in wanted if isinstance(wanted, Mapping) else hasattr(wanted, "resources")
 
 
 def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tuple[int, int | None]]:
-    """Vertex numbers and amounts; None where no amount was given.
+    """Numbers of pools and edges, and amounts; None where no amount was given.
 
     Errors: as :func:`vertex`; UsageError for an amount that is not a whole number.
     """
     if isinstance(targets, str | Pool | int | np.integer):
-        return [(vertex(graph, targets), None)]
+        return [(account(graph, targets), None)]
     if isinstance(targets, Selection):
         if targets.graph is not graph:
             raise StaleHandle("this selection belongs to another graph", hint="search in this graph")
         return [(v, None) for v in targets.vertices.tolist()]
     if isinstance(targets, Mapping):
-        return [(vertex(graph, where), _amount(amount)) for where, amount in targets.items()]
+        return [(account(graph, where), _amount(amount)) for where, amount in targets.items()]
     if not isinstance(targets, Iterable) or isinstance(targets, bytes | bytearray | memoryview):
         raise UsageError(f"pools are named by a path, a selection, pairs or a mapping, not by {targets!r:.80}")
     found: list[tuple[int, int | None]] = []
@@ -72,15 +87,15 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
         if isinstance(item, tuple | list):
             if len(item) != 2:
                 raise UsageError(f"expected a pair of pool and amount, got {item!r}")
-            found.append((vertex(graph, item[0]), _amount(item[1])))
+            found.append((account(graph, item[0]), _amount(item[1])))
         else:
-            found.append((vertex(graph, item), None))
+            found.append((account(graph, item), None))
     return found
 
 
 def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]]:
     """As :func:`resolve`, the whole size standing for an amount not given."""
-    size = graph.structure.size
+    size = graph.structure.accounts.size
     return [(v, size.item(v) if amount is None else amount) for v, amount in resolve(graph, targets)]
 
 

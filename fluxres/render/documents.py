@@ -62,7 +62,7 @@ def spans(graph: ResourceGraph, vertices: Iterable[int], start: int, end: int, j
     return [
         {
             "job": holder,
-            "path": graph.structure.where(v),
+            "path": graph.structure.accounts.where(v),
             "amount": amount,
             "start": seconds(begin),
             "end": seconds_or_none(seconds(stop)),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.accounts import ARROW
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.render.names import folded
@@ -47,6 +48,27 @@ def fold(structure: Structure, vertices: Int32, looks: UInt64, *, typeable: bool
     split = int(np.searchsorted(vertices, structure.tree_end))
     inside = _inside(structure, vertices[:split], looks[:split]) if split else []
     return inside + _outside(structure, vertices[split:], looks[split:], typeable)
+
+
+def fold_edges(structure: Structure, edges: Int32) -> list[Fold]:
+    """Accounts that are edges, folded at the end at which they fan out, in order."""
+    accounts = structure.accounts
+    ends: dict[str, list[tuple[int, int, int]]] = {}
+    for v in edges.tolist():
+        graph, src, dst = accounts.edge(v)
+        ends.setdefault(graph.name, []).append((v, src, dst))
+    found: list[Fold] = []
+    for name, rows in ends.items():
+        fans_out = len({src for _, src, _ in rows}) <= len({dst for _, _, dst in rows})
+        groups: dict[int, list[tuple[int, int]]] = {}
+        for v, src, dst in rows:
+            groups.setdefault(src if fans_out else dst, []).append((dst, v) if fans_out else (src, v))
+        for one, others in groups.items():
+            first = min(v for _, v in others)
+            text, many = accounts.said(one), fold_all(structure, (u for u, _ in others))
+            text = f"{name}: {text}{ARROW}{many}" if fans_out else f"{name}: {many}{ARROW}{text}"
+            found.append(Fold(text, len(others), first))
+    return found
 
 
 def fold_all(structure: Structure, vertices: Iterable[int], *, typeable: bool = False) -> str:

@@ -26,7 +26,7 @@ def holders(graph: ResourceGraph, v: int, start: int) -> str:
 
 def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
     """(vertex, text) for every pool with a record or a tag: what makes pools of one kind look different."""
-    for v in graph.records.held:
+    for v in (v for v in graph.records.held if v < graph.structure.n):
         text = holders(graph, v, start)
         if text:
             yield v, text

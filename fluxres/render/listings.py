@@ -13,7 +13,7 @@ from fluxres.model import Problem, ResourceGraph, Selection
 from fluxres.model.search import available_units
 from fluxres.render.amounts import units, when
 from fluxres.render.documents import Document
-from fluxres.render.folding import Fold, fold
+from fluxres.render.folding import Fold, fold, fold_edges
 from fluxres.render.holders import holders, notes, tag_text
 from fluxres.render.signatures import looks, mixed
 from fluxres.render.style import PLAIN, Style, state_role
@@ -81,10 +81,11 @@ def records(
     rows = []
     for (job, start, end, amount), vertices in groups.items():
         chosen = np.unique(np.array(vertices, np.int32))
-        kinds = structure.kind[chosen]
-        for item in fold(structure, chosen, mixed(kinds)):
-            kind = structure.kind_of(item.vertex)
-            row = [job, item.text, str(item.count), units(amount, kind.unit), when(seconds(start)), when(seconds(end))]
+        pools = chosen[chosen < structure.n]
+        items = fold(structure, pools, mixed(structure.kind[pools])) + fold_edges(structure, chosen[len(pools) :])
+        for item in items:
+            held_units = units(amount, structure.accounts.unit(item.vertex))
+            row = [job, item.text, str(item.count), held_units, when(seconds(start)), when(seconds(end))]
             rows.append((job, start, item.vertex, row))
     columns = [
         Column("JOB", role=_job),
@@ -106,13 +107,17 @@ def matched(found: Match, structure: Structure, *, header: bool = True, style: S
         order = np.argsort(vertices)
         vertices, amounts = vertices[order], amounts[order]
     amount_of = dict(zip(vertices.tolist(), amounts.tolist(), strict=True))
+    split = int(vertices.searchsorted(structure.n))
+    items = fold(structure, vertices[:split], mixed(structure.kind[vertices[:split]], amounts[:split]))
+    for amount in np.unique(amounts[split:]).tolist():
+        items += fold_edges(structure, vertices[split:][amounts[split:] == amount])
     rows = [
         [
             item.text,
             str(item.count),
-            units(amount_of[item.vertex], structure.kind_of(item.vertex).unit) if amount_of[item.vertex] else "shared",
+            units(amount_of[item.vertex], structure.accounts.unit(item.vertex)) if amount_of[item.vertex] else "shared",
         ]
-        for item in fold(structure, vertices, mixed(structure.kind[vertices], amounts))
+        for item in items
     ]
     columns = [Column("PATH"), Column("POOLS", right=True), Column("UNITS", right=True)]
     return table(columns, rows, header=header, style=style)

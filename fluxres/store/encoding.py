@@ -369,7 +369,7 @@ def _check(structure: Structure, records: RecordColumns) -> None:
         ("state", structure.state, len(STATES)),
         ("origin", structure.origin, len(structure.origins)),
         ("owner", records.owner, len(records.owners)),
-        ("held pool", records.vertex, count),
+        ("held pool", records.vertex, structure.accounts.n),
     ]
     for subsystem in structure.subsystems.values():
         bounds += [(subsystem.name, subsystem.src, count), (subsystem.name, subsystem.dst, count)]

@@ -70,9 +70,10 @@ def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool
     """Which spans are of a pool below one of which their owner holds all units at some moment: those that may be implied."""
     order = np.lexsort((stored.vertex, stored.owner))
     vertex, owner = stored.vertex[order].astype(np.int64), stored.owner[order].astype(np.int64)
-    stop = np.where(stored.amount[order] == structure.size[vertex], structure.end[vertex], 0)
+    accounts = structure.accounts
+    stop = np.where(stored.amount[order] == accounts.size[vertex], accounts.end[vertex], 0)
     # The reach of what was met so far, started anew with each owner.
-    reach = np.maximum.accumulate(np.concatenate([[0], (owner * (structure.n + 1) + stop)[:-1]])) - owner * (structure.n + 1)
+    reach = np.maximum.accumulate(np.concatenate([[0], (owner * (accounts.n + 1) + stop)[:-1]])) - owner * (accounts.n + 1)
     same = np.concatenate([[False], owner[1:] == owner[:-1]])
     found = np.zeros(len(order), np.bool_)
     found[order] = same & (reach > vertex)

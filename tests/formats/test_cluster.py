@@ -16,6 +16,7 @@ from fluxres.formats import registry, yaml_document
 from fluxres.formats.cluster import Hold, read_cluster
 from fluxres.formats.cluster_entries import DefaultIds
 from fluxres.formats.cluster_schema import json_schema
+from fluxres.formats.cluster_write import write_cluster
 from fluxres.graph.structure import Structure
 
 ROOT = Path(__file__).parents[2]
@@ -281,15 +282,30 @@ def test_edges_carry_relation_capacity_and_attributes() -> None:
     structure = read(
         MACHINE.replace("HEAD", "hierarchy: false").replace(
             "EDGE",
-            "{from: 'power:/pdu0', to: /m/rack0, relation: feeds, capacity: 5, attributes: {phase: L1, m: 2}}\n"
+            "{from: 'power:/pdu0', to: /m/rack0, relation: feeds, capacity: 5, unit: kW, attributes: {phase: L1, m: 2}}\n"
             "      - {from: /m, to: /m/rack0}",
         )
     )
     data = [data for _, _, data in structure.subsystems["power"].rows()]
     assert data == [
-        {"subsystem": "power", "type": "feeds", "capacity": 5.0, "phase": "L1", "m": 2.0},
+        {"subsystem": "power", "type": "feeds", "capacity": 5.0, "unit": "kW", "phase": "L1", "m": 2.0},
         {"subsystem": "power", "type": "link"},
     ]
+
+
+def test_a_unit_may_stand_among_the_attributes_and_is_written_beside_the_capacity() -> None:
+    structure = read(
+        MACHINE.replace("HEAD", "hierarchy: false").replace("EDGE", "{from: /m, to: /m/rack0, attributes: {unit: W}}")
+    )
+    (edge,) = [data for _, _, data in structure.subsystems["power"].rows()]
+    assert edge["unit"] == "W"
+    assert "unit: W}" in write_cluster(structure)
+    with pytest.raises(InputError, match="'unit' is no name for an attribute"):
+        read(
+            MACHINE.replace("HEAD", "hierarchy: false").replace(
+                "EDGE", "{from: /m, to: /m/rack0, unit: W, attributes: {unit: V}}"
+            )
+        )
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,59 @@ def test_rule_n1_children_draw_from_one_supplier(top: Instance, clock: Hand) -> 
     assert watts(top.graph) == {"feed": 0, "pdu0": 0, "pdu1": 0}
 
 
+CABLES = SITE.replace('"/site/node[0-2]"}', '"/site/node[0-2]", capacity: 700}').replace(
+    '"/site/node[3-5]"}', '"/site/node[3-5]", capacity: 700}'
+)
+
+
+def cables(graph: ResourceGraph) -> dict[str, int]:
+    """What goes through each cable that anything goes through."""
+    graph.now()
+    accounts = graph.structure.accounts
+    used = {accounts.said(v): graph.planner.used(v, 0, 1) for v in range(graph.structure.n, accounts.n)}
+    return {name.rpartition("/")[2]: units for name, units in used.items() if units}
+
+
+def test_rule_n1_what_a_child_draws_goes_through_the_cables_of_its_parent(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
+    )
+    first = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
+    second = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
+    a = first.submit("[node{id:'0'}/core{x};power=400]", duration_s=100)
+    # Both have cores in node0 and node1: 700 W go through a cable, whoever draws them.
+    b = second.submit("[node{id:'0'}/core{x};power=400]", duration_s=100)
+    c = second.submit("[node{id:'1'}/core{x};power=300]", duration_s=100)
+    assert [job.state.name for job in (a, b, c)] == ["RUN", "SCHED", "RUN"]
+    assert cables(top.graph) == cables(first.graph) == cables(second.graph) == {"node0": 400, "node1": 300}
+    assert top.check() == []
+    grandchild = first.spawn(first.submit("core{x}", duration_s=500))
+    grandchild.submit("[core{x};power=300]", duration_s=50)
+    assert cables(top.graph) == {"node0": 700, "node1": 300}
+    assert top.check() == []
+    first.close()
+    assert cables(top.graph) == {"node0": 400, "node1": 300}
+    assert [job.state.name for job in (b, c)] == ["RUN", "RUN"]
+    second.close()
+    assert cables(top.graph) == {}
+
+
+def test_a_child_that_was_given_watts_has_its_part_of_the_cables(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
+    )
+    child = top.spawn(top.submit("slot=1/[node;power=500]", duration_s=1000))
+    assert child.graph.satisfiable("slot=1/[core;power=500]")
+    assert not child.graph.satisfiable("slot=1/[core;power=501]")
+    child.submit("slot=1/[core;power=400]", duration_s=100)
+    assert (cables(child.graph), cables(top.graph)) == ({"node0": 400}, {"node0": 500})
+    # Its second node comes with watts of its own.
+    child.grow("slot=1/[node;power=200]")
+    assert child.graph.satisfiable("slot=2/[node;power=200]")
+    assert not child.graph.satisfiable("slot=1/[node{id:'1'};power=201]")
+    assert top.check() == []
+
+
 def test_rule_n1_the_way_to_the_root_is_charged_at_every_level(top: Instance) -> None:
     child = top.spawn(top.submit("slot=2/node", duration_s=1000))
     grandchild = child.spawn(child.submit("slot=1/node", duration_s=500))

@@ -97,9 +97,22 @@ def with_graphs(source: random.Random, top: Recipe) -> Structure:
         edges = [*zip(nodes, own, strict=False), *((racks[0], v) for v in nodes[: len(nodes) // 2 + 1])]
         edges += [(racks[at % len(racks)], v) for at, v in enumerate(shared)]
         made.subsystems["power"] = _subsystem("power", edges)
+    if source.random() < 0.5:
+        _limit(source, made)
     if source.random() < 0.15 and made.n > made.tree_end:
         made.set_state([source.randrange(made.tree_end, made.n)], "down")
     return made
+
+
+def _limit(source: random.Random, made: Structure) -> None:
+    """Give edges a capacity, now and then not a whole number, or in a unit of its own."""
+    for graph in made.subsystems.values():
+        rows = len(graph)
+        choices = [source.randint(1, 6), source.randint(1, 6) + 0.5, float("nan"), 0]
+        capacity = [source.choices(choices, [6, 1, 2, 0.2])[0] for _ in range(rows)]
+        graph.attributes["capacity"] = np.array(capacity, np.float64)
+        if graph.name == "power" and source.random() < 0.2:
+            graph.attributes["unit"] = np.array([source.choice(["W", "W", "kW", None]) for _ in range(rows)], object)
 
 
 def _want(source: random.Random, types: list[str]) -> Vertex:
@@ -116,7 +129,8 @@ def with_wants(source: random.Random, vertices: tuple[Vertex, ...], types: list[
 
 
 def distributed(made: Structure) -> list[str]:
-    """Types that a request may want: those of pools outside the has-a tree that have units, and now and then the others."""
+    """What a request may want: types of pools outside the has-a tree that have units, graphs, and now and then other types."""
     outside = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n)}
     sized = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n) if made.size.item(v) > 1}
-    return sorted(sized) * 3 + sorted(outside)
+    graphs = [name for name in made.subsystems if name not in made.types]
+    return sorted(sized) * 3 + sorted(outside) + graphs * 2

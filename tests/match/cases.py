@@ -85,7 +85,8 @@ def machine(source: random.Random, graphs: random.Random | None = None) -> Struc
 
 
 def planner_of(structure: Structure) -> Planner:
-    return Planner(structure.parent, structure.end, structure.type, structure.units)
+    accounts = structure.accounts
+    return Planner(accounts.parent, accounts.end, accounts.type, accounts.units)
 
 
 def scene(source: random.Random, graphs: random.Random | None = None) -> Scene:
@@ -97,7 +98,9 @@ def scene(source: random.Random, graphs: random.Random | None = None) -> Scene:
         start = source.randrange(HORIZON)
         end = source.randint(start + 1, HORIZON + 1)
         v = source.randrange(1, structure.n)
-        amount = source.randint(1, max(structure.size.item(v), 1))
+        if structure.accounts.n > structure.n and source.random() < 0.2:
+            v = source.randrange(structure.n, structure.accounts.n)
+        amount = source.randint(1, max(structure.accounts.size.item(v), 1))
         if source.random() < 0.1:
             # Levels come into being at any moment, and have to know what was before.
             planner.levels.of(structure.types.index("node"))

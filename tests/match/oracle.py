@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.syntax.jobspec import Request, Vertex
 from tests.match.site import Site
 
@@ -215,7 +214,7 @@ class Case(Site):
             if worth is None:
                 continue
             size = self.size(v)
-            only_whole = bool(vertex.exclusive) or bool(self.structure.flags.item(v) & EXCLUSIVE)
+            only_whole = bool(vertex.exclusive) or self.is_only_whole(v)
             if not vertex.is_exclusive and size == 1:
                 choices = [Entry("share", v, 1, slot, around)]
             elif size == 1 or only_whole:
@@ -247,11 +246,11 @@ class Case(Site):
         due: dict[tuple[int, ...], Fraction] = {}
         for v in starts:
             charges = self.ways.charged(v, vertex.type)
-            if not charges:
+            if charges is None:
                 return None
             for u, part in charges.items():
                 due[u] = due.get(u, Fraction(0)) + part * counts[id(vertex)] / len(starts)
-        return self.draw(vertex, due, slot, taken) if due else None
+        return self.draw(vertex, due, slot, taken)
 
     def draw(
         self, vertex: Vertex, due: dict[tuple[int, ...], Fraction], slot: tuple[str, int] | None, taken: list[Entry]
@@ -272,10 +271,10 @@ class Case(Site):
 
     def given(self, vertex: Vertex, v: int, units: int, slot: tuple[str, int] | None, taken: list[Entry]) -> Entry | None:
         """What one pool gives of so many units: as much as breaks no rule."""
-        if not vertex.is_exclusive and self.size(v) == 1:
+        if not vertex.is_exclusive and self.size(v) == 1 and not self.is_edge(v) and not self.ways.is_flow(vertex.type):
             new = Entry("look", v, 0, slot, ())
             return None if self.overdrawn(taken, new) else new
-        kept = bool(vertex.exclusive) or bool(self.structure.flags.item(v) & EXCLUSIVE)
+        kept = bool(vertex.exclusive) or self.is_only_whole(v)
         tries = (Entry("draw", v, number, slot, (), kept) for number in range(min(units, self.size(v)), 0, -1))
         return next((new for new in tries if not self.overdrawn(taken, new)), None)
 

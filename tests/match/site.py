@@ -53,22 +53,28 @@ class Site:
         return found
 
     def type(self, v: int) -> str:
-        return self.once("type", v, lambda: self.structure.kind_of(v).type)
+        return self.once("type", v, lambda: "" if self.is_edge(v) else self.structure.kind_of(v).type)
 
     def size(self, v: int) -> int:
-        return self.once("size", v, lambda: self.structure.size.item(v))
+        return self.once("size", v, lambda: self.ways.carried[v] if self.is_edge(v) else self.structure.size.item(v))
 
     def above(self, v: int) -> list[int]:
-        return self.once("above", v, lambda: self.structure.ancestors(v))
+        return self.once("above", v, lambda: [] if self.is_edge(v) else self.structure.ancestors(v))
 
     def below(self, v: int) -> range:
-        return range(v + 1, self.structure.end.item(v))
+        return range(v + 1, v + 1 if self.is_edge(v) else self.structure.end.item(v))
+
+    def is_edge(self, v: int) -> bool:
+        return v >= self.structure.n
+
+    def is_only_whole(self, v: int) -> bool:
+        return not self.is_edge(v) and bool(self.structure.flags.item(v) & EXCLUSIVE)
 
     def node(self, v: int) -> int:
         return self.once("node", v, lambda: next((u for u in [v, *self.above(v)] if self.type(u) == "node"), -1))
 
     def is_up(self, v: int) -> bool:
-        if self.ideal:
+        if self.ideal or self.is_edge(v):
             return True
         return self.once(
             "up", v, lambda: all(self.structure.state_name(u) not in UNAVAILABLE_STATES for u in [v, *self.above(v)])
@@ -89,11 +95,11 @@ class Site:
         return self.free(v) > 0 or (self.is_way(v) and not self.is_closed(v))
 
     def is_way(self, v: int) -> bool:
-        return bool(self.structure.flags.item(v) & WAY)
+        return not self.is_edge(v) and bool(self.structure.flags.item(v) & WAY)
 
     def is_closed(self, v: int) -> bool:
         """Whether somebody holds a pool above it whole, or is in one around it that is for one job at a time."""
-        around = [u for u in (v, *self.above(v)) if self.structure.flags.item(u) & EXCLUSIVE]
+        around = [u for u in (v, *self.above(v)) if self.is_only_whole(u)]
         if any(self.used(w, t) for u in around for w in self.below(u) for t in self.moments()):
             return True
         return any(self.used(u, t) == self.size(u) > 0 for u in self.above(v) for t in self.moments())
@@ -117,7 +123,7 @@ class Site:
         return self.once("satisfies", v, lambda: self._satisfies(v))
 
     def _satisfies(self, v: int) -> bool:
-        if self.request.constraint is None:
+        if self.request.constraint is None or self.is_edge(v):
             return True
         targets_are_nodes = any(self.type(u) == "node" for u in range(self.structure.n))
         target = self.node(v) if targets_are_nodes else v
@@ -128,10 +134,7 @@ class Site:
             "whole",
             v,
             lambda: (
-                self.size(v) > 0
-                and not self.structure.flags.item(v) & WAY
-                and self.is_untouched(v)
-                and all(self.satisfies(u) for u in self.below(v))
+                self.size(v) > 0 and not self.is_way(v) and self.is_untouched(v) and all(self.satisfies(u) for u in self.below(v))
             ),
         )
 
@@ -177,7 +180,7 @@ class Site:
         return [v for v in pools if any(a <= self.structure.id.item(v) <= b for a, b in ranges)]
 
     def worth(self, vertex: Vertex, v: int) -> Fraction | None:
-        own = self.structure.kind_of(v).unit
+        own = self.ways.unit(v) if self.is_edge(v) else self.structure.kind_of(v).unit
         if vertex.unit is None or own == vertex.unit:
             return Fraction(1)
         try:

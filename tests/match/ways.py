@@ -1,8 +1,12 @@
-"""Who supplies whom, found the slow way: edge by edge, pool by pool, by the text of `specs/matching.md`."""
+"""Who supplies whom, found the slow way: edge by edge, pool by pool, by the text of `specs/matching.md`.
+
+An edge with a capacity is numbered behind the pools: graph by graph, by source and target.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from math import floor, isnan
 
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
@@ -18,9 +22,64 @@ class Ways:
         self.structure = structure
         self.type = [structure.kind_of(v).type for v in range(structure.n)]
         self.above = [[v, *structure.ancestors(v)] for v in range(structure.n)]
-        self.graphs = [edges for graph in structure.subsystems.values() if (edges := self.followed(graph))]
-        self.found: dict[tuple[int, str], dict[Givers, Fraction]] = {}
+        followed = [(graph, self.followed(graph)) for graph in structure.subsystems.values()]
+        self.graphs = [edges for _, edges in followed if edges]
+        self.names = [graph.name for graph, edges in followed if edges]
+        self.carried: dict[int, int] = {}
+        self.number: dict[tuple[str, Edge], int] = {}
+        self.own_unit: dict[int, str] = {}
+        for graph in structure.subsystems.values():
+            self.find_limits(graph)
+        self.found: dict[tuple[int, str], dict[Givers, Fraction] | None] = {}
         self.is_distributed: dict[str, bool] = {}
+
+    def find_limits(self, graph: Subsystem) -> None:
+        capacity: dict[Edge, list[float]] = {}
+        unit: dict[Edge, str] = {}
+        for a, b, data in graph.rows():
+            capacity.setdefault((a, b), []).append(data.get("capacity", float("nan")))
+            if "unit" in data:
+                unit[a, b] = data["unit"]
+        for edge in sorted(capacity):
+            if not any(map(isnan, capacity[edge])):
+                number = self.structure.n + len(self.carried)
+                self.number[graph.name, edge] = number
+                self.carried[number] = floor(sum(capacity[edge]))
+                if edge in unit:
+                    self.own_unit[number] = unit[edge]
+
+    def unit(self, v: int) -> str | None:
+        """What an edge is counted in."""
+        if v in self.own_unit:
+            return self.own_unit[v]
+        name = next(graph for (graph, _), number in self.number.items() if number == v)
+        edges = self.graphs[self.names.index(name)]
+        types = [t for t in sorted(set(self.type)) if self.is_counted(edges, t)]
+        pools = [u for u in self.givers(edges) if self.type[u] in types]
+        return self.structure.kind_of(min(pools)).unit if pools else None
+
+    def givers(self, edges: list[Edge]) -> set[int]:
+        """Pools that may have something to give by one graph."""
+        suppliers, members = self.distributors(edges), {v for edge in edges for v in edge}
+        found = set(suppliers)
+        for v in range(self.structure.n):
+            ends = any((u, v) in edges for u in suppliers) and self.outside(v)
+            on = self.structure.parent.item(v) in suppliers and (self.outside(v) or v in members)
+            if self.structure.end.item(v) == v + 1 and (ends or on):
+                found.add(v)
+        return found
+
+    def is_counted(self, edges: list[Edge], type_name: str) -> bool:
+        """Whether something of the type can be drawn in parts by one graph."""
+        if not self.distributed(type_name):
+            return False
+        pools = [v for v in self.givers(edges) if self.type[v] == type_name]
+        return any(self.structure.size.item(v) > 1 or self.structure.kind_of(v).unit is not None for v in pools)
+
+    def limits(self, edges: list[Edge], a: int, b: int) -> set[int]:
+        """Edges with a capacity between two pools, in both directions."""
+        name = self.names[self.graphs.index(edges)]
+        return {self.number[name, ends] for ends in ((a, b), (b, a)) if (name, ends) in self.number}
 
     def outside(self, v: int) -> bool:
         return v >= self.structure.tree_end
@@ -65,8 +124,12 @@ class Ways:
 
     def distributed(self, type_name: str) -> bool:
         if type_name not in self.is_distributed:
-            self.is_distributed[type_name] = self._distributed(type_name)
+            self.is_distributed[type_name] = self.is_flow(type_name) or self._distributed(type_name)
         return self.is_distributed[type_name]
+
+    def is_flow(self, name: str) -> bool:
+        """Whether units of a graph are meant, by its name."""
+        return name in self.names and name not in self.type
 
     def _distributed(self, type_name: str) -> bool:
         if any(self.type[u] == type_name for v in range(len(self.type)) if self.type[v] == "node" for u in self.above[v]):
@@ -93,39 +156,63 @@ class Ways:
                     return inside
         return []
 
-    def up(self, edges: list[Edge], u: int) -> list[int]:
+    def up(self, edges: list[Edge], u: int) -> tuple[list[int], set[int]]:
+        """The next pools up from a supplier, and the limits of the edges to it."""
         if self.outside(u):
-            return [*self.suppliers(edges, u), *self.above[u][1:2]]
-        return next((found for w in self.above[u] if (found := self.suppliers(edges, w))), [])
+            place, beside = u, self.above[u][1:2]
+        else:
+            place, beside = next((w for w in self.above[u] if self.suppliers(edges, w)), u), []
+        found = self.suppliers(edges, place)
+        return [*found, *beside], {v for a in found for v in self.limits(edges, a, place)}
 
-    def charged(self, v: int, type_name: str) -> dict[Givers, Fraction]:
+    def charged(self, v: int, type_name: str) -> dict[Givers, Fraction] | None:
+        """Who gives what part; None where nothing supplies the pool."""
         if (v, type_name) not in self.found:
             self.found[v, type_name] = self._charged(v, type_name)
         return self.found[v, type_name]
 
-    def _charged(self, v: int, type_name: str) -> dict[Givers, Fraction]:
-        supplying = [any(self.type[u] == type_name for u in self.distributors(edges)) for edges in self.graphs]
-        parts: dict[Givers, Fraction] = {}
-        if not any(supplying):
+    def _charged(self, v: int, type_name: str) -> dict[Givers, Fraction] | None:
+        if self.is_flow(type_name):
+            edges = self.graphs[self.names.index(type_name)]
+            if not self.entries(edges, v):
+                return None
+            types = [t for t in set(self.type) if self.is_counted(edges, t)]
+            return self.by(edges, v, types, flow=True)
+        parts = {}
+        if not any(any(self.type[u] == type_name for u in self.distributors(edges)) for edges in self.graphs):
             parts = {tuple(hung): Fraction(1) for u in self.above[v] if (hung := self.hung(u, type_name))}
-        for edges, itself in zip(self.graphs, supplying, strict=True):
-            entries = self.entries(edges, v)
-            here: dict[Givers, Fraction] = {}
-            for entry in entries:
-                met: set[int] = set()
-                todo = self.suppliers(edges, entry)
-                while todo:
-                    u = todo.pop()
-                    if u not in met:
-                        met.add(u)
-                        todo += self.up(edges, u)
-                each = ([u] * (self.type[u] == type_name) if itself else self.hung(u, type_name) for u in met)
-                for givers in {tuple(pools) for pools in each if pools}:
-                    here[givers] = here.get(givers, Fraction(0)) + Fraction(1, len(entries))
-            for givers, part in here.items():
+        for edges in self.graphs:
+            for givers, part in self.by(edges, v, [type_name]).items():
                 parts[givers] = max(part, parts.get(givers, part))
-        return parts
+        return parts or None
+
+    def by(self, edges: list[Edge], v: int, types: list[str], *, flow: bool = False) -> dict[Givers, Fraction]:
+        """Who gives to a pool by one graph: pools of these types, and edges where those are counted, or for the graph itself."""
+        entries = self.entries(edges, v)
+        here: dict[Givers, Fraction] = {}
+        for entry in entries:
+            met: set[int] = set()
+            todo = self.suppliers(edges, entry)
+            through = {v for a in todo for v in self.limits(edges, a, entry)}
+            while todo:
+                u = todo.pop()
+                if u not in met:
+                    met.add(u)
+                    farther, limits = self.up(edges, u)
+                    todo += farther
+                    through |= limits
+            givers: set[Givers] = {(e,) for e in through} if flow else set()
+            for type_name in types:
+                itself = any(self.type[u] == type_name for u in self.distributors(edges))
+                each = ([u] * (self.type[u] == type_name) if itself else self.hung(u, type_name) for u in met)
+                supplied = {tuple(pools) for pools in each if pools}
+                if supplied and self.is_counted(edges, type_name):
+                    supplied |= {(e,) for e in through}
+                givers |= supplied
+            for each_givers in givers:
+                here[each_givers] = here.get(each_givers, Fraction(0)) + Fraction(1, len(entries))
+        return here
 
     def upstream(self, v: int, type_name: str) -> dict[Givers, Fraction]:
         """What lies farther up than what hangs on the same suppliers."""
-        return {givers: part for givers, part in self.charged(v, type_name).items() if v not in givers}
+        return {givers: part for givers, part in (self.charged(v, type_name) or {}).items() if v not in givers}

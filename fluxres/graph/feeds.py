@@ -9,28 +9,36 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Subsystem
-from fluxres.graph.structure import Structure
+from fluxres.graph.auxiliary import Int32, Subsystem
 
-Int32 = NDArray[np.int32]
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
 
 
 class Feeds:
     """One auxiliary graph, read as who supplies whom.  Cost: vectorised over its edges, once."""
 
-    def __init__(self, structure: Structure, graph: Subsystem, nodes: Int32) -> None:
+    def __init__(self, structure: Structure, graph: Subsystem) -> None:
         self._structure = structure
-        self._nodes = nodes
+        self._nodes = nodes = structure.of_type("node")
+        self.graph = graph
+        #: The type number of its edges.
+        self.kind = structure.accounts.kind(graph)
         above, below = _followed(structure, graph, nodes)
         order = np.lexsort((above, below))
         #: Edges, by who is supplied.
         self.below, self.above = np.ascontiguousarray(below[order]), np.ascontiguousarray(above[order])
         self._below, self._above = self.below.data, self.above.data
-        self._closures: dict[int, tuple[int, ...]] = {}
+        #: By edge, the accounts that what goes along it is drawn through, one for each direction that the graph has; -1 for none.
+        self._limits = [structure.accounts.between(graph, *ends) for ends in ((self.above, self.below), (self.below, self.above))]
+        self.is_limited = any(bool((limits >= 0).any()) for limits in self._limits)
+
+    # -- what is distributed -----------------------------------------------------------------------------------------
 
     @cached_property
     def distributors(self) -> Int32:
@@ -58,11 +66,65 @@ class Feeds:
         found: list[int] = below[bisect_left(above.data, v) : bisect_right(above.data, v)].tolist()
         return found
 
+    @cached_property
+    def _given(self) -> Int32:
+        """Pools that may have something to give: those that supply others, and what hangs on them."""
+        structure = self._structure
+        members = np.union1d(self.above, self.below)
+        leaves = np.flatnonzero(structure.end == np.arange(1, structure.n + 1))
+        leaves = leaves[np.isin(structure.parent[leaves], self.distributors)]
+        leaves = leaves[(leaves >= structure.tree_end) | np.isin(leaves, members)]
+        return np.unique(np.concatenate([self.distributors, leaves, self.attached[1]])).astype(np.int32)
+
+    @cached_property
+    def types(self) -> frozenset[int]:
+        """Types that are distributed: of those who supply others, and of what hangs on them and stands in an auxiliary graph.
+
+        Nodes and what they stand in are none, though a rack may hand on what supplies it.
+        """
+        structure = self._structure
+        found = set(np.unique(structure.type[self._given]).tolist())
+        up = np.unique(self._nodes)
+        while up.size:
+            found -= set(np.unique(structure.type[up]).tolist())
+            up = np.unique(structure.parent[up])
+            up = up[up >= 0]
+        return frozenset(found)
+
+    @cached_property
+    def counted(self) -> frozenset[int]:
+        """Those of the distributed types of which some pool has more than one unit, or says what it is counted in."""
+        structure = self._structure
+        pools = self._given[(structure.size[self._given] > 1) | self._has_unit(self._given)]
+        return self.types & frozenset(np.unique(structure.type[pools]).tolist())
+
+    def _has_unit(self, pools: Int32) -> NDArray[np.bool_]:
+        of_kind = np.array([kind.unit is not None for kind in self._structure.kinds], np.bool_)
+        found: NDArray[np.bool_] = of_kind[self._structure.kind[pools]]
+        return found
+
+    @cached_property
+    def unit(self) -> str | None:
+        """What edges that do not say it are counted in: as the first pool of a counted type."""
+        structure = self._structure
+        pools = self._given[np.isin(structure.type[self._given], list(self.counted))]
+        return structure.kind_of(int(pools[0])).unit if len(pools) else None
+
+    # -- who supplies ------------------------------------------------------------------------------------------------
+
+    def rows_into(self, v: int) -> range:
+        """The edges into a pool."""
+        first = bisect_left(self._below, v)
+        return range(first, bisect_right(self._below, v, first))
+
     def suppliers(self, v: int) -> tuple[int, ...]:
         """Where edges into a pool come from."""
-        first = bisect_left(self._below, v)
-        stop = bisect_right(self._below, v, first)
-        return tuple(self._above[first:stop].tolist()) if first < stop else ()
+        rows = self.rows_into(v)
+        return tuple(self._above[rows.start : rows.stop].tolist()) if rows else ()
+
+    def limits(self, row: int) -> list[int]:
+        """The accounts that what goes along an edge is drawn through."""
+        return [v for limits in self._limits if (v := limits.item(row)) >= 0]
 
     def entries(self, v: int) -> list[int]:
         """Where what supplies a pool comes in; empty where nothing supplies it.
@@ -72,7 +134,7 @@ class Feeds:
         """
         u = v
         while u >= 0:
-            if self.suppliers(u):
+            if self.rows_into(u):
                 return [u]
             inside = self._inside(u) if u == v or self._is_in_node(u) else []
             if inside:
@@ -95,31 +157,16 @@ class Feeds:
         at = bisect_right(self._nodes.data, v) - 1
         return at >= 0 and v < self._structure.end.item(int(self._nodes[at]))
 
-    def closure(self, entry: int) -> tuple[int, ...]:
-        """All pools on the way up from where a supply comes in, ascending."""
-        found = self._closures.get(entry)
-        if found is None:
-            met: set[int] = set()
-            todo = list(self.suppliers(entry))
-            while todo:
-                u = todo.pop()
-                if u not in met:
-                    met.add(u)
-                    todo += self._next(u)
-            found = self._closures[entry] = tuple(sorted(met))
-        return found
-
-    def _next(self, u: int) -> tuple[int, ...]:
-        """The next pools on the way up from one that was met."""
+    def onward(self, u: int) -> tuple[int, int]:
+        """Farther up from a supplier: the pool into which its own supply comes, and the pool that is met with it, or -1."""
         structure = self._structure
         above = structure.parent.item(u)
         if u >= structure.tree_end:
-            return (*self.suppliers(u), *((above,) if above >= 0 else ()))
+            return u, above
         # In the has-a tree, a rack is not met because its PDU is; but what supplies it supplies the PDU.
-        found = self.suppliers(u)
-        while not found and above >= 0:
-            found, above = self.suppliers(above), structure.parent.item(above)
-        return found
+        while not self.rows_into(u) and above >= 0:
+            u, above = above, structure.parent.item(above)
+        return u, -1
 
 
 def _followed(structure: Structure, graph: Subsystem, nodes: Int32) -> tuple[Int32, Int32]:

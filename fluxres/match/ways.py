@@ -1,0 +1,60 @@
+"""Ways up one auxiliary graph: from where a supply comes in, over all who hand it on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fluxres.graph.feeds import Feeds
+
+
+class Way(NamedTuple):
+    """What is met on the way up.
+
+    Args:
+        pools: suppliers, ascending.
+        edges: accounts of the edges with a capacity, ascending.
+    """
+
+    pools: tuple[int, ...]
+    edges: tuple[int, ...]
+
+
+class Ways:
+    """The ways of one graph.  Cost: each is walked once for all pools that have the same suppliers."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        self.feeds = feeds
+        self._farther: dict[tuple[int, ...], Way] = {}
+
+    def of(self, entry: int) -> Way:
+        """The way up from a pool that has suppliers."""
+        feeds = self.feeds
+        found = self.beyond(feeds.suppliers(entry))
+        if not feeds.is_limited:
+            return found
+        own = {v for row in feeds.rows_into(entry) for v in feeds.limits(row)}
+        return Way(found.pools, tuple(sorted(own.union(found.edges))))
+
+    def beyond(self, suppliers: tuple[int, ...]) -> Way:
+        """What is met from these suppliers on, themselves included."""
+        found = self._farther.get(suppliers)
+        if found is None:
+            found = self._farther[suppliers] = self._walk(suppliers)
+        return found
+
+    def _walk(self, suppliers: tuple[int, ...]) -> Way:
+        feeds = self.feeds
+        met: set[int] = set()
+        edges: set[int] = set()
+        todo = list(suppliers)
+        while todo:
+            u = todo.pop()
+            if u in met:
+                continue
+            met.add(u)
+            place, beside = feeds.onward(u)
+            todo += feeds.suppliers(place)
+            todo += [beside] * (beside >= 0)
+            if feeds.is_limited:
+                edges.update(v for row in feeds.rows_into(place) for v in feeds.limits(row))
+        return Way(tuple(sorted(met)), tuple(sorted(edges)))

@@ -1,0 +1,174 @@
+"""Edges with a capacity in matching: charged like pools, refused by name, in the vector path and the traverser alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluxres.errors import InfeasibleRequest, InputError
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
+from fluxres.match import Match, Matcher
+from fluxres.model import ResourceGraph
+from tests.match.machines import request
+
+SITE = """
+fluxres: 1
+name: site
+resources:
+  - {type: rack, count: 2, with: [{type: node, count: 3, id: 0-5, with: [{type: core, count: 4}]}]}
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: pdu, count: 2, size: 5000, unit: W}]
+    edges:
+      - {from: "power:/pdu[0-1]", to: "/site/rack[0-1]", capacity: 2500}
+      - {from: "/site/rack0", to: "/site/rack0/node*", capacity: 1000}
+      - {from: "/site/rack1", to: "/site/rack1/node*", capacity: 1000}
+  network:
+    pools: [{type: switch, name: spine}, {type: switch, basename: leaf, count: 2}]
+    edges:
+      - {from: "network:/spine", to: "network:/leaf[0-1]", direction: both, capacity: 40}
+      - {from: "network:/leaf0", to: "/site/rack0/node*", direction: both, capacity: 25}
+      - {from: "network:/leaf1", to: "/site/rack1/node*", direction: both}
+"""
+
+
+@pytest.fixture
+def site() -> Matcher:
+    """Two racks of three nodes: 1,000 W to a node, 2,500 W to a rack, 5,000 W a PDU; a network that is only cables."""
+    graph = ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    return Matcher(graph.structure, graph.planner)
+
+
+def drawn(made: Matcher, found: Match | None) -> dict[str, int] | None:
+    """What a match takes outside the has-a tree, by name without the graph and the site."""
+    if found is None:
+        return None
+    said = made.structure.accounts.said
+    outside = {said(v): n for v, n in found.targets if v >= made.structure.tree_end}
+    return {name.removeprefix("power: ").removeprefix("network: ").replace("/site/", ""): n for name, n in outside.items()}
+
+
+def both(made: Matcher, text: str, start: int = 0, end: int = 10, policy: str = "first") -> Match | None:
+    """The match of both paths, which must agree."""
+    asked = request(text)
+    fast, slow = (made.match(asked, start, end, policy, reference=way) for way in (False, True))
+    assert (fast is None) == (slow is None)
+    assert fast is None or slow is None or fast.is_equal(slow)
+    return fast
+
+
+@pytest.mark.parametrize("name", ["pdu", "power"])
+def test_every_edge_of_the_way_gives(site: Matcher, name: str) -> None:
+    """By the type of what supplies, or by the name of the graph."""
+    found = both(site, f"slot=2/[node;{name}=800]")
+    assert drawn(site, found) == {
+        "rack0 -> rack0/node0": 800,
+        "rack0 -> rack0/node1": 800,
+        "pdu0 -> rack0": 1600,
+        "pdu0": 1600,
+    }
+    assert found is not None
+    assert not found.fallback
+
+
+def test_what_would_overdraw_an_edge_goes_elsewhere_then_later_then_never(site: Matcher) -> None:
+    found = both(site, "slot=4/[node;power=900]")
+    # 2,500 W are two nodes of 900 W a rack.
+    assert found is not None
+    nodes = [v for v in found.vertices.tolist() if v in site.structure.of_type("node")]
+    assert [site.structure.name(v) for v in nodes] == ["node0", "node1", "node3", "node4"]
+    assert both(site, "slot=5/[node;power=900]") is None
+    assert not site.satisfiable(request("slot=5/[node;power=900]"))
+    assert not site.satisfiable(request("slot=1/[node;power=1001]"))
+    site.planner.hold_all(found.vertices, found.amounts, 0, 7)
+    assert both(site, "slot=1/[node;power=701]") is None
+    assert drawn(site, both(site, "slot=1/[node;power=700]")) == {"rack0 -> rack0/node2": 700, "pdu0 -> rack0": 700, "pdu0": 700}
+    for reference in (False, True):
+        later = site.earliest(request("slot=1/[node;power=701]"), 5, 0, reference=reference)
+        assert later is not None
+        assert later.start == 7
+
+
+def test_a_refusal_names_the_edge_and_what_is_left_on_it(site: Matcher) -> None:
+    edge = site.structure.accounts.number("power: /site/rack0 -> /site/rack0/node0")
+    site.planner.hold(edge, 600, 0, 10)
+    refusal = site.why_not(request("node=6{x}/power=500"), 0, 10)
+    assert refusal is not None
+    assert "power: /site/rack0 -> /site/rack0/node0: 400 of 1000 W free" in " ".join(refusal.sentences())
+    assert refusal.enough == {"resources[0]": 5, "resources[0].with[0]": 400}
+
+
+def test_a_network_of_cables_is_asked_for_by_its_name(site: Matcher) -> None:
+    """Towards the root, and both ways of each cable; a cable without a capacity carries whatever is asked."""
+    assert drawn(site, both(site, "slot=1/[node;network=20]")) == {
+        "spine -> leaf0": 20,
+        "leaf0 -> spine": 20,
+        "leaf0 -> rack0/node0": 20,
+        "rack0/node0 -> leaf0": 20,
+    }
+    # The second node of rack0 would need 50 of the 40 of the spine.
+    found = both(site, "slot=2/[node;network=25]")
+    assert found is not None
+    assert [site.structure.name(v) for v in found.vertices[:2].tolist()] == ["node0", "node3"]
+    assert drawn(site, both(site, "node=3{x}/network=13", policy="high")) == {"spine -> leaf1": 39, "leaf1 -> spine": 39}
+    assert both(site, "slot=1/[node;network=41]", policy="high") is None
+    found = both(site, "slot=1/[node;network=1-50]", policy="high")
+    assert found is not None
+    assert found.counts[-1] == 40
+
+
+def test_the_unit_of_a_graph(site: Matcher) -> None:
+    assert drawn(site, both(site, "slot=1/[node;power=1{unit:kW}]")) == {
+        "rack0 -> rack0/node0": 1000,
+        "pdu0 -> rack0": 1000,
+        "pdu0": 1000,
+    }
+    # Nothing says what the cables of the network are counted in.
+    assert both(site, "slot=1/[node;network=1{unit:Gbit/s}]") is None
+    refusal = site.why_not(request("slot=1/[node;network=1{unit:Gbit/s}]"), 0, 10)
+    assert refusal is not None
+    assert "unit that does not convert" in " ".join(refusal.sentences())
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("network=10", InputError, "drawn by what they are asked for with"),
+        ("slot/network=10", InputError, "drawn by what they are asked for with"),
+        ("[node;network=2/core]", InputError, "nothing below them"),
+        ("[node;network=2{id:'0'}]", InputError, "have no ids"),
+        ("[node;water=2]", InfeasibleRequest, "no pool of type 'water'"),
+    ],
+)
+def test_units_of_a_graph_are_asked_for_beside_pools(site: Matcher, text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        site.match(request(text), 0, 10)
+
+
+def test_an_edge_of_one_unit_is_used_up() -> None:
+    """What is only looked at among pools is drawn of an edge."""
+    text = SITE.replace("capacity: 25", "capacity: 1")
+    graph = ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure)
+    made = Matcher(graph.structure, graph.planner)
+    found = both(made, "[node=1/core;network=1]")
+    assert found is not None
+    assert drawn(made, found) == {
+        "spine -> leaf0": 1,
+        "leaf0 -> spine": 1,
+        "leaf0 -> rack0/node0": 1,
+        "rack0/node0 -> leaf0": 1,
+    }
+    made.planner.hold_all(found.vertices, found.amounts, 0, 10)
+    again = both(made, "[node=1/core;network=1]")
+    assert drawn(made, again) is not None
+    assert "rack0/node0 -> leaf0" not in (drawn(made, again) or {})
+
+
+def test_whoever_wants_it_alone_has_the_cables_too(site: Matcher) -> None:
+    assert drawn(site, both(site, "slot=1/[node;network=1{x}]")) == {
+        "spine -> leaf0": 40,
+        "leaf0 -> spine": 40,
+        "leaf0 -> rack0/node0": 25,
+        "rack0/node0 -> leaf0": 25,
+    }
