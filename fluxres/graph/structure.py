@@ -23,6 +23,7 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
 from fluxres.graph.lookup import OUTSIDE, Lookup
+from fluxres.graph.sums import Sums
 from fluxres.syntax import template
 
 COLUMNS: Final[dict[str, Any]] = {
@@ -342,6 +343,11 @@ class Structure:
         """All vertices ordered by type and then number, and where each type begins in that order."""
         order = np.argsort(self.type, kind="stable").astype(np.int32)
         return order, np.concatenate([[0], np.cumsum(np.bincount(self.type, minlength=len(self.types)))])
+
+    @cached_property
+    def sums(self) -> Sums:
+        """How units are added up by type.  Cost O(n) at the first call."""
+        return Sums(self)
 
     def of_type(self, type_name: str) -> Int32:
         """Vertices of one type, ascending; empty for a type the graph does not have."""

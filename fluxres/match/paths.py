@@ -125,6 +125,25 @@ class Paths:
         return taken & ~kept
 
     @cached_property
+    def drawn(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """(pool, supplier): units of the pool are units of the supplier too, which is of the same type and farther up.
+
+        Only of types that have amounts: a switch that another one supplies is a switch more, 800 W of a PDU are no more watts.
+
+        Cost: the way of each pool of a distributed type, found once.
+        """
+        structure = self._structure
+        pairs: list[tuple[int, int]] = []
+        for kind in self.channels:
+            pools = structure.of_type(structure.types[kind])
+            counted = {number for number in np.unique(structure.kind[pools]).tolist() if structure.kinds[number].unit is not None}
+            pools = pools[(structure.size[pools] > 1) | np.isin(structure.kind[pools], list(counted))]
+            if len(pools) > 1:
+                pairs += [(v, u) for v in pools.tolist() for givers, _ in self.upstream(v, kind) for u in givers]
+        below, above = np.array(pairs, np.int32).reshape(-1, 2).T
+        return below, above
+
+    @cached_property
     def is_forest(self) -> bool:
         """Whether no pool is supplied from two sides: then whoever takes the first way that fits leaves the most to others."""
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
