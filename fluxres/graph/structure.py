@@ -222,10 +222,11 @@ class Structure:
         for subsystem in self.subsystems.values():
             if subsystem.hierarchy and self.is_member(subsystem, v):
                 yield self.auxiliary_uri(subsystem, v)
-        path = self.path(v)
-        for graph in self.lookup.graphs_around(v):
-            yield f"{graph}:{path}"
-        yield f"{OUTSIDE}:{path}"
+        path, around = self.path(v), self.lookup.graphs_around(v)
+        for name in around or [OUTSIDE]:
+            found = self.subsystems.get(name)
+            if found is None or not (found.hierarchy and self.is_member(found, v)):
+                yield f"{name}:{path}"
 
     def graphs_of(self, v: int) -> list[str]:
         """Names of the auxiliary graphs with an edge from or to `v`."""

@@ -88,7 +88,7 @@ class Sums:
 
     @cached_property
     def may_pass_on(self) -> bool:
-        """Whether a type counted in amounts has several pools in or next to auxiliary graphs, so that one may supply another."""
+        """Whether several pools of a type counted in amounts are in or next to auxiliary graphs: one may supply another."""
         s = self._s
         graphs = [subsystem.members for subsystem in s.subsystems.values()]
         if not any(map(len, graphs)):
@@ -98,9 +98,14 @@ class Sums:
         for members in graphs:
             near[members] = True
         near |= (s.parent >= 0) & near[s.parent]
-        in_units = np.array([kind.unit is not None for kind in s.kinds], np.bool_)
-        near &= (s.size > 1) | in_units[s.kind]
-        return bool(np.bincount(s.type[near], minlength=1).max() > 1)
+        counts = np.bincount(s.type[near], minlength=len(s.types))
+        return any(counts[number] > 1 and self.in_amounts(name) for number, name in enumerate(s.types))
+
+    def in_amounts(self, type_name: str) -> bool:
+        """Whether pools of a type are so many units of something, and not one thing each."""
+        return any(own is not None for own in self._units[type_name]) or bool(
+            (self._s.size[self._s.of_type(type_name)] > 1).any()
+        )
 
     def by_code(self, vertices: Int32 | slice, units: Int64) -> Int64:
         """Sums of the units of these pools, by code."""

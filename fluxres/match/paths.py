@@ -135,13 +135,14 @@ class Paths:
         structure = self._structure
         pairs: list[tuple[int, int]] = []
         for kind in self.channels:
-            pools = structure.of_type(structure.types[kind])
-            counted = {number for number in np.unique(structure.kind[pools]).tolist() if structure.kinds[number].unit is not None}
-            pools = pools[(structure.size[pools] > 1) | np.isin(structure.kind[pools], list(counted))]
-            if len(pools) > 1:
-                pairs += [(v, u) for v in pools.tolist() for givers, _ in self.upstream(v, kind) for u in givers]
+            if structure.sums.in_amounts(structure.types[kind]):
+                pools = structure.of_type(structure.types[kind]).tolist()
+                pairs += [(v, u) for v in pools for givers, _ in self.upstream(v, kind) for u in givers]
         below, above = np.array(pairs, np.int32).reshape(-1, 2).T
-        return below, above
+        # In a cycle each supplies the others: the first of them stands for all.
+        codes, back = (a.astype(np.int64) * structure.n + b for a, b in ((below, above), (above, below)))
+        kept = ~np.isin(codes, back) | (above < below)
+        return below[kept], above[kept]
 
     @cached_property
     def is_forest(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -172,7 +173,8 @@ class _Search:
     def _parent(self, node: Compare) -> Mask:
         structure = self.structure
         if node.op == "~":
-            above = self._matching(structure.where, node) | self._matching(structure.name, node)
+            contained = self._contained(node)
+            above = self._matching(structure.where, contained) | self._matching(structure.name, contained)
             return self._next_below(above) | self._in_auxiliary(node, self._children)
         found = self._next_below(self._only(structure.named(text for text in node.texts if "/" not in text)))
         for text in node.texts:
@@ -194,7 +196,7 @@ class _Search:
     def _under(self, node: Compare) -> Mask:
         structure = self.structure
         if node.op == "~":
-            tops = self._matching(structure.where, node)
+            tops = self._matching(structure.where, self._contained(node))
             return structure.forest().below(np.flatnonzero(tops)) | self._in_auxiliary(node, self._below)
         return reduce(np.logical_or, (self._below(targets.place(self.graph, text)) for text in node.texts))
 
@@ -202,11 +204,16 @@ class _Search:
         forest, tops = place.require_forest(), np.array(place.vertices, np.int32)
         return forest.with_below(tops) if place.above_roots else forest.below(tops)
 
+    def _contained(self, node: Compare) -> Compare:
+        """The globs that are about containment: no URIs of auxiliary hierarchies."""
+        names = [subsystem.name for subsystem in self.structure.subsystems.values() if subsystem.hierarchy]
+        return replace(node, values=tuple(text for text in node.texts if not any(_in_hierarchy(text, name) for name in names)))
+
     def _in_auxiliary(self, node: Compare, found_at: Callable[[Place], Mask]) -> Mask:
         """What globs of URIs find in auxiliary hierarchies."""
         structure, found = self.structure, np.zeros(self.structure.n, np.bool_)
         for subsystem in structure.subsystems.values():
-            patterns = [t for t in node.texts if ":/" in t and fnmatch.fnmatchcase(subsystem.name, t.partition(":/")[0])]
+            patterns = [text for text in node.texts if _in_hierarchy(text, subsystem.name)]
             if subsystem.hierarchy and patterns:
                 uris = ((v, structure.auxiliary_uri(subsystem, v)) for v in subsystem.members.tolist())
                 tops = [v for v, uri in uris if any(fnmatch.fnmatchcase(uri, pattern) for pattern in patterns)]
@@ -274,6 +281,12 @@ class _Search:
     def _staged(self, node: Compare) -> Mask:
         found = self._only(v for v in self.graph.records.held if self.graph.records.is_staged(v))
         return found if node.flag is not False else ~found
+
+
+def _in_hierarchy(pattern: str, name: str) -> bool:
+    """Whether a glob is one of URIs of this hierarchy."""
+    before, colon, _ = pattern.partition(":/")
+    return bool(colon) and fnmatch.fnmatchcase(name, before)
 
 
 def _text_matches(text: str, node: Compare) -> bool:

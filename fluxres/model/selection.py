@@ -73,6 +73,8 @@ class Selection:
         """
         vertices = self.vertices
         if isinstance(at, slice):
+            if any(part is not None and not hasattr(part, "__index__") for part in (at.start, at.stop, at.step)):
+                raise UsageError(f"expected whole numbers in a slice, got {at!r:.80}")
             if at.step is not None and index(at.step) < 1:
                 raise UsageError(f"a selection stands in vertex order, and has no step {at.step}", hint="use reversed()")
             return Selection(self.graph, vertices[at])

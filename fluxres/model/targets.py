@@ -90,7 +90,8 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
     if hierarchy is None and isinstance(where, str) and not where.startswith("/") and ":/" in where:
         named = where.partition(":/")[0]
         hierarchy = named if named in structure.subsystems and named != structure.hierarchy else None
-    if hierarchy is None or hierarchy == structure.hierarchy or hierarchy not in structure.subsystems:
+    own = hierarchy is None or hierarchy == structure.hierarchy
+    if own or not isinstance(hierarchy, str) or hierarchy not in structure.subsystems:
         structure.forest(hierarchy)
         return Place(structure, [vertex(graph, where)])
     if where in ("/", f"{hierarchy}:/") and structure.subsystem(hierarchy).hierarchy:
