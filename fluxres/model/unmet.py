@@ -50,7 +50,7 @@ def _compared(graph: ResourceGraph, node: Compare) -> Iterator[str]:
 
 def _instead(text: str, known: Iterable[str]) -> str:
     some = list(islice(known, _COMPARED_MAX))
-    close = difflib.get_close_matches(text[:64], some, n=3)
+    close = difflib.get_close_matches(text[:64], some, n=3, cutoff=0.7)
     if close:
         return f" (did you mean {' or '.join(close)}?)"
     shown = ", ".join(some[: limits.WHY_NAMES_MAX])
