@@ -115,8 +115,6 @@ class Structure:
         """Ways whose units the enclosing instance gives on request, where this is the graph of a child instance."""
         self._unavailable_roots: Int32 | None = None
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
-        #: Whether the graph has gone on to another structure: what was made over this one and is kept has to say so.
-        self.superseded = False
 
     # -- what a pool is called ---------------------------------------------------------------------------------------
 

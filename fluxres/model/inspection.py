@@ -155,19 +155,22 @@ class Inspection:
 
     @property
     def containment(self) -> networkx.DiGraph[int]:
-        """The has-a tree as a read-only networkx.DiGraph over the columns; building it costs nothing."""
+        """The has-a tree as a read-only networkx.DiGraph over the columns; building it costs nothing.
+
+        It is of this generation: after a change of structure every look at it is a StaleHandle.
+        """
         from fluxres.graph.views import ContainmentGraph  # networkx takes 0.1 s to import
 
-        return ContainmentGraph(self.structure)
+        return ContainmentGraph(self.structure, self)
 
     def subsystem(self, name: str) -> networkx.DiGraph[int]:
-        """An auxiliary graph as a read-only networkx.DiGraph.
+        """An auxiliary graph as a read-only networkx.DiGraph, of this generation as `containment`.
 
         Errors: UnknownGraph with the names there are.
         """
         from fluxres.graph.views import SubsystemGraph  # networkx takes 0.1 s to import
 
-        return SubsystemGraph(self.structure, self.structure.subsystem(name))
+        return SubsystemGraph(self.structure, self.structure.subsystem(name), self)
 
     @property
     def subsystems(self) -> list[str]:
