@@ -339,7 +339,8 @@ def rows_of(structure: Structure) -> list[dict[str, Any]]:
     found = []
     for v in range(structure.tree_end):
         data = node_data(structure, v)
-        data = dict(data) | {"exclusive": data["exclusive_only"]}
+        data = dict(data)
+        data["exclusive"] = data.pop("exclusive_only")
         found.append(data)
     return found
 
