@@ -30,7 +30,8 @@ def g() -> ResourceGraph:
     [
         ("type=nod", ["no type 'nod' in this graph (did you mean node?)"]),
         ("type=node,gpu", ["no type 'gpu' in this graph (there is cluster, node, core, memory)"]),
-        ("basename=coer and unit=GB", ["no basename 'coer' in this graph (did you mean core?)", "no unit 'GB' in this graph (there is GiB)"]),
+        ("basename=coer and type=node", ["no basename 'coer' in this graph (did you mean core?)"]),
+        ("unit=W or type=nod", ["no unit 'W' in this graph (there is GiB)", "no type 'nod' in this graph (did you mean node?)"]),
         ("property=sdd or property:clas>3", ["no property 'sdd' in this graph (there is ssd)"]),
         ("property:clas=3", ["no property 'clas' in this graph (there is ssd)"]),
         ("tag:ownr=ops", ["no tag 'ownr' in this graph (did you mean owner?)"]),
