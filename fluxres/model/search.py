@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import UsageError
+from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.kinds import STATES, Kind
 from fluxres.graph.structure import CONTAINMENT
 from fluxres.model import targets
@@ -69,7 +69,11 @@ def find(graph: ResourceGraph, criteria: Wanted, at: float | None = None, during
 def _meant(graph: ResourceGraph, is_meant: Callable[[Pool], object]) -> Selection:
     every = considered(graph.structure)
     vertices = range(graph.structure.n) if every is None else np.flatnonzero(every).tolist()
-    return Selection(graph, np.fromiter((v for v in vertices if is_meant(Pool(graph, v))), np.int32))
+    generation = graph.generation
+    found = [v for v in vertices if is_meant(Pool(graph, v, generation))]
+    if graph.generation != generation:
+        raise StaleHandle("the graph changed its structure during this search", hint="search first, and change it then")
+    return Selection(graph, np.array(found, np.int32))
 
 
 class _Search:
@@ -152,6 +156,8 @@ class _Search:
         return self._only(self.structure.named(wanted))
 
     def _matching(self, text_of: Callable[[int], str], node: Compare) -> Mask:
+        if not node.texts:
+            return np.zeros(self.structure.n, np.bool_)
         # A glob has no inverse: every name is made and looked at.
         return self._only(v for v in range(self.structure.n) if _text_matches(text_of(v), node))
 

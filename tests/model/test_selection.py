@@ -96,6 +96,11 @@ def test_find_takes_a_function_of_a_pool(g: ResourceGraph) -> None:
     assert not g.find(lambda pool: None)
 
 
+def test_a_function_that_changes_the_structure_finds_nothing_stale(g: ResourceGraph) -> None:
+    with pytest.raises(StaleHandle, match="during this search"):
+        g.find(lambda pool: pool.vertex == g.structure.n - 1 and g.unlink("/demo/rack1") is None)
+
+
 @pytest.mark.parametrize("wanted", [None, 5, ["type=node"], b"type=node", {"type": "node"}, int, ResourceGraph])
 def test_find_refuses_what_is_no_criterion(g: ResourceGraph, wanted: object) -> None:
     with pytest.raises(UsageError, match=r"expected criteria, got .*give text such as type=node"):
