@@ -139,7 +139,11 @@ def found(graph: ResourceGraph, words: Sequence[str], criteria: str) -> Selectio
         raise UsageError("both paths and --find were given", hint="give one of them")
     selection = graph.find(criteria)
     if not selection:
-        raise UsageError("no pool meets the criteria", where=criteria, hint="fluxres find shows what meets them")
+        from fluxres.model.unmet import unmet
+        from fluxres.syntax.criteria import parse
+
+        hint = "; ".join(unmet(graph, parse(criteria))) or "fluxres find shows what meets them"
+        raise UsageError("no pool meets the criteria", where=criteria, hint=hint)
     return selection
 
 

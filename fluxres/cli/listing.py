@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fluxres.cli.output import answer, note
 from fluxres.cli.settings import Settings
+from fluxres.syntax import criteria
 
 if TYPE_CHECKING:
-    from fluxres.model import Selection
+    from fluxres.model import ResourceGraph, Selection
     from fluxres.render.style import Style
 
 
@@ -37,3 +38,11 @@ def list_pools(
     if not found:
         note("no pools")
     answer(settings, document=document, lines=lines, pools=lambda: first)
+
+
+def note_unmet(graph: ResourceGraph, text: str) -> None:
+    """Where criteria found nothing: the values in them that no pool has."""
+    from fluxres.model.unmet import unmet
+
+    for sentence in unmet(graph, criteria.parse(text)):
+        note(sentence)

@@ -21,12 +21,13 @@ from fluxres.formats.cluster_entries import Entries
 from fluxres.formats.cluster_parts import Parts
 from fluxres.formats.cluster_schema import Cluster, Graph, Held, Resource
 from fluxres.formats.loaded import Hold, Loaded
-from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.formats.selector import Selectors
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
 from fluxres.graph.identity import repeated, uuid_keys
+from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 

@@ -13,8 +13,9 @@ from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats import typed
 from fluxres.formats.cluster_edges import CONTAINS, LINK
-from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
 
 Int64 = NDArray[np.int64]

@@ -23,9 +23,10 @@ from fluxres.formats.cluster import ROOT_TYPES, Hold
 from fluxres.formats.cluster_edges_write import edge_entries, outside_homes
 from fluxres.formats.cluster_entries import DefaultIds
 from fluxres.formats.cluster_runs import Group, Runs, per_parent
-from fluxres.formats.selector import OUTSIDE, Selectors
+from fluxres.formats.selector import Selectors
 from fluxres.formats.yaml_document import Document
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
+from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
 

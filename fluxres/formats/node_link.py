@@ -85,7 +85,7 @@ class _Reading:
             units=column("unit"),
             ranks=column("rank"),
             states=column("state"),
-            exclusive=[bool(value) for value in column("exclusive")],
+            exclusive=[bool(a or b) for a, b in zip(column("exclusive"), column("exclusive_only"), strict=True)],
             uuids=column("uuid"),
             properties=self._mappings("properties"),
             tags=self._mappings("tags"),

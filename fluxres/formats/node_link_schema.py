@@ -1,7 +1,8 @@
 """Node-link JSON, as networkx writes it, as a typed document: what a pool and an edge may have.
 
 The keys are the attributes of fluxres' networkx views, but for the numeric id, which is ``number``: ``id`` is the key of the
-node.
+node. ``exclusive``, the word of all formats, is ``exclusive_only`` in a view, where it would be taken for a pool that is held;
+both are read.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Node(Struct, gc=False, forbid_unknown_fields=True):
     rank: Annotated[int, Meta(ge=0, le=2**31 - 1)] | UnsetType | None = UNSET
     state: State | UnsetType | None = UNSET
     exclusive: bool | UnsetType | None = UNSET
+    exclusive_only: bool | UnsetType | None = UNSET
     uuid: Word | UnsetType | None = UNSET
     path: str | UnsetType | None = UNSET
     properties: dict[Word, Value] | UnsetType | None = UNSET

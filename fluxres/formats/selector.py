@@ -20,8 +20,6 @@ from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
 
 _SPECIAL = re.compile(r"[\[\]*,\s]")
-#: the hierarchy under which pools outside the has-a tree, of no particular graph, are found
-OUTSIDE = "pools"
 #: names kept for the next selector
 _TABLES_MAX = 200_000
 #: patterns with stars in one step: each is tried on every name

@@ -91,12 +91,19 @@ class Subsystem:
         first, last = np.searchsorted(self._dst_sorted, [lo, hi])
         return self._by_dst[first:last]
 
-    def all_successors(self, vertices: Int32) -> Int32:
-        """Where the edges of these vertices lead, one entry an edge.  Cost: in the edges, vectorised."""
+    def rows_from(self, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(position in `vertices`, row) of all edges that leave these vertices, one entry an edge, in their order.
+
+        Cost: in the edges, vectorised.
+        """
         lo = np.searchsorted(self._src_sorted, vertices)
         counts = np.searchsorted(self._src_sorted, vertices, side="right") - lo
         rows = np.repeat(lo - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
-        return self.dst[self._by_src[rows]]
+        return np.repeat(np.arange(len(vertices)), counts), self._by_src[rows]
+
+    def all_successors(self, vertices: Int32) -> Int32:
+        """Where the edges of these vertices lead, one entry an edge.  Cost: in the edges, vectorised."""
+        return self.dst[self.rows_from(vertices)[1]]
 
     def successors(self, v: int) -> Int32:
         """Where the edges of `v` lead."""

@@ -160,7 +160,7 @@ def _join_outside(s: Structure, other: Structure, keys_s: UuidKeys, keys_other: 
                     v = s.vertex(other.auxiliary_uri(graph, w))
                 except UnknownPool:
                     continue
-                if v >= s.tree_end:
+                if v >= s.tree_end and s.is_member(s.subsystems[graph.name], v):
                     found[w] = v
                     break
     return found

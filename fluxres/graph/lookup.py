@@ -7,9 +7,11 @@ one follows from the number in its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +19,15 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import UnknownPool
 from fluxres.graph import uuids
-from fluxres.graph.auxiliary import Int32
+from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.kinds import Kind
 from fluxres.syntax import template
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
+
+OUTSIDE: Final = "pools"
+"""The graph under which pools outside the has-a tree are named that no auxiliary graph touches, as cluster.yaml has it."""
 
 
 class Lookup:
@@ -35,6 +40,11 @@ class Lookup:
     def __init__(self, structure: Structure) -> None:
         self._s = structure
         self._paths: dict[str, int] = {}
+        self._levels: dict[tuple[str, int], dict[str, list[int]]] = {}
+        self._levels_size = 0
+        self._outside: dict[str, dict[str, list[int]]] = {}
+        self._graphs: list[Subsystem] = []
+        self._touched: dict[str, frozenset[int]] = {}
 
     def is_uuid(self, text: str) -> bool:
         """Whether this text is a uuid: one in the standard form, or one that a pool was given."""
@@ -52,7 +62,7 @@ class Lookup:
         if colon:
             if hierarchy == self._s.hierarchy:
                 return self._by_path(f"/{hierarchy}/{path}" if path else f"/{hierarchy}")
-            return self._by_auxiliary_path(hierarchy, path)
+            return self._by_graph_path(hierarchy, path)
         return self._by_uuid(where)
 
     def _by_path(self, path: str) -> int:
@@ -87,7 +97,7 @@ class Lookup:
         if guess >= 0:
             return guess
         if self._s.names:
-            for v in self._explicit_names.get(name, ()):
+            for v in self._explicit_names.get(name, []):
                 if self._s.parent.item(v) == parent:
                     return v
         children = self._s.children(parent)
@@ -134,7 +144,7 @@ class Lookup:
     def named(self, names: Iterable[str]) -> list[int]:
         """Every pool that has one of these names, ascending.  Cost: one vector scan per kind that may be called so."""
         wanted = set(names)
-        found = [v for name in wanted for v in self._explicit_names.get(name, ())]
+        found = [v for name in wanted for v in self._explicit_names.get(name, [])]
         for number in range(len(self._s.kinds)):
             kind = self._s.kinds[number]
             if kind.name is None or template.is_invertible(kind.name):
@@ -154,32 +164,128 @@ class Lookup:
             by_name.setdefault(name, []).append(v)
         return by_name
 
-    def _by_auxiliary_path(self, hierarchy: str, path: str) -> int:
-        subsystem = self._s.subsystems.get(hierarchy)
-        if subsystem is None or not subsystem.hierarchy:
-            known = [self._s.hierarchy, *(s.name for s in self._s.subsystems.values() if s.hierarchy)]
-            raise UnknownPool(f"no hierarchy '{hierarchy}'", where=f"{hierarchy}:/{path}", hint=f"there is {', '.join(known)}")
-        level = subsystem.roots()
+    # -- beside containment ------------------------------------------------------------------------------------------
+
+    def _by_graph_path(self, graph: str, path: str) -> int:
+        """A pool by its URI in an auxiliary hierarchy, or, outside the has-a tree, by a graph and the path in its own tree."""
+        self._follow_graphs()
+        subsystem = self._s.subsystems.get(graph)
+        if subsystem is None and graph != OUTSIDE:
+            known = [self._s.hierarchy, *self._s.subsystems]
+            raise UnknownPool(f"no graph '{graph}'", where=f"{graph}:/{path}", hint=f"there is {', '.join(known)}")
         names = [part for part in path.split("/") if part]
-        if len(level) == 1 and self._s.name(int(level[0])) == hierarchy and (not names or names[0] != hierarchy):
-            names.insert(0, hierarchy)
+        if subsystem is None or not subsystem.hierarchy:
+            return self._by_outside_path(graph, names, f"{graph}:/{path}")
+        try:
+            return self._by_hierarchy_path(subsystem, names, f"{graph}:/{path}")
+        except UnknownPool:
+            # A pool that the hierarchy declares and no edge touches has no place in it, and yet a name.
+            with suppress(UnknownPool):
+                return self._by_outside_path(graph, names, path)
+            raise
+
+    def _by_hierarchy_path(self, subsystem: Subsystem, names: list[str], where: str) -> int:
+        roots = subsystem.roots()
+        if len(roots) == 1 and self._s.name(int(roots[0])) == subsystem.name and (not names or names[0] != subsystem.name):
+            names = [subsystem.name, *names]
         if not names:
-            raise UnknownPool(f"hierarchy '{hierarchy}' has {len(level)} roots", where=f"{hierarchy}:/", hint="name one of them")
+            raise UnknownPool(f"hierarchy '{subsystem.name}' has {len(roots)} roots", where=where, hint="name one of them")
         v = -1
         for name in names:
-            named = [u for u in level.tolist() if self._s.name(u) == name]
+            level = self._level(subsystem, v)
+            named = level.get(name, [])
             if len(named) != 1:
-                raise self._not_one(named, name, f"{hierarchy}:/{path}")
+                raise self._not_one(named, name, where, level)
             v = named[0]
-            level = subsystem.successors(v)
         return v
 
-    def _not_one(self, named: list[int], name: str, where: str) -> UnknownPool:
+    def _level(self, subsystem: Subsystem, v: int) -> dict[str, list[int]]:
+        """By name, the pools next below `v` in a hierarchy, or its roots for -1; kept, since a second question mostly follows."""
+        key = subsystem.name, v
+        found = self._levels.get(key)
+        if found is None:
+            found = self._by_name((subsystem.successors(v) if v >= 0 else subsystem.roots()).tolist())
+            self._levels_size += len(found)
+            if self._levels_size > limits.PATH_CACHE_MAX:
+                self._levels.clear()
+                self._levels_size = len(found)
+            self._levels[key] = found
+        return found
+
+    def _by_name(self, vertices: Iterable[int]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for v in vertices:
+            found.setdefault(self._s.name(v), []).append(v)
+        return found
+
+    def _by_outside_path(self, graph: str, names: list[str], where: str) -> int:
+        """A pool outside the has-a tree by the path from the root of its own tree, which the graph or no graph touches."""
+        if not names:
+            raise UnknownPool(f"graph '{graph}' has no root", where=where, hint=f"name a pool of it, such as {graph}:/NAME")
+        roots = self._outside_roots_by_name(graph)
+        named = roots.get(names[0], [])
+        if len(named) != 1:
+            raise self._not_one(named, names[0], where, roots)
+        v = named[0]
+        for name in names[1:]:
+            above, v = v, self._child_named(v, name)
+            if v < 0:
+                raise UnknownPool(f"no pool '{name}' in '{self._s.name(above)}'", where=where, hint=self._what_is_in(above))
+        return v
+
+    @cached_property
+    def _outside_roots(self) -> Int32:
+        """Roots of the trees outside containment, ascending."""
+        return (np.flatnonzero(self._s.parent[self._s.tree_end :] < 0) + self._s.tree_end).astype(np.int32)
+
+    def _follow_graphs(self) -> None:
+        """Forget what was found in auxiliary graphs when there are others now: whoever reads a file adds one after the other."""
+        graphs = list(self._s.subsystems.values())
+        if self._graphs != graphs:
+            self._graphs = graphs
+            self._levels.clear()
+            self._levels_size = 0
+            self._outside.clear()
+            self._touched = {graph.name: self._touched_by(graph) for graph in graphs}
+
+    def _touched_by(self, graph: Subsystem) -> frozenset[int]:
+        """The roots outside containment in whose trees a graph has a member."""
+        members = graph.members[graph.members >= self._s.tree_end]
+        at = np.unique(self._outside_roots.searchsorted(members, "right") - 1)
+        return frozenset(self._outside_roots[at].tolist())
+
+    def _outside_roots_by_name(self, graph: str) -> dict[str, list[int]]:
+        found = self._outside.get(graph)
+        if found is None:
+            roots = self._outside_roots.tolist()
+            if graph in self._touched:
+                elsewhere = frozenset[int]().union(*self._touched.values()) - self._touched[graph]
+                roots = [root for root in roots if root not in elsewhere]
+            found = self._outside[graph] = self._by_name(roots)
+        return found
+
+    def graphs_around(self, v: int) -> list[str]:
+        """The auxiliary graphs that have a member in the tree of a pool outside containment."""
+        self._follow_graphs()
+        root = int(self._outside_roots[self._outside_roots.searchsorted(v, "right") - 1])
+        return [name for name, roots in self._touched.items() if root in roots]
+
+    def _not_one(self, named: Sequence[int], name: str, where: str, there: Iterable[str]) -> UnknownPool:
+        graph = where.partition(":")[0]
         if not named:
-            return UnknownPool(f"no pool '{name}' on this way in hierarchy '{where.partition(':')[0]}'", where=where)
+            subsystem = self._s.subsystems.get(graph)
+            on = f"on this way in hierarchy '{graph}'" if subsystem is not None and subsystem.hierarchy else f"of graph '{graph}'"
+            return UnknownPool(f"no pool '{name}' {on}", where=where, hint=self._some_of(there))
         # In a hierarchy made of edges two brothers may have one name; guessing would name the wrong one.
         places = " and ".join(self._s.path(u) if u < self._s.tree_end else self._s.uuid(u) for u in named[:2])
         return UnknownPool(f"{len(named)} pools are called '{name}' there", where=where, hint=f"say {places}")
+
+    @staticmethod
+    def _some_of(names: Iterable[str]) -> str:
+        some = list(islice(names, limits.WHY_NAMES_MAX + 1))
+        if not some:
+            return "there is none"
+        return f"there is {', '.join(some[: limits.WHY_NAMES_MAX])}{' …' * (len(some) > limits.WHY_NAMES_MAX)}"
 
     def _by_uuid(self, where: str) -> int:
         v = self._explicit_uuids.get(where)

@@ -8,7 +8,7 @@ the methods below, so that what is derived from it is dropped in the same breath
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +22,10 @@ from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
-from fluxres.graph.lookup import Lookup
+from fluxres.graph.lookup import OUTSIDE, Lookup
+from fluxres.graph.sums import Sums
 from fluxres.syntax import template
 
 COLUMNS: Final[dict[str, Any]] = {
@@ -38,6 +40,9 @@ COLUMNS: Final[dict[str, Any]] = {
     "origin": np.uint16,
     "serial": np.int64,
 }
+CONTAINMENT: Final = "containment"
+"""What the has-a tree is called beside the name of its root, where no auxiliary graph has that name."""
+
 _UNAVAILABLE_CODES: Final = np.array([i for i, s in enumerate(STATES) if s in UNAVAILABLE_STATES], np.uint8)
 
 
@@ -111,6 +116,7 @@ class Structure:
         self.linked: NDArray[np.bool_] | None = None
         """Ways whose units the enclosing instance gives on request, where this is the graph of a child instance."""
         self._unavailable_roots: Int32 | None = None
+        self._forests: dict[str, tuple[Subsystem, Forest]] = {}
 
     # -- what a pool is called ---------------------------------------------------------------------------------------
 
@@ -203,16 +209,28 @@ class Structure:
         return f"{subsystem.name}:/" + "/".join(names)
 
     def where(self, v: int) -> str:
-        """How messages and records name `v`: its path, or a URI or uuid for a pool outside the has-a tree."""
+        """How messages and records name `v`: its path; outside the has-a tree by URI, by graph and path, or by uuid."""
         if v < self.tree_end:
             return self.path(v)
+        for name in self._outside_names(v):
+            with suppress(UnknownPool):  # a name that does not lead back, because two pools have it, names nobody
+                if self.vertex(name) == v:
+                    return name
+        return self.uuid(v)
+
+    def _outside_names(self, v: int) -> Iterator[str]:
         for subsystem in self.subsystems.values():
             if subsystem.hierarchy and self.is_member(subsystem, v):
-                uri = self.auxiliary_uri(subsystem, v)
-                with suppress(UnknownPool):  # a URI that does not lead back, because two brothers have one name, names nobody
-                    if self.vertex(uri) == v:
-                        return uri
-        return self.uuid(v)
+                yield self.auxiliary_uri(subsystem, v)
+        path, around = self.path(v), self.lookup.graphs_around(v)
+        for name in around or [OUTSIDE]:
+            found = self.subsystems.get(name)
+            if found is None or not (found.hierarchy and self.is_member(found, v)):
+                yield f"{name}:{path}"
+
+    def graphs_of(self, v: int) -> list[str]:
+        """Names of the auxiliary graphs with an edge from or to `v`."""
+        return [name for name, subsystem in self.subsystems.items() if self.is_member(subsystem, v)]
 
     def uuid(self, v: int) -> str:
         """The uuid of `v`, the same through save, load, copy and renumbering."""
@@ -260,6 +278,34 @@ class Structure:
     def feeds(self) -> list[Feeds]:
         """The auxiliary graphs in which somebody supplies somebody."""
         return [feeds for feeds in (Feeds(self, graph) for graph in self.subsystems.values()) if len(feeds.below)]
+
+    def hierarchies(self) -> list[str]:
+        """Names of the hierarchies, containment first."""
+        return [self.hierarchy, *(name for name, subsystem in self.subsystems.items() if subsystem.hierarchy)]
+
+    def forest(self, name: str | None = None) -> Forest:
+        """A hierarchy, by name; containment by default, or as ``containment``.
+
+        Errors: UnknownGraph with the names there are; UsageError for a graph that is no hierarchy.
+        """
+        if name is None or name == self.hierarchy or (name == CONTAINMENT and name not in self.subsystems):
+            return self._containment
+        subsystem = self.subsystems.get(name) if isinstance(name, str) else None
+        if subsystem is None:
+            raise UnknownGraph(f"no hierarchy '{name}'", hint=f"there is {', '.join(self.hierarchies())}")
+        if not subsystem.hierarchy:
+            raise UsageError(
+                f"'{name}' is a graph and no hierarchy, so nothing in it is above or below",
+                hint=f"hierarchies are {', '.join(self.hierarchies())}",
+            )
+        known = self._forests.get(name)
+        if known is None or known[0] is not subsystem:
+            known = self._forests[name] = subsystem, Forest.auxiliary(subsystem, self.n)
+        return known[1]
+
+    @cached_property
+    def _containment(self) -> Forest:
+        return Forest.contained(self)
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 
@@ -310,6 +356,11 @@ class Structure:
         """All vertices ordered by type and then number, and where each type begins in that order."""
         order = np.argsort(self.type, kind="stable").astype(np.int32)
         return order, np.concatenate([[0], np.cumsum(np.bincount(self.type, minlength=len(self.types)))])
+
+    @cached_property
+    def sums(self) -> Sums:
+        """How units are added up by type.  Cost O(n) at the first call."""
+        return Sums(self)
 
     def of_type(self, type_name: str) -> Int32:
         """Vertices of one type, ascending; empty for a type the graph does not have."""

@@ -11,28 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 import networkx
 import numpy as np
 
+from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, STATES
 from fluxres.graph.structure import Structure
 
 Free = Callable[[int], int]
 _WAY_OUT: Final = (
-    "this graph is a read-only view of the machine; change the machine with tag, state, merge or unlink of its ResourceGraph, "
-    "or take copy() for a graph of your own"
+    "change the machine with tag, state, merge or unlink of its ResourceGraph, or take copy() for a graph of your own"
 )
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise networkx.NetworkXError(_WAY_OUT)
+    raise UsageError("this graph is a read-only view of the machine", hint=_WAY_OUT)
 
 
 class Data(dict[str, Any]):
-    """Attributes of a node or an edge, made when asked for; writing to them would be lost, so it is refused.
+    """Attributes of a node, an edge or a graph, made when asked for; writing to them would be lost, so it is refused.
 
     Copies are plain dictionaries.
     """
@@ -42,11 +42,14 @@ class Data(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse
     update = setdefault = pop = popitem = clear = _refuse
 
+    def copy(self) -> dict[str, Any]:
+        return {key: value.copy() if isinstance(value, Data) else value for key, value in self.items()}
+
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
         return deepcopy(dict(self), memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
+        return dict, (self.copy(),)
 
 
 _CONTAINS: Final = Data(subsystem="containment", type="contains")
@@ -65,11 +68,11 @@ def node_data(s: Structure, v: int) -> Data:
         unit=kind.unit,
         rank=None if rank < 0 else rank,
         state=STATES[s.state[v]],
-        exclusive=bool(s.flags.item(v) & EXCLUSIVE),
+        exclusive_only=bool(s.flags.item(v) & EXCLUSIVE),
         uuid=s.uuid(v),
         path=s.where(v),
-        properties=dict(kind.properties),
-        tags=dict(s.tags.get(v, ())),
+        properties=Data(kind.properties),
+        tags=Data(s.tags.get(v, ())),
     )
 
 
@@ -80,13 +83,54 @@ def _number(key: object) -> int:
     return int(key) if isinstance(key, np.integer) else -1
 
 
-class _Lazy(Mapping[int, Any]):
-    """A mapping that answers from columns, with the one further method of a dictionary that networkx calls."""
+class Owner(Protocol):
+    """Whoever has a structure, until it changes its shape and has another one."""
 
-    __slots__ = ()
+    structure: Structure
+
+
+class _Laid:
+    """A structure with a view over it.
+
+    Args:
+        structure: the columns.
+        owner: whose structure it is; None where it never changes.
+    """
+
+    __slots__ = ("_owner", "_structure")
+
+    def __init__(self, structure: Structure, owner: Owner | None) -> None:
+        self._structure, self._owner = structure, owner
+
+    @property
+    def structure(self) -> Structure:
+        """The columns.
+
+        Errors: StaleHandle when the owner has others by now.
+        """
+        if self._owner is not None and self._owner.structure is not self._structure:
+            raise StaleHandle(
+                "this view was made before the graph changed its structure", hint="ask the graph for the view again"
+            )
+        return self._structure
+
+
+class _Lazy(Mapping[int, Any]):
+    """A mapping that answers from columns, with the further methods of a dictionary that networkx calls."""
+
+    __slots__ = ("_laid",)
+
+    def __init__(self, laid: _Laid) -> None:
+        self._laid = laid
+
+    @property
+    def _s(self) -> Structure:
+        return self._laid.structure
 
     def copy(self) -> dict[int, Any]:
         return dict(self)
+
+    __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = _refuse
 
 
 # -- containment ---------------------------------------------------------------------------------------------------------
@@ -95,10 +139,7 @@ class _Lazy(Mapping[int, Any]):
 class _Tree(_Lazy):
     """A mapping over the vertices of the has-a tree."""
 
-    __slots__ = ("_s",)
-
-    def __init__(self, s: Structure) -> None:
-        self._s = s
+    __slots__ = ()
 
     def __len__(self) -> int:
         return self._s.tree_end
@@ -127,24 +168,49 @@ class _TreeSuccessors(_Tree):
     __slots__ = ()
 
     def __getitem__(self, key: int) -> _Children:
-        return _Children(self._s, self._vertex(key))
+        return _Children(self._laid, self._vertex(key))
 
 
 class _TreePredecessors(_Tree):
     __slots__ = ()
 
-    def __getitem__(self, key: int) -> Mapping[int, Data]:
-        parent = self._s.parent.item(self._vertex(key))
-        return {parent: _CONTAINS} if parent >= 0 else {}
+    def __getitem__(self, key: int) -> _Parent:
+        return _Parent(self._laid, self._vertex(key))
+
+
+class _Parent(_Lazy):
+    """The parent of a vertex, where it has one."""
+
+    __slots__ = ("_v",)
+
+    def __init__(self, laid: _Laid, v: int) -> None:
+        super().__init__(laid)
+        self._v = v
+
+    def __iter__(self) -> Iterator[int]:
+        parent = self._s.parent.item(self._v)
+        return iter((parent,) if parent >= 0 else ())
+
+    def __len__(self) -> int:
+        return int(self._s.parent.item(self._v) >= 0)
+
+    def __contains__(self, key: object) -> bool:
+        return _number(key) == self._s.parent.item(self._v) >= 0
+
+    def __getitem__(self, key: int) -> Data:
+        if key not in self:
+            raise KeyError(key)
+        return _CONTAINS
 
 
 class _Children(_Lazy):
     """The children of a vertex: from one to the next is a step over its subtree."""
 
-    __slots__ = ("_s", "_v")
+    __slots__ = ("_v",)
 
-    def __init__(self, s: Structure, v: int) -> None:
-        self._s, self._v = s, v
+    def __init__(self, laid: _Laid, v: int) -> None:
+        super().__init__(laid)
+        self._v = v
 
     def __iter__(self) -> Iterator[int]:
         end = self._s.end.item
@@ -172,10 +238,16 @@ class _Children(_Lazy):
 class _Members(_Lazy):
     """A mapping over the vertices that an auxiliary graph touches."""
 
-    __slots__ = ("_free", "_graph", "_s")
+    __slots__ = ("_free", "_subsystem")
 
-    def __init__(self, s: Structure, graph: Subsystem, free: Free | None) -> None:
-        self._s, self._graph, self._free = s, graph, free
+    def __init__(self, laid: _Laid, graph: Subsystem, free: Free | None) -> None:
+        super().__init__(laid)
+        self._subsystem, self._free = graph, free
+
+    @property
+    def _graph(self) -> Subsystem:
+        _ = self._s
+        return self._subsystem
 
     def __len__(self) -> int:
         return len(self._graph.members)
@@ -229,13 +301,19 @@ class _MemberPredecessors(_Members):
 class _Neighbours(_Lazy):
     """The pools at the other ends of some edge rows."""
 
-    __slots__ = ("_members", "_rows")
+    __slots__ = ("_found", "_members")
 
     def __init__(self, members: _Members, ends: list[int], rows: list[int]) -> None:
+        super().__init__(members._laid)
         self._members = members
-        self._rows: dict[int, list[int]] = {}
+        self._found: dict[int, list[int]] = {}
         for end, row in zip(ends, rows, strict=True):
-            self._rows.setdefault(end, []).append(row)
+            self._found.setdefault(end, []).append(row)
+
+    @property
+    def _rows(self) -> dict[int, list[int]]:
+        _ = self._s
+        return self._found
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -254,7 +332,7 @@ class _Neighbours(_Lazy):
         if len(rows) > 1:
             # A DiGraph has one edge between two nodes: it carries what all of them can, and says what they are.
             parallel = [self._members.edge_data(row) for row in rows]
-            data["parallel"] = parallel
+            data["parallel"] = tuple(map(Data, parallel))
             if all("capacity" in edge for edge in parallel):
                 data["capacity"] = sum(edge["capacity"] for edge in parallel)
         return Data(data)
@@ -266,7 +344,8 @@ class _Neighbours(_Lazy):
 class StructureGraph(networkx.DiGraph):
     """What both views share: they are made over a structure, and refuse to be changed.
 
-    Node keys are vertex numbers, valid for the generation of the structure.
+    Node keys are vertex numbers, valid for the generation of the structure. When its owner has another one, every look at the
+    view is a StaleHandle.
     """
 
     frozen = True
@@ -280,7 +359,7 @@ class StructureGraph(networkx.DiGraph):
     def _lay_over(
         self, name: str, nodes: Mapping[int, Any], successors: Mapping[int, Any], predecessors: Mapping[int, Any]
     ) -> None:
-        self.graph = {"name": name}
+        self.graph = Data(name=name)
         self._node = nodes
         self._adj = successors
         self._pred = predecessors
@@ -300,9 +379,9 @@ class ContainmentGraph(StructureGraph):
     True
     """
 
-    def __init__(self, structure: Structure) -> None:
-        self.structure = structure
-        self._lay_over(structure.hierarchy, _TreeNodes(structure), _TreeSuccessors(structure), _TreePredecessors(structure))
+    def __init__(self, structure: Structure, owner: Owner | None = None) -> None:
+        self.structure, laid = structure, _Laid(structure, owner)
+        self._lay_over(structure.hierarchy, _TreeNodes(laid), _TreeSuccessors(laid), _TreePredecessors(laid))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ContainmentGraph, (self.structure,)
@@ -320,9 +399,9 @@ class SubsystemGraph(StructureGraph):
     Cost: nothing to make; the first look sorts the edges, a step is a binary search.
     """
 
-    def __init__(self, structure: Structure, subsystem: Subsystem, free: Free | None = None) -> None:
+    def __init__(self, structure: Structure, subsystem: Subsystem, owner: Owner | None = None, free: Free | None = None) -> None:
         self.structure, self.subsystem = structure, subsystem
-        parts = (structure, subsystem, free)
+        parts = (_Laid(structure, owner), subsystem, free)
         self._lay_over(subsystem.name, _MemberNodes(*parts), _MemberSuccessors(*parts), _MemberPredecessors(*parts))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -112,6 +112,26 @@ class Paths:
         return taken & ~kept
 
     @cached_property
+    def drawn(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """(pool, supplier): units of the pool are units of the supplier too, which is of the same type and farther up.
+
+        Only of types that have amounts: a switch that another one supplies is a switch more, 800 W of a PDU are no more watts.
+
+        Cost: the way of each pool of a distributed type, found once.
+        """
+        structure = self._structure
+        pairs: list[tuple[int, int]] = []
+        for kind in self.channels:
+            if kind < len(structure.types) and structure.sums.in_amounts(structure.types[kind]):
+                pools = structure.of_type(structure.types[kind]).tolist()
+                pairs += [(v, u) for v in pools for givers, _ in self.upstream(v, kind) for u in givers if u < structure.n]
+        below, above = np.array(pairs, np.int32).reshape(-1, 2).T
+        # In a cycle each supplies the others: the first of them stands for all.
+        codes, back = (a.astype(np.int64) * structure.n + b for a, b in ((below, above), (above, below)))
+        kept = ~np.isin(codes, back) | (above < below)
+        return below[kept], above[kept]
+
+    @cached_property
     def is_forest(self) -> bool:
         """Whether no pool is supplied from two sides: then whoever takes the first way that fits leaves the most to others."""
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)

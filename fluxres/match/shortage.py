@@ -6,6 +6,7 @@ them is short; how many were supplied is what there is to be had.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
@@ -38,6 +39,7 @@ class Supplies:
         self._plan = plan
         self._paths = situation.typology.paths
         self._around: dict[int, tuple[Demand, ...]] = {}
+        self._names: dict[tuple[int, bool], Counter[str]] = {}
         for demand in plan.all:
             for child in demand.children:
                 self._around[child.number] = (demand, *self._around.get(demand.number, ()))
@@ -156,20 +158,35 @@ class Supplies:
         """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``."""
         accounts, v = self._situation.accounts, givers[0]
         if not any(map(self._situation.is_up, givers)):
-            return f"{self.name(v)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
+            return f"{self.name(givers)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
         unit = accounts.unit(v)
         free, size = (sum(map(of, givers)) for of in (self._situation.free, accounts.size.item))
-        return f"{self.name(v)}: {free} of {size}{f' {unit}' if unit else ''} free"
+        return f"{self.name(givers)}: {free} of {size}{f' {unit}' if unit else ''} free"
 
-    def name(self, v: int) -> str:
-        """A supplier by its name; what only hangs on one, by its type and the name of that."""
-        structure, accounts = self._situation.structure, self._situation.accounts
-        if accounts.is_edge(v):
-            return accounts.said(v)
+    def name(self, givers: Givers) -> str:
+        """A supplier by a name that is its alone: short where that will do, else its path or URI; an edge by its ends."""
+        structure, v = self._situation.structure, givers[0]
+        if self._situation.accounts.is_edge(v):
+            return self._situation.accounts.said(v)
+        alone = len(givers) == 1
+        short = self._short_name(v, alone)
+        return short if self._shared_by(structure.type.item(v), alone)[short] <= len(givers) else structure.where(v)
+
+    def _shared_by(self, kind: int, alone: bool) -> Counter[str]:
+        """How many pools of a type have each short name."""
+        if (kind, alone) not in self._names:
+            pools = self._situation.typology.vertices(kind).tolist()
+            self._names[kind, alone] = Counter(self._short_name(v, alone) for v in pools)
+        return self._names[kind, alone]
+
+    def _short_name(self, v: int, alone: bool) -> str:
+        """The name of a pool; of one that only hangs on another and has no name of its own, with the name of that."""
+        structure, kind = self._situation.structure, self._situation.structure.kind_of(v)
         on = [u for feeds in self._paths.feeds for u in feeds.suppliers(v) if v in feeds.hung_on(u)]
         above = structure.parent.item(v)
         if above >= structure.tree_end and structure.end.item(v) == v + 1:
             on.append(above)
-        if on:
-            return f"{structure.types[structure.type.item(v)]} on {structure.name(on[0])}"
-        return accounts.said(v)
+        name = structure.name(v)
+        if on and (not alone or kind.type in (name, kind.basename)):
+            return f"{name if alone else kind.type} on {structure.name(on[0])}"
+        return structure.path(v) if v < structure.tree_end else name

@@ -15,7 +15,7 @@ from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, events, search, targets
+from fluxres.model import audit, changes, events, search, targets, totals, walking
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.targets import Where
@@ -152,13 +152,17 @@ class Inspection:
 
     @property
     def containment(self) -> networkx.DiGraph[int]:
-        """The has-a tree as a read-only networkx.DiGraph over the columns; building it costs nothing."""
+        """The has-a tree as a read-only networkx.DiGraph over the columns; building it costs nothing.
+
+        It is of this generation: after a change of structure every look at it is a StaleHandle.
+        """
         from fluxres.graph.views import ContainmentGraph  # networkx takes 0.1 s to import
 
-        return ContainmentGraph(self.structure)
+        return ContainmentGraph(self.structure, self)
 
     def subsystem(self, name: str) -> networkx.DiGraph[int]:
-        """An auxiliary graph as a read-only networkx.DiGraph; edges with a capacity say how much of it is `free` now.
+        """An auxiliary graph as a read-only networkx.DiGraph, of this generation as `containment`; edges with a capacity say
+        how much of it is `free` now.
 
         Errors: UnknownGraph with the names there are.
         """
@@ -170,7 +174,7 @@ class Inspection:
             now = self.now()
             return planner.free(edge, now, now + 1)
 
-        return SubsystemGraph(self.structure, self.structure.subsystem(name), free)
+        return SubsystemGraph(self.structure, self.structure.subsystem(name), self, free)
 
     @property
     def subsystems(self) -> list[str]:
@@ -181,18 +185,20 @@ class Inspection:
 
     def find(
         self,
-        criteria: str | Criteria,
+        criteria: str | Criteria | Callable[[Pool], object],
         at: float | None = None,
         during: tuple[float, float] | None = None,
     ) -> Selection:
         """Pools that meet the criteria (RFC 4 Find and Match; the language is in specs/criteria.md).
 
         Args:
-            criteria: text such as ``type=node and status=up and property=ssd and available>=8``.
+            criteria: text such as ``type=node and status=up and property=ssd and available>=8``; parsed criteria; or a function
+                that is called with every pool and says whether it is meant.
             at: the moment that amounts and jobs are asked about, in seconds; now by default.
             during: a window instead: amounts free throughout it.
 
-        Errors: InputError with the column.  Cost: a few vector scans.
+        Errors: InputError with the column; UsageError for what is no criteria.  Cost: a few vector scans; with a function one
+        object and one call for each pool, a second for a million of them.
         """
         return search.find(self._face, criteria, at, during)
 
@@ -202,30 +208,53 @@ class Inspection:
         order: str = "pre",
         prune: Callable[[Pool], bool] | None = None,
         sort: Callable[[list[Pool]], Iterable[Pool]] | None = None,
+        hierarchy: str | None = None,
     ) -> Iterator[Pool]:
-        """Visit a subtree depth first (RFC 4 Traversal).
+        """Visit a pool and what is below it (RFC 4 Traversal).
 
         Args:
-            where: where to begin.
-            order: ``pre`` (a pool before what it has) or ``post``.
+            where: where to begin. A URI says in which hierarchy: ``power:/pdu0``; ``power:/`` is all of it. In a graph that is
+                no hierarchy, ``network:/spine``, the walk follows its edges and visits each pool once.
+            order: ``pre`` (a pool before what it has), ``post``, or ``bfs`` (level by level).
             prune: called with a pool; true leaves out it and all below it.
-            sort: called with the children of a pool; gives them in the order to visit.
+            sort: called with the pools next below one; gives them, or some of them, in the order to visit.
+            hierarchy: name of the hierarchy or graph, for a pool that is named otherwise; containment by default.
 
-        Errors: UsageError for another order.
+        Errors: UsageError for another order, and for a pool that does not stand there; UnknownGraph; StaleHandle when the graph
+        changes its structure during the walk.
         """
-        return search.walk(self._face, targets.vertex(self._face, where), order, prune, sort)
+        return walking.walk(self._face, targets.place(self._face, where, hierarchy), order, prune, sort)
 
     def aggregate(
-        self, where: Where = "/", at: float | None = None, duration_s: float | None = None, all: bool = False
+        self,
+        where: Where = "/",
+        at: float | None = None,
+        duration_s: float | None = None,
+        all: bool = False,
+        hierarchy: str | None = None,
     ) -> dict[str, int]:
         """Available units by type in a subtree, its top included (RFC 4 Aggregation).
 
+        Units are added up once: 800 W of a PDU are 800 W of the feed that supplies it, so of suppliers of one type only the
+        topmost in the subtree count. What a copy has only as the way from its root counts nothing. Units of one type are
+        converted to the one in `units`; what makes no whole unit is an entry such as ``memory[MiB]``, and units that do not
+        convert are entries such as ``memory[GiB]``.
+
         Args:
-            where: top of the subtree.
+            where: top of the subtree; a URI says in which hierarchy: ``power:/pdu0``; ``power:/`` is all of it.
             at, duration_s: a moment (now by default) or a window throughout which they are free.
             all: keep the types of which nothing is available.
+            hierarchy: name of the hierarchy, for a pool that is named otherwise; containment by default.
+
+        Errors: UnknownPool, UnknownGraph; UsageError for a graph that is no hierarchy.
         """
-        return search.aggregate(self._face, targets.vertex(self._face, where), *self.window(at, duration_s), all)
+        place = targets.place(self._face, where, hierarchy)
+        return totals.aggregate(self._face, place, *self.window(at, duration_s), all)
+
+    @property
+    def units(self) -> dict[str, str | None]:
+        """The unit of each sum that `aggregate` can have; None for a plain number."""
+        return dict(self.structure.sums.units)
 
     def available(self, at: float | None = None, duration_s: float | None = None) -> Selection:
         """Pools with units free at a moment or throughout a window (RFC 16 Available)."""

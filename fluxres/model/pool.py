@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.kinds import EXCLUSIVE, PropertyValue
@@ -12,6 +12,9 @@ from fluxres.model.values import Allocation, Span
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
+
+Direction = Literal["out", "in", "both"]
+"""Edges that leave a pool, that reach it, or all."""
 
 
 class Pool:
@@ -141,7 +144,10 @@ class Pool:
 
     @property
     def where(self) -> str:
-        """Path in the has-a tree, else a URI, else the uuid: what records and messages call it."""
+        """What records and messages call it: its path in containment, outside it ``power:/pdu0`` or ``network:/leaf0``.
+
+        The uuid where another pool has such a name too.
+        """
         return self.graph.structure.where(self.vertex)
 
     @property
@@ -170,11 +176,51 @@ class Pool:
         """The pools above it, parent first."""
         return [Pool(self.graph, v) for v in self.graph.structure.ancestors(self.vertex)]
 
-    def links(self, subsystem: str) -> list[tuple[Pool, dict[str, Any]]]:
-        """Pools that an edge of this auxiliary graph leads to from here, with the edge's attributes (RFC 4 graph data)."""
-        graph = self.graph.structure.subsystem(subsystem)
-        rows = graph.out_rows(self.vertex).tolist()
-        return [(Pool(self.graph, int(graph.dst[row])), graph.edge_data(row)) for row in rows]
+    def parent_in(self, hierarchy: str) -> Pool | None:
+        """The pool next above in a hierarchy, by its name; None for a root and for a pool that does not stand in it.
+
+        Errors: UnknownGraph; UsageError for a graph that is no hierarchy.
+        """
+        above = self.graph.structure.forest(hierarchy).parent(self.vertex)
+        return None if above < 0 else Pool(self.graph, above)
+
+    def children_in(self, hierarchy: str) -> Sequence[Pool]:
+        """The pools next below in a hierarchy, by its name, in order.
+
+        Errors: as for `parent_in`.
+        """
+        return [Pool(self.graph, v) for v in self.graph.structure.forest(hierarchy).children(self.vertex).tolist()]
+
+    def ancestors_in(self, hierarchy: str) -> Sequence[Pool]:
+        """The pools above in a hierarchy, by its name, parent first.
+
+        Errors: as for `parent_in`.
+        """
+        return [Pool(self.graph, v) for v in self.graph.structure.forest(hierarchy).ancestors(self.vertex)]
+
+    @property
+    def graphs(self) -> list[str]:
+        """Names of the auxiliary graphs that have an edge from or to it."""
+        return self.graph.structure.graphs_of(self.vertex)
+
+    def links(self, subsystem: str | None = None, direction: Direction = "out") -> list[tuple[Pool, dict[str, Any]]]:
+        """Pools that edges lead to from here, with the attributes of each edge (RFC 4 graph data).
+
+        Args:
+            subsystem: of this auxiliary graph; of all by default. An edge has its graph as `subsystem`.
+            direction: ``out``; ``in`` for the pools that edges come from; ``both`` for those after these.
+
+        Errors: UnknownGraph; UsageError for another direction.
+        """
+        if direction not in ("out", "in", "both"):
+            raise UsageError(f"direction: expected 'out', 'in' or 'both', got {direction!r}")
+        structure, v = self.graph.structure, self.vertex
+        found: list[tuple[Pool, dict[str, Any]]] = []
+        for graph in structure.subsystems.values() if subsystem is None else [structure.subsystem(subsystem)]:
+            for wanted, rows, ends in (("out", graph.out_rows, graph.dst), ("in", graph.in_rows, graph.src)):
+                if direction in (wanted, "both"):
+                    found += [(Pool(self.graph, ends.item(row)), graph.edge_data(row)) for row in rows(v).tolist()]
+        return found
 
     # -- allocation data ---------------------------------------------------------------------------------------------
 
@@ -220,7 +266,10 @@ class Pool:
         )
 
     def available(self, at: float | None = None, duration_s: float | None = None) -> int:
-        """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7)."""
+        """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7).
+
+        A pool that is in a copy only as the way from its root has none.
+        """
         start, end = self.graph.window(at, duration_s)
         if self.graph.structure.unavailable_above(self.vertex) >= 0:
             return 0

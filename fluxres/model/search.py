@@ -1,4 +1,4 @@
-"""Searching a graph: criteria as boolean columns, walking, totals (RFC 4 Match, Find, Traversal, Aggregation).
+"""Searching a graph: criteria as boolean columns (RFC 4 Match and Find).
 
 A comparison becomes one mask over all pools.  What pools of one kind share is tested once per kind and
 spread by one gather; amounts come from the planner as a column; only questions about jobs look at records,
@@ -8,7 +8,8 @@ of which there are as many as pools held, not as pools.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,18 +18,21 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import UsageError
-from fluxres.graph.auxiliary import Int32
+from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.kinds import STATES, Kind
+from fluxres.graph.structure import CONTAINMENT
+from fluxres.model import targets
+from fluxres.model.considered import Mask, considered
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
+from fluxres.model.targets import Place
+from fluxres.model.totals import available_units
 from fluxres.syntax import criteria as language
 from fluxres.syntax.criteria import All, And, Compare, Criteria, Not, Or
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
-Mask = NDArray[np.bool_]
 _ORDER: Final[dict[str, Callable[..., Any]]] = {
     "<": np.less,
     "<=": np.less_equal,
@@ -37,21 +41,39 @@ _ORDER: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def find(
-    graph: ResourceGraph, criteria: str | Criteria, at: float | None = None, during: tuple[float, float] | None = None
-) -> Selection:
+Wanted = str | Criteria | Callable[[Pool], object]
+"""Criteria as text, parsed criteria, or a function that says of a pool whether it is meant."""
+
+
+def find(graph: ResourceGraph, criteria: Wanted, at: float | None = None, during: tuple[float, float] | None = None) -> Selection:
     """Pools that meet the criteria; see :meth:`ResourceGraph.find`."""
-    parsed = language.parse(criteria) if isinstance(criteria, str) else criteria
     if at is not None and during is not None:
         raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
     if during is not None and not (isinstance(during, tuple | list) and len(during) == 2):
         raise UsageError(f"during: expected a pair of start and end, got {during!r}")
+    if callable(criteria) and not isinstance(criteria, type):
+        if at is not None or during is not None:
+            raise UsageError("a function was given with a time", hint="ask the pool for the time: available(at=…)")
+        return _meant(graph, criteria)
+    if not isinstance(criteria, str | Criteria):
+        raise UsageError(
+            f"expected criteria, got {criteria!r:.80}",
+            hint="give text such as type=node and state=up, parsed criteria, or a function of a pool",
+        )
+    parsed = language.parse(criteria) if isinstance(criteria, str) else criteria
     window = graph.window(at, None) if during is None else graph.open_window(*during)
-    found = _Search(graph, window).mask(parsed)
-    # What is a way outside the tree has nothing to give and nothing in it (rules M1, N1); the way within the tree has.
-    outside = slice(graph.structure.tree_end, None)
-    found[outside] &= ~graph.structure.ways[outside]
-    return Selection(graph, np.flatnonzero(found).astype(np.int32))
+    found, every = _Search(graph, window).mask(parsed), considered(graph.structure)
+    return Selection(graph, np.flatnonzero(found if every is None else found & every).astype(np.int32))
+
+
+def _meant(graph: ResourceGraph, is_meant: Callable[[Pool], object]) -> Selection:
+    every = considered(graph.structure)
+    vertices = range(graph.structure.n) if every is None else np.flatnonzero(every).tolist()
+    generation = graph.generation
+    found = [v for v in vertices if is_meant(Pool(graph, v, generation))]
+    if graph.generation != generation:
+        raise StaleHandle("the graph changed its structure during this search", hint="search first, and change it then")
+    return Selection(graph, np.array(found, np.int32))
 
 
 class _Search:
@@ -75,6 +97,8 @@ class _Search:
             case Compare():
                 found: Mask = getattr(self, f"_{node.key}")(node)
                 return ~found if node.op == "!=" else found
+            case _:
+                raise UsageError(f"expected criteria, got {node!r:.80}", hint="fluxres.syntax.criteria.parse makes them")
 
     # -- what a kind has ---------------------------------------------------------------------------------------------
 
@@ -132,6 +156,8 @@ class _Search:
         return self._only(self.structure.named(wanted))
 
     def _matching(self, text_of: Callable[[int], str], node: Compare) -> Mask:
+        if not node.texts:
+            return np.zeros(self.structure.n, np.bool_)
         # A glob has no inverse: every name is made and looked at.
         return self._only(v for v in range(self.structure.n) if _text_matches(text_of(v), node))
 
@@ -153,16 +179,52 @@ class _Search:
     def _parent(self, node: Compare) -> Mask:
         structure = self.structure
         if node.op == "~":
-            above = self._matching(structure.where, node) | self._matching(structure.name, node)
-        else:
-            named = [v for text in node.texts for v in ([structure.vertex(text)] if "/" in text else structure.named([text]))]
-            above = self._only(named)
-        return np.where(structure.parent >= 0, above[structure.parent], False)
+            contained = self._contained(node)
+            above = self._matching(structure.where, contained) | self._matching(structure.name, contained)
+            return self._next_below(above) | self._in_auxiliary(node, self._children)
+        found = self._next_below(self._only(structure.named(text for text in node.texts if "/" not in text)))
+        for text in node.texts:
+            if "/" in text:
+                place = targets.place(self.graph, text)
+                found |= self._next_below(self._only(place.vertices)) if place.name is None else self._children(place)
+        return found
+
+    def _next_below(self, above: Mask) -> Mask:
+        """Children in containment."""
+        return np.where(self.structure.parent >= 0, above[self.structure.parent], False)
+
+    def _children(self, place: Place) -> Mask:
+        if place.above_roots:
+            return self._only(place.vertices)
+        forest = place.require_forest()
+        return self._only(child for v in place.vertices for child in forest.children(v).tolist())
 
     def _under(self, node: Compare) -> Mask:
         structure = self.structure
-        tops = self._matching(structure.where, node) if node.op == "~" else self._at(node.texts)
-        return _below(structure.end, np.flatnonzero(tops), structure.n)
+        if node.op == "~":
+            tops = self._matching(structure.where, self._contained(node))
+            return structure.forest().below(np.flatnonzero(tops)) | self._in_auxiliary(node, self._below)
+        return reduce(np.logical_or, (self._below(targets.place(self.graph, text)) for text in node.texts))
+
+    def _below(self, place: Place) -> Mask:
+        forest, tops = place.require_forest(), np.array(place.vertices, np.int32)
+        return forest.with_below(tops) if place.above_roots else forest.below(tops)
+
+    def _contained(self, node: Compare) -> Compare:
+        """The globs that are about containment: no URIs of auxiliary hierarchies."""
+        names = [subsystem.name for subsystem in self.structure.subsystems.values() if subsystem.hierarchy]
+        return replace(node, values=tuple(text for text in node.texts if not any(_in_hierarchy(text, name) for name in names)))
+
+    def _in_auxiliary(self, node: Compare, found_at: Callable[[Place], Mask]) -> Mask:
+        """What globs of URIs find in auxiliary hierarchies."""
+        structure, found = self.structure, np.zeros(self.structure.n, np.bool_)
+        for subsystem in structure.subsystems.values():
+            patterns = [text for text in node.texts if _in_hierarchy(text, subsystem.name)]
+            if subsystem.hierarchy and patterns:
+                uris = ((v, structure.auxiliary_uri(subsystem, v)) for v in subsystem.members.tolist())
+                tops = [v for v, uri in uris if any(fnmatch.fnmatchcase(uri, pattern) for pattern in patterns)]
+                found |= found_at(Place(structure, tops, subsystem.name))
+        return found
 
     def _subsystem(self, node: Compare) -> Mask:
         return self._members(node, hierarchies_only=False)
@@ -173,7 +235,7 @@ class _Search:
     def _members(self, node: Compare, *, hierarchies_only: bool) -> Mask:
         structure = self.structure
         found = np.zeros(structure.n, np.bool_)
-        if _text_matches(structure.hierarchy, node) or (not hierarchies_only and _text_matches("containment", node)):
+        if _text_matches(structure.hierarchy, node) or (not hierarchies_only and _text_matches(CONTAINMENT, node)):
             found[: structure.tree_end] = True
         for subsystem in structure.subsystems.values():
             if (subsystem.hierarchy or not hierarchies_only) and _text_matches(subsystem.name, node):
@@ -211,7 +273,7 @@ class _Search:
             and any(steps.whole(held, start, end, 0, structure.size.item(v)) == [(start, end)] for held in holders.values())
         ]
         tops.sort()
-        found = _below(structure.end, np.array(tops, np.int64), structure.n)
+        found = structure.forest().below(np.array(tops, np.int64))
         found[tops] = True
         return found if node.flag is not False else ~found
 
@@ -227,6 +289,12 @@ class _Search:
     def _staged(self, node: Compare) -> Mask:
         found = self._only(v for v in self.graph.records.held if v < self.structure.n and self.graph.records.is_staged(v))
         return found if node.flag is not False else ~found
+
+
+def _in_hierarchy(pattern: str, name: str) -> bool:
+    """Whether a glob is one of URIs of this hierarchy."""
+    before, colon, _ = pattern.partition(":/")
+    return bool(colon) and fnmatch.fnmatchcase(name, before)
 
 
 def _text_matches(text: str, node: Compare) -> bool:
@@ -267,23 +335,6 @@ def _qualified(have: Mapping[str, object], node: Compare) -> bool:
         return bool(_ORDER[node.op](text, wanted))
 
 
-def _below(end: Int32, tops: NDArray[np.int64], n: int) -> Mask:
-    """Everything strictly below these pools (ascending vertex numbers)."""
-    mark = np.zeros(n + 1, np.int32)
-    np.add.at(mark, tops + 1, 1)
-    np.add.at(mark, end[tops], -1)
-    return np.asarray(np.cumsum(mark[:n]) > 0)
-
-
-def available_units(graph: ResourceGraph, start: int, end: int) -> NDArray[np.int64]:
-    """Units free throughout the window for every pool, 0 where a state forbids new work (rule A7)."""
-    structure = graph.structure
-    free = graph.planner.free_slice(0, structure.n, start, end)
-    for v in structure.unavailable_roots().tolist():
-        free[v : structure.end.item(v)] = 0
-    return free
-
-
 def available(graph: ResourceGraph, start: int, end: int) -> Selection:
     """Pools with units free throughout the window."""
     return Selection(graph, np.flatnonzero(available_units(graph, start, end)).astype(np.int32))
@@ -300,58 +351,3 @@ def allocated(graph: ResourceGraph, job: str | None, at: float | None) -> Select
         if v < graph.structure.n and any(steps.within(records.held[v][name], start, end))
     }
     return Selection(graph, np.array(sorted(vertices), np.int32))
-
-
-def aggregate(graph: ResourceGraph, v: int, start: int, end: int, every_type: bool) -> dict[str, int]:
-    """Free units by type below and at `v`; see :meth:`ResourceGraph.aggregate`."""
-    structure = graph.structure
-    barred = structure.unavailable_roots()
-    if structure.unavailable_above(v) >= 0:
-        totals = np.zeros(0, np.int64)
-    else:
-        # Behind the types of pools are those of edges.
-        totals = graph.planner.totals(v, start, end, barred if len(barred) else None)[: len(structure.types)]
-    # The kinds of a graph outlive its pools: there may be types of which none is left.
-    totals = np.pad(totals, (0, len(structure.types) - len(totals)))
-    present = np.unique(structure.type[v : structure.end.item(v)]).tolist() if every_type else None
-    return {
-        name: int(totals[number])
-        for number, name in enumerate(structure.types)
-        if (totals[number] > 0 if present is None else number in present)
-    }
-
-
-def walk(
-    graph: ResourceGraph,
-    v: int,
-    order: str,
-    prune: Callable[[Pool], bool] | None,
-    sort: Callable[[list[Pool]], Iterable[Pool]] | None,
-) -> Iterator[Pool]:
-    """Visit a subtree depth first; see :meth:`ResourceGraph.walk`."""
-    if order not in ("pre", "post"):
-        raise UsageError(f"order: expected 'pre' or 'post', got {order!r}")
-    return _walk(Pool(graph, v), order == "pre", prune, sort)
-
-
-def _walk(
-    top: Pool,
-    pre: bool,
-    prune: Callable[[Pool], bool] | None,
-    sort: Callable[[list[Pool]], Iterable[Pool]] | None,
-) -> Iterator[Pool]:
-    pending: list[tuple[Pool, bool]] = [(top, False)]
-    while pending:
-        pool, done = pending.pop()
-        if done:
-            yield pool
-            continue
-        if prune is not None and prune(pool):
-            continue
-        if pre:
-            yield pool
-        else:
-            pending.append((pool, True))
-        children = list(pool.children)
-        ordered = children if sort is None else list(sort(children))
-        pending.extend((child, False) for child in reversed(ordered))

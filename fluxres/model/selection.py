@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import index
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
-from fluxres.errors import StaleHandle
+from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.model.pool import Pool
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
+_SHOWN: Final = 3
+
 
 class Selection:
-    """Pools of one graph, in vertex order; iterates over :class:`Pool`.
+    """Pools of one graph, each once, in vertex order; iterates over :class:`Pool`.
+
+    ``found[0]`` is a pool and ``found[2:5]`` a selection; ``&``, ``|`` and ``-`` take another selection of the same graph.
 
     Args:
         graph: the resource graph.
@@ -42,7 +48,7 @@ class Selection:
 
     def __iter__(self) -> Iterator[Pool]:
         graph = self.graph
-        return (Pool(graph, v) for v in self.vertices.tolist())
+        return (Pool(graph, v, self._generation) for v in self.vertices.tolist())
 
     def __len__(self) -> int:
         return len(self._vertices)
@@ -56,33 +62,90 @@ class Selection:
         at = int(np.searchsorted(self.vertices, pool.vertex))
         return at < len(self._vertices) and int(self._vertices[at]) == pool.vertex
 
+    @overload
+    def __getitem__(self, at: int) -> Pool: ...
+    @overload
+    def __getitem__(self, at: slice) -> Selection: ...
+    def __getitem__(self, at: int | slice) -> Pool | Selection:
+        """A pool by its place, or some of the pools.
+
+        Errors: UnknownPool beyond the end; UsageError for a step backwards (a selection is in vertex order).
+        """
+        vertices = self.vertices
+        if isinstance(at, slice):
+            if any(part is not None and not hasattr(part, "__index__") for part in (at.start, at.stop, at.step)):
+                raise UsageError(f"expected whole numbers in a slice, got {at!r:.80}")
+            if at.step is not None and index(at.step) < 1:
+                raise UsageError(f"a selection stands in vertex order, and has no step {at.step}", hint="use reversed()")
+            return Selection(self.graph, vertices[at])
+        if isinstance(at, bool) or not hasattr(at, "__index__"):
+            raise UsageError(f"expected a place in the selection or a slice, got {at!r:.80}")
+        place = index(at)
+        if not -len(vertices) <= place < len(vertices):
+            raise UnknownPool(f"no pool at place {place}: the selection has {len(vertices)}")
+        return Pool(self.graph, vertices.item(place), self._generation)
+
+    def __and__(self, other: Selection) -> Selection:
+        """Pools that are in both."""
+        return self._joined(other, partial(np.intersect1d, assume_unique=True))
+
+    def __or__(self, other: Selection) -> Selection:
+        """Pools that are in one of them."""
+        return self._joined(other, np.union1d)
+
+    def __sub__(self, other: Selection) -> Selection:
+        """Pools that are not in the other."""
+        return self._joined(other, partial(np.setdiff1d, assume_unique=True))
+
+    def _joined(self, other: Selection, joined: Callable[..., Any]) -> Selection:
+        if not isinstance(other, Selection):
+            raise UsageError(f"expected another selection, got {other!r:.80}", hint="find gives one")
+        if other.graph is not self.graph:
+            raise StaleHandle("these selections belong to two graphs", hint="search in one of them")
+        return Selection(self.graph, joined(self.vertices, other.vertices).astype(np.int32))
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Selection) and other.graph is self.graph and np.array_equal(other.vertices, self.vertices)
+        return (
+            isinstance(other, Selection)
+            and other.graph is self.graph
+            and other._generation == self._generation
+            and np.array_equal(other._vertices, self._vertices)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # equal selections of one graph are equal values, and arrays do not hash
 
     def __repr__(self) -> str:
-        return f"<Selection of {len(self)} pools>"
+        count = f"{len(self)} pool{'s' * (len(self) != 1)}"
+        if self._generation != self.graph.generation:
+            return f"<Selection of {count} of an earlier generation>"
+        some = ", ".join(self[:_SHOWN].paths())
+        return f"<Selection of {count}{': ' * bool(some)}{some}{', …' * (len(self) > _SHOWN)}>"
 
     def paths(self) -> list[str]:
         """Path (or URI) of each pool."""
         where = self.graph.structure.where
         return [where(v) for v in self.vertices.tolist()]
 
-    def with_ancestors(self) -> Selection:
-        """These pools and all pools above them, up to the root (RFC 4 Find).  Cost O(levels) vector steps."""
-        structure = self.graph.structure
-        found = level = self.vertices
-        while len(level):
-            level = np.unique(structure.parent[level])
-            level = level[level >= 0]
-            found = np.concatenate([found, level])
-        return Selection(self.graph, np.unique(found).astype(np.int32))
+    def with_ancestors(self, hierarchy: str | None = None) -> Selection:
+        """These pools and all pools above them, up to the root (RFC 4 Find).
 
-    def with_children(self) -> Selection:
-        """These pools and everything below them (RFC 4 Find).  Cost O(n) at most."""
-        structure = self.graph.structure
-        mark = np.zeros(structure.n + 1, np.int32)
-        np.add.at(mark, self.vertices, 1)
-        np.add.at(mark, structure.end[self.vertices], -1)
-        return Selection(self.graph, np.flatnonzero(np.cumsum(mark[:-1]) > 0).astype(np.int32))
+        Args:
+            hierarchy: its name; containment by default.
+
+        Errors: UnknownGraph; UsageError for a graph that is no hierarchy.  Cost O(levels) vector steps.
+        """
+        forest = self.graph.structure.forest(hierarchy)
+        return Selection(self.graph, forest.with_above(self.vertices))
+
+    def with_children(self, hierarchy: str | None = None) -> Selection:
+        """These pools and everything below them (RFC 4 Find).
+
+        Args:
+            hierarchy: its name; containment by default.
+
+        Errors: as for `with_ancestors`.  Cost O(n) at most.
+        """
+        forest = self.graph.structure.forest(hierarchy)
+        found = forest.with_below(self.vertices)
+        found[self.vertices] = True  # what does not stand in the hierarchy has nobody below
+        return Selection(self.graph, np.flatnonzero(found).astype(np.int32))

@@ -7,6 +7,7 @@ end here, so that every operation takes all of them and every message about a wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,9 @@ import numpy as np
 from fluxres import limits
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.accounts import is_edge
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.forest import Forest
+from fluxres.graph.structure import Structure
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 
@@ -55,6 +59,65 @@ def account(graph: ResourceGraph, where: Where) -> int:
     if isinstance(where, int | np.integer) and graph.structure.n <= where < accounts.n:
         return int(where)
     return vertex(graph, where)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Pools of one hierarchy, or of a graph that is none, at which a question begins.
+
+    Args:
+        structure: of the graph that was asked.
+        vertices: one pool; or all roots of an auxiliary hierarchy, for ``power:/``.
+        name: of the auxiliary graph, None for containment.
+        above_roots: whether the place is ``power:/``, above the roots.
+    """
+
+    structure: Structure
+    vertices: list[int]
+    name: str | None = None
+    above_roots: bool = False
+
+    @property
+    def subsystem(self) -> Subsystem | None:
+        """The auxiliary graph, where it is one and no hierarchy."""
+        found = None if self.name is None else self.structure.subsystem(self.name)
+        return None if found is None or found.hierarchy else found
+
+    def require_forest(self) -> Forest:
+        """The hierarchy.
+
+        Errors: UsageError for a graph that is none.
+        """
+        return self.structure.forest(self.name)
+
+
+def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> Place:
+    """The pool at which a question begins, and the hierarchy or graph it is asked in.
+
+    Args:
+        where: a pool; a URI names its hierarchy too, and ``power:/`` all of one.
+        hierarchy: name of the hierarchy or graph, over what a URI says; containment where neither says another.
+
+    Errors: as :func:`vertex`; UnknownGraph; UsageError for a pool that does not stand in it.
+    """
+    structure = graph.structure
+    if hierarchy is None and isinstance(where, str) and not where.startswith("/") and ":/" in where:
+        named = where.partition(":/")[0]
+        hierarchy = named if named in structure.subsystems and named != structure.hierarchy else None
+    own = hierarchy is None or hierarchy == structure.hierarchy
+    if own or not isinstance(hierarchy, str) or hierarchy not in structure.subsystems:
+        structure.forest(hierarchy)
+        return Place(structure, [vertex(graph, where)])
+    if where in ("/", f"{hierarchy}:/") and structure.subsystem(hierarchy).hierarchy:
+        try:
+            return Place(structure, [structure.vertex(f"{hierarchy}:/")], hierarchy)
+        except UnknownPool:
+            return Place(structure, structure.forest(hierarchy).roots.tolist(), hierarchy, above_roots=True)
+    v = vertex(graph, where)
+    if not structure.is_member(structure.subsystem(hierarchy), v):
+        graphs = ", ".join([structure.hierarchy] * (v < structure.tree_end) + structure.graphs_of(v)) or "none"
+        raise UsageError(f"does not stand in '{hierarchy}'", where=structure.where(v), hint=f"its graphs are {graphs}")
+    return Place(structure, [v], hierarchy)
 
 
 def is_request(graph: ResourceGraph, wanted: object) -> bool:

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from fluxres.clock import FOREVER, seconds
 from fluxres.model import Pool, Problem, ResourceGraph, Span
-from fluxres.model.search import available_units
 from fluxres.model.stage import Stage
+from fluxres.model.totals import everything
 from fluxres.render.amounts import seconds_or_none
 
 Document = dict[str, Any]
@@ -76,33 +74,14 @@ def span(s: Span) -> Document:
     return {"job": s.job, "path": s.pool, "amount": s.amount, "start": s.start, "end": seconds_or_none(s.end)}
 
 
-def totals(graph: ResourceGraph, where: str = "/", at: float | None = None, duration_s: float | None = None) -> list[Document]:
-    """By type: how many pools, how many units, and how many of the units are available; `unit` is null where pools differ.
+def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | None = None) -> list[Document]:
+    """By type: how many pools, how many units, and how many of the units are available, pools outside containment included.
 
-    The root stands for the whole graph, pools outside the has-a tree included.
+    Units are added up as in :meth:`ResourceGraph.aggregate`; a type whose units do not convert has a document for each.
     """
-    structure, top = graph.structure, graph.vertex(where)
-    lo, hi = (0, structure.n) if top == 0 else (top, structure.end.item(top))
-    start, end = graph.window(at, duration_s)
-    free = np.zeros(len(structure.types), np.int64)
-    np.add.at(free, structure.type[lo:hi], available_units(graph, start, end)[lo:hi])
-    pools = np.bincount(structure.type[lo:hi], minlength=len(structure.types))
-    units = np.zeros(len(structure.types), np.int64)
-    np.add.at(units, structure.type[lo:hi], structure.size[lo:hi])
-    measured: dict[str, set[str | None]] = {}
-    for number in np.unique(structure.kind[lo:hi]).tolist():
-        kind = structure.kinds[number]
-        measured.setdefault(kind.type, set()).add(kind.unit)
     return [
-        {
-            "type": name,
-            "pools": int(pools[t]),
-            "units": int(units[t]),
-            "unit": next(iter(measured[name])) if len(measured[name]) == 1 else None,
-            "available": int(free[t]),
-        }
-        for t, name in enumerate(structure.types)
-        if pools[t]
+        {"type": each.type, "pools": each.pools, "units": each.units, "unit": each.unit, "available": each.available}
+        for each in everything(graph, *graph.window(at, duration_s))
     ]
 
 

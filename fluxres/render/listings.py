@@ -10,7 +10,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.graph.structure import Structure
 from fluxres.match import Match
 from fluxres.model import Problem, ResourceGraph, Selection
-from fluxres.model.search import available_units
+from fluxres.model.totals import available_units
 from fluxres.render.amounts import units, when
 from fluxres.render.documents import Document
 from fluxres.render.folding import Fold, fold, fold_edges

@@ -24,10 +24,14 @@ from fluxres.render.table import Column, table
 from fluxres.render.tree import Branch
 
 
-def forest(graph: ResourceGraph, subsystem: Subsystem, depth: int | None = None) -> Iterator[Branch]:
-    """The lines of an auxiliary hierarchy, its roots as the tops."""
+def forest(graph: ResourceGraph, subsystem: Subsystem, depth: int | None = None, top: int | None = None) -> Iterator[Branch]:
+    """The lines of an auxiliary hierarchy: below its roots, or below one of its pools."""
     structure = graph.structure
     drawn = _Forest(structure, subsystem, looks(structure, 0, structure.n, notes(graph, graph.now())))
+    if top is not None:
+        yield Branch(0, (), structure.auxiliary_uri(subsystem, top), 1, top)
+        yield from drawn.below(np.array([top], np.int32), (), depth)
+        return
     roots = subsystem.roots()
     for group in groups(drawn.signature[roots]):
         yield Branch(0, (), f"{subsystem.name}:/{folded(structure, roots[group])}", len(group), int(roots[group[0]]))
@@ -93,20 +97,33 @@ def _number(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def edges(structure: Structure, subsystem: Subsystem, *, header: bool = True, style: Style = PLAIN) -> list[str]:
-    """The edges of an auxiliary graph as a table; pools with the same edges share a line, `↔` is an edge each way."""
+def edges(
+    structure: Structure, subsystem: Subsystem, *, at: int | None = None, header: bool = True, style: Style = PLAIN
+) -> list[str]:
+    """The edges of an auxiliary graph as a table; pools with the same edges share a line, `↔` is an edge each way.
+
+    Args:
+        at: only those from and to this pool.
+    """
     rows = [
         [fold_all(structure, sources.tolist()), arrow, fold_all(structure, targets.tolist()), edge_text(subsystem, row)]
-        for sources, arrow, targets, row in edge_groups(structure, subsystem)
+        for sources, arrow, targets, row in edge_groups(structure, subsystem, at)
     ]
     return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, header=header, style=style)
 
 
-def edge_groups(structure: Structure, subsystem: Subsystem) -> Iterator[tuple[Int32, str, Int32, int]]:
-    """(sources, arrow, targets, row): every source has an edge like that row to every target."""
+def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:
+    """(sources, arrow, targets, row): every source has an edge like that row to every target.
+
+    Args:
+        at: only edges from and to this pool; an edge each way is one from it.
+    """
     look = _edge_looks(subsystem)
     both = _both_ways(structure, subsystem, look)
-    rows = np.flatnonzero(~(both & (subsystem.src > subsystem.dst)))
+    if at is None:
+        rows = np.flatnonzero(~(both & (subsystem.src > subsystem.dst)))
+    else:
+        rows = np.flatnonzero((subsystem.src == at) | ((subsystem.dst == at) & ~both))
     rows = rows[np.lexsort((subsystem.dst[rows], both[rows], look[rows], subsystem.src[rows]))]
     if not len(rows):
         return

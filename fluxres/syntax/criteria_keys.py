@@ -56,8 +56,8 @@ KEYS: Final = _table(
     Key("subsystem", "text", "name of a subsystem (auxiliary graph) the pool is in"),
     Key("hierarchy", "text", "name of a hierarchy the pool is in"),
     Key("depth", "number", "levels below the root, which is 0", _ORDER),
-    Key("parent", "text", "path or name of the parent"),
-    Key("under", "text", "path of an ancestor"),
+    Key("parent", "text", "path or name of the parent, or its URI in another hierarchy"),
+    Key("under", "text", "path of an ancestor, or its URI in another hierarchy"),
 )
 
 ALIASES: Final = MappingProxyType({"status": "state"})

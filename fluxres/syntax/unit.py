@@ -10,6 +10,7 @@ A unit nobody here knows (licences, tokens) converts to itself and to nothing el
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
@@ -89,6 +90,25 @@ def convert_up(amount: int | Fraction, from_unit: str | None, to_unit: str | Non
     """
     exact = Fraction(convert(amount, from_unit, to_unit))
     return -(-exact.numerator // exact.denominator)
+
+
+def common(units: Iterable[str]) -> str:
+    """The largest unit in which each of some units is whole: one of them, or the base of what all of them measure.
+
+    Args:
+        units: known ones of one dimension, at least one.
+
+    >>> common(["GiB", "MiB"]), common(["GB", "GiB"]), common(["h", "m"])
+    ('MiB', 'B', 'm')
+    """
+    factors = {unit: _UNITS[unit][1] for unit in units}
+    measures = {_UNITS[unit][0] for unit in factors}
+    base = {unit: factor for unit, (dimension, factor) in _UNITS.items() if dimension in measures and factor == 1}
+    return next(
+        unit
+        for unit, least in sorted({**factors, **base}.items(), key=lambda item: -item[1])
+        if all((factor / least).denominator == 1 for factor in factors.values())
+    )
 
 
 def _whole(amount: Fraction) -> int | Fraction:

@@ -50,7 +50,7 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "dangling edge from elsewhere": (
         f"name: m\n{TWO}graphs:\n  power:\n    edges:\n    - {{from: power:/pdu, to: /m/node0}}\n",
         "7:14: graphs.power.edges[0].from",
-        "no hierarchy 'power'",
+        "no graph 'power'",
         "there is m",
     ),
     "cycle of edges": (

@@ -317,7 +317,7 @@ def test_a_unit_may_stand_among_the_attributes_and_is_written_beside_the_capacit
         ("{from: /m/rack0, to: '/m/rack0/node0/*'}", "to", "selects nothing"),
         ("{from: /x/rack0, to: /m}", "from", "no pool 'x'"),
         ("{from: rack0, to: /m}", "from", "no pool 'rack0'"),
-        ("{from: 'net:/pdu0', to: /m}", "from", "no hierarchy 'net'"),
+        ("{from: 'net:/pdu0', to: /m}", "from", "no graph 'net'"),
         ("{from: /m/rack0, to: ['/m', '/m/rack9']}", "to[1]", "no pool 'rack9'"),
         ("{from: '/m/rack*', to: 'power:/pdu*/outlet*'}", "", "2 pools on one side and 4 on the other"),
         ("{from: '/m/rack*', to: /m, pairing: each}", "", "2 pools on one side and 1 on the other"),

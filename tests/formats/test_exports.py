@@ -19,12 +19,14 @@ from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import node_link_schema, registry
 from fluxres.formats.loaded import Hold
 from fluxres.formats.pool_texts import PoolTexts
+from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.graph.views import node_data
+from fluxres.model import ResourceGraph
 from tests.formats.round_trip import facts_of
 from tests.formats.structures import structures
 from tests.formats.test_round_trip import PHASES, SLOW
@@ -112,6 +114,13 @@ def test_a_machine_made_in_networkx() -> None:
     assert loaded.name == "lab"
     assert [loaded.structure.path(v) for v in range(4)] == ["/cluster", "/cluster/node0", "/cluster/node1", "/cluster/node2"]
     assert loaded.structure.rank.tolist() == [-1, 0, 1, 2]
+
+
+def test_a_view_written_by_networkx_keeps_what_is_only_allocated_whole() -> None:
+    nodes = Recipe("node", 3, exclusive=True, children=(Recipe("core", 2),))
+    g = ResourceGraph(expand(Recipe("cluster", children=(nodes,)), origin=uuids.new_origin()))
+    loaded = registry.read(json.dumps(nx.node_link_data(g.containment)).encode())
+    assert loaded.structure.flags.tolist() == g.structure.flags.tolist()
 
 
 def test_who_holds_what_goes_along_in_node_link() -> None:
@@ -330,7 +339,8 @@ def rows_of(structure: Structure) -> list[dict[str, Any]]:
     found = []
     for v in range(structure.tree_end):
         data = node_data(structure, v)
-        data = dict(data) | {"id": data["id"], "rank": data["rank"], "exclusive": data["exclusive"]}
+        data = dict(data)
+        data["exclusive"] = data.pop("exclusive_only")
         found.append(data)
     return found
 

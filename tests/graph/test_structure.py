@@ -170,7 +170,11 @@ def test_an_explicit_name_beats_the_template() -> None:
         ("power:/pdu9", "power:/pdu9: no pool 'pdu9'"),
         ("power:/pdu0/node-1-0", "no pool 'node-1-0' on this way in hierarchy 'power'"),
         ("power:/", "hierarchy 'power' has 2 roots"),
-        ("network:/switch0", r"no hierarchy 'network' \(there is demo, power\)"),
+        ("network:/switch7", r"network:/switch7: no pool 'switch7' of graph 'network' \(there is switch0, switch1, spine0\)"),
+        ("network:/switch0/port0", r"no pool 'port0' in 'switch0' \(it has no children\)"),
+        ("network:/", r"name a pool of it, such as network:/NAME"),
+        ("cooling:/fan0", r"no graph 'cooling' \(there is demo, power, network\)"),
+        ("pools:/fan0", "no pool 'fan0' of graph 'pools'"),
         ("rack0", r"no pool 'rack0' \(a path starts with '/', a URI reads 'name:/path'\)"),
         ("00000000-0000-8000-8000-000000000005", "no pool '00000000"),
         ("", "no pool ''"),
@@ -213,7 +217,44 @@ def test_a_pool_has_a_uri_in_every_hierarchy_it_stands_in() -> None:
     pdu = s.vertex("power:/pdu0")
     assert (s.uri(pdu), s.uris(pdu), s.where(pdu)) == (None, ["power:/pdu0"], "power:/pdu0")
     switch = s.n - 1
-    assert (s.uris(switch), s.where(switch)) == ([], s.uuid(switch))
+    assert (s.uris(switch), s.where(switch)) == ([], "network:/spine0")
+    assert s.vertex("network:/spine0") == switch
+
+
+def test_pools_outside_the_tree_are_named_by_their_graph_where_only_one_has_the_name() -> None:
+    fabric = Node("fabric", children=[Node("switch", 0), Node("switch", 1)])
+    s = build(
+        Node("cluster", basename="c", children=[Node("node", 0)]),
+        fabric,
+        Node("leaf", 0),
+        Node("leaf", 0),
+        Node("pdu", 0),
+        Node("licence"),
+        graphs={"network": [("fabric/switch0", "/c/node0")], "power": [("pdu0", "/c/node0")]},
+        hierarchies=["power"],
+    )
+    s.subsystems["network"] = Subsystem("network", False, np.array([3, 5, 6], np.int32), np.array([1, 1, 1], np.int32))
+    twins = [s.uuid(5), s.uuid(6)]
+    names = ["network:/fabric", "network:/fabric/switch0", "network:/fabric/switch1", *twins, "power:/pdu0", "pools:/licence"]
+    assert [s.where(v) for v in range(2, s.n)] == names
+    assert [s.vertex(name) for name in names] == list(range(2, s.n))
+    # A pool that no edge touches is found under any graph that may have declared it.
+    assert [s.vertex(name) for name in ("network:/licence", "power:/licence", "pools:/pdu0")] == [8, 8, 7]
+    with pytest.raises(UnknownPool, match=f"2 pools are called 'leaf0' there .say {twins[0]} and {twins[1]}"):
+        s.vertex("network:/leaf0")
+    with pytest.raises(UnknownPool, match="no pool 'pdu0' of graph 'network'"):
+        s.vertex("network:/pdu0")
+
+
+def test_names_are_looked_up_in_graphs_that_came_later() -> None:
+    s = demo(1, 1, 1)
+    assert s.vertex("power:/pdu0") == s.vertex("pools:/pdu0")
+    with pytest.raises(UnknownPool, match="no pool 'node-0-0'"):
+        s.vertex("power:/node-0-0")
+    rack = s.vertex("/demo/rack0")
+    pdu = s.vertex("power:/pdu0")
+    s.subsystems["power"] = Subsystem("power", True, np.array([pdu], np.int32), np.array([rack], np.int32))
+    assert s.vertex("power:/pdu0/rack0") == rack
 
 
 def test_a_single_root_named_like_its_hierarchy_is_not_repeated() -> None:

@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from fluxres.errors import StaleHandle, UsageError
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.graph.views import ContainmentGraph, SubsystemGraph, node_data
+from fluxres.model import ResourceGraph
 from tests.graph.builders import Node, build, demo, machines
 
 S = demo(2, 2, 2)
@@ -215,10 +218,10 @@ def test_parallel_edges_carry_together_and_are_all_told() -> None:
         "subsystem": "network",
         "type": "link",
         "capacity": 15.0,
-        "parallel": [
+        "parallel": (
             {"subsystem": "network", "type": "link", "capacity": 10.0},
             {"subsystem": "network", "type": "backup", "capacity": 5.0},
-        ],
+        ),
     }
     assert network.pred[2][1] == network.succ[1][2]
     assert network[2][1] == {"subsystem": "network", "type": "link"}
@@ -232,7 +235,7 @@ def test_node_data_is_what_the_pool_has() -> None:
     tree = containment(s)
     assert tree.nodes[2] == {
         "type": "node", "name": "node-0-0", "basename": "node", "id": 0, "size": 1, "unit": None, "rank": 0, "state": "drain",
-        "exclusive": False, "uuid": s.uuid(2), "path": "/demo/rack0/node-0-0", "properties": {}, "tags": {"owner": "ops"},
+        "exclusive_only": False, "uuid": s.uuid(2), "path": "/demo/rack0/node-0-0", "properties": {}, "tags": {"owner": "ops"},
     }  # fmt: skip
     assert (tree.nodes[0]["id"], tree.nodes[0]["rank"]) == (None, None)
     assert subsystem("power", s).nodes[s.vertex("power:/pdu0")]["path"] == "power:/pdu0"
@@ -257,6 +260,15 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
     "set_edge_attributes": lambda g: nx.set_edge_attributes(g, 1, "mine"),
     "edge data": lambda g: next(iter(g.edges(data=True)))[2].update(mine=1),
     "relabel in place": lambda g: nx.relabel_nodes(g, {NODE0: "x"}, copy=False),
+    "graph data": lambda g: g.graph.update(mine=1),
+    "name": lambda g: setattr(g, "name", "mine"),
+    "tags": lambda g: g.nodes[NODE0]["tags"].update(mine="1"),
+    "properties": lambda g: g.nodes[NODE0]["properties"].__setitem__("mine", 1),
+    "node mapping": lambda g: g._node.__setitem__(NODE0, {}),
+    "successors": lambda g: g._adj[NODE0].pop(1, None),
+    "predecessors": lambda g: g._pred[NODE0].clear(),
+    "remove_node_attributes": lambda g: nx.remove_node_attributes(g, "type"),
+    "add_cycle": lambda g: nx.add_cycle(g, [1, 2, 3]),
 }
 
 
@@ -265,7 +277,7 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 def test_changing_a_view_says_how_to_change_the_machine(view: Callable[[], Any], mutate: Callable[[Any], Any]) -> None:
     graph = view()
     before = by_hand(graph)
-    with pytest.raises(nx.NetworkXError, match=r"read-only view of the machine; .* merge or unlink .* copy\(\)"):
+    with pytest.raises(UsageError, match=r"read-only view of the machine .* merge or unlink .* copy\(\)"):
         mutate(graph)
     assert nx.utils.graphs_equal(graph, before)
 
@@ -295,6 +307,74 @@ def test_views_are_digraphs_that_survive_pickling_and_deep_copies(view: Callable
         assert type(made) is type(graph)
         assert nx.utils.graphs_equal(made, graph)
     assert nx.is_frozen(graph)
+
+
+def test_data_of_parallel_edges_are_not_written_to_either() -> None:
+    s = demo(1, 1, 1)
+    s.subsystems["network"] = Subsystem("network", False, np.array([1, 1], np.int32), np.array([2, 2], np.int32))
+    edge = subsystem("network", s).edges[1, 2]
+    assert [dict(data) for data in edge["parallel"]] == [{"subsystem": "network", "type": "link"}] * 2
+    with pytest.raises(UsageError, match="read-only view"):
+        edge["parallel"][0]["mine"] = 1
+    with pytest.raises(AttributeError):
+        edge["parallel"].append({})
+
+
+def test_copies_have_tags_of_their_own() -> None:
+    s = demo(1, 1, 1)
+    s.set_tag([1], "owner", "ops")
+    view = containment(s)
+    for made in (view.copy(), view.reverse(), copy.deepcopy(view).copy(), view.subgraph([0, 1]).copy()):
+        made.nodes[1]["tags"]["owner"] = "me"
+        made.graph["mine"] = True
+    assert dict(view.nodes[1]["tags"]) == {"owner": "ops"}
+    assert view.nodes[1]["exclusive_only"] is False
+
+
+LOOKS: dict[str, Callable[[Any, int], Any]] = {
+    "len": lambda g, v: len(g),
+    "nodes": lambda g, v: list(g),
+    "is in": lambda g, v: v in g,
+    "node": lambda g, v: g.nodes[v],
+    "edges": lambda g, v: list(g.edges),
+    "successors": lambda g, v: list(g.successors(v)),
+    "predecessors": lambda g, v: list(g.predecessors(v)),
+    "search": nx.descendants,
+    "copy": lambda g, v: g.copy(),
+    "subgraph": lambda g, v: list(g.subgraph([v]).edges),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
+@pytest.mark.parametrize("name", ["containment", "power", "network"])
+def test_a_view_of_an_earlier_generation_says_so(look: Callable[[Any, int], Any], name: str) -> None:
+    g = ResourceGraph(demo(2, 2, 2))
+    view: Any = g.containment if name == "containment" else g.subsystem(name)
+    neighbours = view.adj[NODE0], view.pred[NODE0]
+    look(view, NODE0)
+    g.unlink("/demo/rack1")
+    with pytest.raises(StaleHandle, match=r"before the graph changed its structure .ask the graph for the view again"):
+        look(view, NODE0)
+    for kept in neighbours:
+        with pytest.raises(StaleHandle):
+            list(kept)
+    look(g.containment if name == "containment" else g.subsystem(name), NODE0)
+
+
+def test_a_view_outlives_neither_a_merge_nor_its_graph() -> None:
+    g = ResourceGraph(demo(2, 2, 2))
+    part = g.copy("/demo/rack0")
+    g.unlink("/demo/rack0")
+    view = g.containment
+    g.set_state("/demo/rack1", "down")
+    assert view.nodes[g.vertex("/demo/rack1")]["state"] == "down"
+    g.merge(part)
+    with pytest.raises(StaleHandle):
+        len(view)
+    view = g.containment
+    g.destroy()
+    with pytest.raises(StaleHandle):
+        len(view)
 
 
 def test_a_view_shows_states_and_tags_of_now() -> None:

@@ -313,3 +313,32 @@ def test_a_queue_that_is_short_of_power_gets_the_same_starts_and_pools_from_both
             planner.release_all(gone.vertices, gone.amounts, gone.start, gone.end)
     assert len(held) > 15
     assert planner.check() == []
+
+
+@pytest.mark.parametrize(
+    ("pools", "supplying", "named"),
+    [
+        ("{type: power, name: feed, size: 6, with: [{type: power, basename: pdu, count: 2, size: 4}]}", "feed/pdu[0-1]", "pdu{}"),
+        ("{type: power, name: feed, size: 6, with: [{type: power, count: 2, size: 4}]}", "feed/power[0-1]", "power{} on feed"),
+        ("{type: pdu, count: 2, with: [{type: power, size: 4, id: null}]}", "pdu[0-1]", "power on pdu{}"),
+        (
+            "{type: feed, count: 2, with: [{type: pdu, with: [{type: power, size: 4, id: null}]}]}",
+            "feed[0-1]/pdu",
+            "power:/feed{}/pdu/power",
+        ),
+    ],
+)
+def test_refusals_tell_suppliers_apart(pools: str, supplying: str, named: str) -> None:
+    text = f"""
+fluxres: 1
+name: c
+resources: [{{type: node, count: 2}}]
+graphs:
+  power: {{hierarchy: true, pools: [{pools}], edges: [{{from: "power:/{supplying}", to: "/c/node[0-1]"}}]}}
+"""
+    g = ResourceGraph(cluster.read(Source(text.encode(), "c.yaml")).structure)
+    refusal = g.why_not("slot=2/[node;power=5]")
+    assert refusal is not None
+    detail = " ".join(detail for part in refusal.parts for cause in part.causes for detail in cause.detail)
+    for number in (0, 1):
+        assert f"{named.format(number)}: 4 of 4 free" in detail

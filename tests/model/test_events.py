@@ -11,6 +11,7 @@ import pytest
 from fluxres.errors import FluxresError, InputError
 from fluxres.model import ResourceGraph
 from tests.allocation.test_records import machine, trace
+from tests.graph.builders import demo
 
 
 def facts(g: ResourceGraph) -> Any:
@@ -86,3 +87,19 @@ def test_what_is_no_event_is_refused(event: dict[str, Any]) -> None:
     with pytest.raises(FluxresError) as caught:
         machine().apply(event)
     assert isinstance(caught.value, InputError)
+
+
+def test_events_name_pools_outside_containment_by_graph_and_old_ones_by_uuid() -> None:
+    g, told = ResourceGraph(demo()), list[Any]()
+    twin, old = g.duplicate(), g.duplicate()
+    g.sink = told.append
+    g.allocate({"network:/switch0": 1, "power:/pdu0": 200}, job="a")
+    g.tag("network:/spine0", "k")
+    assert [event["pools"] for event in told] == [[["network:/switch0", 1], ["power:/pdu0", 200]], ["network:/spine0"]]
+    by_uuid = orjson.dumps(told).decode()
+    for name in ("network:/switch0", "network:/spine0"):
+        by_uuid = by_uuid.replace(name, g.pool(name).uuid)
+    for graph, events in ((twin, told), (old, orjson.loads(by_uuid))):
+        for event in events:
+            graph.apply(event)
+        assert facts(graph) == facts(g)

@@ -201,7 +201,7 @@ def test_a_walk_prunes_and_orders_and_ends_in_either_order() -> None:
     ]
     assert backwards == ["/demo", "/demo/rack1", "/demo/rack0"]
     assert next(p.path for p in g.walk("/demo/rack0/n0-0")) == "/demo/rack0/n0-0"
-    with pytest.raises(UsageError, match="expected 'pre' or 'post'"):
+    with pytest.raises(UsageError, match="expected 'pre', 'post' or 'bfs'"):
         g.walk(order="sideways")
 
 

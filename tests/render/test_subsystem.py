@@ -27,6 +27,13 @@ def test_edge_groups_are_the_edges(machine: Machine) -> None:
                         found[b, a, text] += 1
         edges = Counter((int(shown.src[row]), int(shown.dst[row]), subsystem.edge_text(shown, row)) for row in range(len(shown)))
         assert set(found) == set(edges)
+        for v in shown.members.tolist():
+            near = set()
+            for sources, arrow, targets, row in subsystem.edge_groups(structure, shown, v):
+                pairs = {(a, b) for a in sources.tolist() for b in targets.tolist()}
+                pairs |= {(b, a) for a, b in pairs} if arrow == "↔" else set()
+                near |= {(a, b, subsystem.edge_text(shown, row)) for a, b in pairs}
+            assert near == {edge for edge in edges if v in edge[:2]}
 
 
 @given(machines(pools_max=30))
@@ -43,3 +50,10 @@ def test_the_counts_of_a_forest_multiply_to_all_its_pools(machine: Machine) -> N
         above.append(above[line.level] * line.count)
         by_type[structure.kind_of(line.vertex).type] += above[-1]
     assert by_type == Counter(structure.kind_of(v).type for v in shown.members.tolist())
+    for v in shown.members.tolist():
+        below, above = Counter[str](), [1]
+        for line in subsystem.forest(graph, shown, None, v):
+            del above[line.level + 1 :]
+            above.append(above[line.level] * line.count)
+            below[structure.kind_of(line.vertex).type] += above[-1]
+        assert below == Counter(p.type for p in graph.walk(v, hierarchy="power"))

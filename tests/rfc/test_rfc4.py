@@ -34,7 +34,7 @@ def test_pools_form_one_tree_under_a_root(g: ResourceGraph) -> None:
 @pytest.mark.rfc("RFC4-C2")
 def test_a_part_of_a_composite_pool_is_one(g: ResourceGraph) -> None:
     part = g.copy("/demo/rack1")
-    assert part.aggregate() == {"cluster": 1, "rack": 1, "node": 2, "core": 8, "gpu": 2, "memory": 128}
+    assert part.aggregate() == {"rack": 1, "node": 2, "core": 8, "gpu": 2, "memory": 128}
     part.allocate([("/demo/rack1/node2/core0", 1)], job="j1")
     assert part.copy("/demo/rack1/node2").aggregate()["core"] == 3
 
@@ -168,6 +168,25 @@ def test_graph_data_lead_to_vertices_of_other_graphs(g: ResourceGraph) -> None:
     assert g.pool("power:/pdu0/node1") == node
     assert [pool.name for pool, _ in node.links("network")] == ["node2", "node0"]
     assert [g.pool(v).name for v in g.subsystem("power").predecessors(node.vertex)] == ["pdu0"]
+
+
+@pytest.mark.rfc("RFC4-13")
+def test_graph_data_lead_both_ways_and_name_the_graphs(g: ResourceGraph) -> None:
+    node, supplier = g.pool("/demo/rack0/node1"), g.pool("power:/pdu0")
+    assert (node.graphs, supplier.graphs, g.pool("/demo/rack0").graphs) == (["power", "network"], ["power"], [])
+    assert [(pool.name, edge["capacity"]) for pool, edge in node.links("power", "in")] == [("pdu0", 900.0)]
+    assert node.links("power") == supplier.links(direction="in") == []
+    assert sorted(pool.name for pool, _ in node.links("network", "both")) == ["node0", "node0", "node2", "node2"]
+    assert node.links(direction="both") == node.links("power", "both") + node.links("network", "both")
+
+
+@pytest.mark.rfc("RFC4-D4")
+def test_every_hierarchy_has_uris_parents_and_children(g: ResourceGraph) -> None:
+    node, supplier = g.pool("/demo/rack0/node1"), g.pool("power:/pdu0")
+    assert (node.parent_in("power"), node.parent_in("demo")) == (supplier, g.pool("/demo/rack0"))
+    assert [child.path for child in supplier.children_in("power")] == ["/demo/rack0/node0", "/demo/rack0/node1"]
+    assert supplier.parent_in("power") is None
+    assert list(node.ancestors_in("power")) == [supplier]
 
 
 # -- allocation data ----------------------------------------------------------------------------------------------------
@@ -461,6 +480,35 @@ def test_pools_are_matched_on_all_their_data(g: ResourceGraph, criteria: str, fo
     g.pool("/demo/rack1").tag("owner", "bob")
     g.pool("/demo/rack1").state = "drain"
     assert len(g.find(criteria)) == found
+
+
+@pytest.mark.rfc("RFC4-38", "RFC4-39")
+def test_aggregate_sums_in_auxiliary_hierarchies(g: ResourceGraph) -> None:
+    assert g.aggregate("power:/pdu0") == {"node": 2, "pdu": 5000}
+    g.allocate({"power:/pdu0": 900, "/demo/rack0/node0": 1}, job="j1")
+    assert g.aggregate("power:/pdu0") == {"node": 1, "pdu": 4100}
+    assert g.aggregate("power:/") == {"node": 3, "pdu": 9100}
+
+
+@pytest.mark.rfc("RFC4-43", "RFC4-44", "RFC4-45")
+def test_traversal_goes_through_every_hierarchy_depth_first_or_level_by_level(g: ResourceGraph) -> None:
+    nodes = [f"/demo/rack{r}/node{2 * r + n}" for r in (0, 1) for n in (0, 1)]
+    assert [pool.where for pool in g.walk("power:/pdu1")] == ["power:/pdu1", *nodes[2:]]
+    assert [pool.where for pool in g.walk("power:/", order="bfs")] == ["power:/pdu0", "power:/pdu1", *nodes]
+    levels = [pool.type for pool in g.walk("/demo/rack0", order="bfs")]
+    assert levels == ["rack", "node", "node", *["core"] * 4, "gpu", "memory", *["core"] * 4, "gpu", "memory"]
+    backwards = g.walk("power:/", order="bfs", sort=reversed, prune=lambda pool: pool.name == "node0")
+    assert [pool.name for pool in backwards] == ["pdu1", "pdu0", "node3", "node2", "node1"]
+
+
+@pytest.mark.rfc("RFC4-46")
+def test_find_returns_children_and_ancestors_in_every_hierarchy(g: ResourceGraph) -> None:
+    found = g.find("type=node and under=power:/pdu0")
+    assert found.paths() == ["/demo/rack0/node0", "/demo/rack0/node1"]
+    assert found.with_ancestors("power").paths() == [*found.paths(), "power:/pdu0"]
+    assert g.find("type=pdu and id=1").with_children("power").paths() == ["/demo/rack1/node2", "/demo/rack1/node3", "power:/pdu1"]
+    both = found.with_children() | found.with_ancestors()
+    assert (len(both), both - found.with_children()) == (2 + 2 * 7, g.find("path=/demo,/demo/rack0"))
 
 
 @pytest.mark.rfc("RFC4-43")

@@ -18,15 +18,23 @@ from fluxres.cli.settings import Duration, Settings
 @click.option("--all", "every", is_flag=True, help="Types of which nothing is free as well.")
 @click.pass_obj
 def command(settings: Settings, path: str, at: float | None, duration: float | None, every: bool) -> None:
-    """Add up free units by type, in the subtree of PATH, that pool included."""
+    """Add up free units by type, in the subtree of PATH, that pool included.
+
+    A URI such as power:/pdu0 is a subtree of that hierarchy, and power:/ all of it.
+    """
     from fluxres.cli.stores import reading
+    from fluxres.model import targets
+    from fluxres.render.amounts import units
     from fluxres.render.table import Column, table
 
     graph = reading(settings)
-    free = graph.aggregate(path, at, duration, every)
+    place = targets.place(graph, path)
+    where = f"{place.name}:/" if place.above_roots else graph.structure.where(place.vertices[0])
+    free, unit_of = graph.aggregate(path, at, duration, every), graph.units
     columns = [Column("TYPE"), Column("FREE", right=True)]
+    rows = [[name, units(number, unit_of[name])] for name, number in free.items()]
     answer(
         settings,
-        document=lambda: {"path": graph.pool(path).where, "available": free},
-        lines=lambda style: table(columns, [[name, str(n)] for name, n in free.items()], header=settings.header, style=style),
+        document=lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
+        lines=lambda style: table(columns, rows, header=settings.header, style=style),
     )

@@ -19,13 +19,15 @@ from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 @click.pass_obj
 def command(settings: Settings, path: str | None, at: float | None, duration: float | None, limit: int | None) -> None:
     """List pools with free units, in all or in the subtree of PATH."""
+    import numpy as np
+
     from fluxres.cli.stores import reading
+    from fluxres.model import targets
 
     graph = reading(settings)
     found = graph.available(at, duration)
     if path is not None:
-        top = graph.vertex(path)
-        vertices = found.vertices
-        found = graph.select(vertices[(vertices >= top) & (vertices < graph.structure.end[top])])
+        place = targets.place(graph, path)
+        found &= graph.select(np.array(place.vertices, np.int32)).with_children(place.name)
     start = graph.window(at, None)[0] / 1e6
     list_pools(settings, found, at, None if duration is None else (start, start + duration), limit)

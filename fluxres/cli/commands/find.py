@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fluxres.cli.arguments import Moment, Window
-from fluxres.cli.listing import list_pools
+from fluxres.cli.listing import list_pools, note_unmet
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, Settings
 from fluxres.errors import UsageError
@@ -19,6 +19,7 @@ from fluxres.errors import UsageError
 )
 @click.option("--with-children", is_flag=True, help="Also everything below what is found.")
 @click.option("--with-ancestors", is_flag=True, help="Also the pools above, up to the root.")
+@click.option("--hierarchy", metavar="NAME", help="In which hierarchy children and ancestors are sought. Default: containment.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many lines, or pools in JSON.")
 @click.pass_obj
 def command(
@@ -28,6 +29,7 @@ def command(
     during: tuple[float, float] | None,
     with_children: bool,
     with_ancestors: bool,
+    hierarchy: str | None,
     limit: int | None,
 ) -> None:
     """Search for pools by criteria.
@@ -39,15 +41,15 @@ def command(
 
     if at is not None and during is not None:
         raise UsageError("both --at and --during were given", hint="give one of them")
+    if hierarchy is not None and not (with_children or with_ancestors):
+        raise UsageError("a hierarchy was given, and neither --with-children nor --with-ancestors", hint="add one of them")
     graph = reading(settings)
-    found = graph.find(" ".join(criteria), at, during)
-    if with_ancestors and with_children:
-        import numpy as np
-
-        both = np.union1d(found.with_ancestors().vertices, found.with_children().vertices)
-        found = graph.select(both.astype(np.int32))
-    elif with_ancestors:
-        found = found.with_ancestors()
-    elif with_children:
-        found = found.with_children()
+    text = " ".join(criteria)
+    met = found = graph.find(text, at, during)
+    if with_ancestors:
+        found |= met.with_ancestors(hierarchy)
+    if with_children:
+        found |= met.with_children(hierarchy)
     list_pools(settings, found, at, during, limit)
+    if not met:
+        note_unmet(graph, text)

@@ -11,10 +11,9 @@ from fluxres.cli.completing import complete_pool
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
-from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
-    from fluxres.model import ResourceGraph
+    from fluxres.model import Pool, ResourceGraph
     from fluxres.render.style import Style
     from fluxres.render.tree import Branch
 
@@ -27,26 +26,29 @@ if TYPE_CHECKING:
 def command(settings: Settings, path: str | None, depth: int | None, subsystem: str | None) -> None:
     """Draw the tree, with equal parts folded.
 
-    With PATH: all there is to know about that pool, and the tree below it.
+    With PATH: all there is to know about that pool, and the tree below it. A URI such as power:/pdu0 draws what is below the pool
+    in that hierarchy.
     """
     from fluxres.cli.stores import reading
+    from fluxres.model import targets
 
-    if path is not None and subsystem is not None:
-        raise UsageError("both a path and an auxiliary graph were given", hint="give one of them")
     graph = reading(settings)
-    if subsystem is not None:
-        _show_subsystem(settings, graph, subsystem, depth)
-        return
-    _show_tree(settings, graph, path, depth)
+    place = None if path is None else targets.place(graph, path, subsystem)
+    named = subsystem if place is None else place.name
+    top = None if place is None or place.above_roots else graph.pool(place.vertices[0])
+    if named is not None:
+        _show_subsystem(settings, graph, named, depth, top)
+    else:
+        _show_tree(settings, graph, top, depth)
 
 
-def _show_tree(settings: Settings, graph: ResourceGraph, path: str | None, depth: int | None) -> None:
+def _show_tree(settings: Settings, graph: ResourceGraph, pool: Pool | None, depth: int | None) -> None:
     from fluxres.render import detail, documents, tree
 
-    top = graph.pool("/" if path is None else path)
+    top = graph.root if pool is None else pool
 
     def lines(style: Style) -> Iterator[str]:
-        if path is not None:
+        if pool is not None:
             yield from detail.lines(top, style=style)
             if graph.structure.end.item(top.vertex) == top.vertex + 1:
                 return
@@ -59,15 +61,18 @@ def _show_tree(settings: Settings, graph: ResourceGraph, path: str | None, depth
     answer(settings, document=document, lines=lines)
 
 
-def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: int | None) -> None:
-    from fluxres.render import folding, subsystem, tree
+def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: int | None, top: Pool | None) -> None:
+    from fluxres.render import detail, documents, folding, subsystem, tree
 
     structure = graph.structure
     shown = structure.subsystem(name)
+    at = None if top is None else top.vertex
 
     def document() -> dict[str, Any]:
+        head: dict[str, Any] = {} if top is None else {"pool": documents.pool(top)}
+        head |= {"subsystem": name, "hierarchy": shown.hierarchy}
         if shown.hierarchy:
-            return {"subsystem": name, "hierarchy": True, "tree": _tree_document(graph, subsystem.forest(graph, shown, depth))}
+            return {**head, "tree": _tree_document(graph, subsystem.forest(graph, shown, depth, at))}
         groups = [
             {
                 "from": folding.fold_all(structure, sources.tolist(), typeable=True),
@@ -75,14 +80,18 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
                 "both_ways": arrow == "↔",
                 "edge": {key: value for key, value in shown.edge_data(row).items() if key != "subsystem"},
             }
-            for sources, arrow, targets, row in subsystem.edge_groups(structure, shown)
+            for sources, arrow, targets, row in subsystem.edge_groups(structure, shown, at)
         ]
-        return {"subsystem": name, "hierarchy": False, "edges": groups}
+        return {**head, "edges": groups}
 
-    def lines(style: Style) -> list[str]:
+    def lines(style: Style) -> Iterator[str]:
+        if top is not None:
+            yield from detail.lines(top, style=style)
+            yield ""
         if shown.hierarchy:
-            return tree.draw(graph, subsystem.forest(graph, shown, depth), style=style)
-        return subsystem.edges(structure, shown, header=settings.header, style=style)
+            yield from tree.draw(graph, subsystem.forest(graph, shown, depth, at), style=style)
+        else:
+            yield from subsystem.edges(structure, shown, at=at, header=settings.header, style=style)
 
     answer(settings, document=document, lines=lines)
 

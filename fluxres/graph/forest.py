@@ -1,0 +1,165 @@
+"""A hierarchy in pre-order: what stands below a pool is a slice, in containment and in an auxiliary hierarchy alike.
+
+The columns of a structure are in the pre-order of containment. An auxiliary hierarchy is edges, so its pre-order is worked out
+once, level by level: sizes of subtrees from the leaves up, positions from the roots down. From then on every question about a
+hierarchy is the same array arithmetic, whichever hierarchy it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.auxiliary import Int32, Subsystem
+
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
+
+Int64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class Forest:
+    """The pools of one hierarchy, by position in its pre-order.
+
+    Args:
+        name: of the hierarchy.
+        n: number of pools in the structure.
+        end: by position, one past the last position below.
+        parent: by position, the vertex above, -1 for a root.
+        order: vertices by position; None where a position is the vertex number.
+    """
+
+    def __init__(self, name: str, n: int, end: Int32, parent: Int32, order: Int32 | None = None) -> None:
+        self.name = name
+        self._n = n
+        self._end, self._parent, self._order = end, parent, order
+        if order is not None:
+            self._place = np.argsort(order).astype(np.int32)
+            self._members = order[self._place]
+
+    @classmethod
+    def contained(cls, structure: Structure) -> Forest:
+        """Containment, with the small trees of pools outside it.  Cost O(1)."""
+        return cls(structure.hierarchy, structure.n, structure.end, structure.parent)
+
+    @classmethod
+    def auxiliary(cls, subsystem: Subsystem, n: int) -> Forest:
+        """An auxiliary hierarchy; siblings stand in the order of their edges.
+
+        Errors: InputError for a graph that is no forest.  Cost: vectorised over the edges, a dozen steps a level.
+        """
+        subsystem.require_forest()
+        levels, owners = [subsystem.roots()], [np.zeros(0, np.int64)]
+        while len(levels[-1]):
+            owner, rows = subsystem.rows_from(levels[-1])
+            levels.append(subsystem.dst[rows])
+            owners.append(owner)
+        sizes = [np.ones(len(level), np.int64) for level in levels]
+        for depth in range(len(levels) - 1, 0, -1):
+            np.add.at(sizes[depth - 1], owners[depth], sizes[depth])
+        count = len(subsystem.members)
+        order, end, parent = (np.empty(count, np.int32) for _ in range(3))
+        above = np.full(len(levels[0]), -1, np.int32)
+        at = np.cumsum(sizes[0]) - sizes[0]
+        for depth, level in enumerate(levels):
+            order[at], end[at], parent[at] = level, at + sizes[depth], above
+            if depth + 1 < len(levels):
+                owner, before = owners[depth + 1], np.cumsum(sizes[depth + 1]) - sizes[depth + 1]
+                at = at[owner] + 1 + before - before[np.searchsorted(owner, owner)]
+                above = level[owner]
+        return cls(subsystem.name, n, end, parent, order)
+
+    def _at(self, vertices: NDArray[np.integer[Any]]) -> Int64:
+        """Positions of these pools, -1 for those that do not stand here."""
+        if self._order is None:
+            return vertices.astype(np.int64)
+        if not len(self._members):
+            return np.full(len(vertices), -1, np.int64)
+        near = np.minimum(self._members.searchsorted(vertices), len(self._members) - 1)
+        return np.where(self._members[near] == vertices, self._place[near], -1).astype(np.int64)
+
+    def _vertices(self, positions: Int64) -> Int32:
+        return positions.astype(np.int32) if self._order is None else self._order[positions]
+
+    def _position(self, v: int) -> int:
+        if self._order is None:
+            return v
+        at = int(self._members.searchsorted(v))
+        return int(self._place[at]) if at < len(self._members) and self._members[at] == v else -1
+
+    def __contains__(self, v: int) -> bool:
+        return self._position(v) >= 0
+
+    def __len__(self) -> int:
+        return len(self._end)
+
+    @property
+    def roots(self) -> Int32:
+        """The pools with none above, ascending."""
+        return np.sort(self._vertices(np.flatnonzero(self._parent < 0)))
+
+    def parent(self, v: int) -> int:
+        """The pool above, -1 for a root and for a pool that does not stand here."""
+        at = self._position(v)
+        return int(self._parent[at]) if at >= 0 else -1
+
+    def parents(self, vertices: NDArray[np.integer[Any]]) -> Int32:
+        """The pool above each, -1 where there is none."""
+        at = self._at(vertices)
+        return np.where(at >= 0, self._parent[at], np.int32(-1)) if len(self._parent) else np.full(len(at), -1, np.int32)
+
+    def children(self, v: int) -> Int32:
+        """The pools next below, in order.  Cost: one vector scan of the subtree."""
+        at = self._position(v)
+        if at < 0:
+            return np.zeros(0, np.int32)
+        return self._vertices(np.flatnonzero(self._parent[at + 1 : self._end.item(at)] == v) + (at + 1))
+
+    def ancestors(self, v: int) -> list[int]:
+        """The pools above, parent first."""
+        found = []
+        while (v := self.parent(v)) >= 0:
+            found.append(v)
+        return found
+
+    def subtree(self, v: int) -> Int32:
+        """A pool and all below it, in pre-order; none where it does not stand here."""
+        at = self._position(v)
+        if at < 0:
+            return np.zeros(0, np.int32)
+        stop = self._end.item(at)
+        return np.arange(at, stop, dtype=np.int32) if self._order is None else self._order[at:stop]
+
+    def below(self, tops: NDArray[np.integer[Any]]) -> Mask:
+        """By vertex, what stands strictly below one of these pools.  Cost: one vector scan."""
+        return self._down(tops, 1)
+
+    def with_below(self, tops: NDArray[np.integer[Any]]) -> Mask:
+        """By vertex, these pools, as far as they stand here, and all below them."""
+        return self._down(tops, 0)
+
+    def _down(self, tops: NDArray[np.integer[Any]], skip: int) -> Mask:
+        at = self._at(tops)
+        at = at[at >= 0]
+        count = len(self._end)
+        turns = np.zeros(count + 1, np.int32)
+        np.add.at(turns, at + skip, 1)
+        np.add.at(turns, self._end[at], -1)
+        reached = np.cumsum(turns[:count]) > 0
+        if self._order is None:
+            return reached
+        found = np.zeros(self._n, np.bool_)
+        found[self._order[reached]] = True
+        return found
+
+    def with_above(self, vertices: Int32) -> Int32:
+        """These pools and all above them, ascending.  Cost O(levels) vector steps."""
+        found, level = [vertices], vertices
+        while len(level):
+            level = np.unique(self.parents(level))
+            level = level[level >= 0]
+            found.append(level)
+        return np.unique(np.concatenate(found)).astype(np.int32)

@@ -1,0 +1,164 @@
+"""How units are added up: by type, and never units that measure different things.
+
+Pools of one type may be counted in several units. Where these convert, the sum is in the unit that most of the pools have, and
+exact: what does not make a whole unit is an entry of its own, in a unit in which it is whole. Where they do not convert, each
+has its own entry. The names of the entries follow from the pools there are and not from what is free, so that a caller who
+knows a machine knows what its numbers mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.errors import LimitExceeded
+from fluxres.graph.auxiliary import Int32
+from fluxres.syntax import unit
+
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Pools of one type whose units convert.
+
+    Args:
+        type: of the pools.
+        name: of the sum: the type, or ``memory[GiB]`` where the type has units that do not convert.
+        unit: of the sum.
+        fine: the largest unit in which every such sum is whole.
+        parts: by unit, the code of the pools that have it.
+    """
+
+    type: str
+    name: str
+    unit: str | None
+    fine: str | None
+    parts: dict[str | None, int]
+
+    @property
+    def rest_name(self) -> str:
+        """Of what does not make a whole unit: ``memory[MiB]``."""
+        return f"{self.type}[{self.fine}]"
+
+
+class Sums:
+    """What is added up in one structure. A *code* numbers the pools of one type and one unit.
+
+    Args:
+        structure: whose kinds keep their types and units.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self._s = structure
+        self._code_of_kind = np.zeros(len(structure.kinds), np.int64)
+        units: dict[str, dict[str | None, int]] = {name: {} for name in structure.types}
+        count = 0
+        for number in np.flatnonzero(np.bincount(structure.kind)).tolist():
+            kind = structure.kinds[number]
+            code = units[kind.type].setdefault(kind.unit, count)
+            count += code == count
+            self._code_of_kind[number] = code
+        self._units = units
+        #: How many codes there are.
+        self.count = count
+        #: Whether each type has one unit: then a sum by type needs no conversion.
+        self.is_plain = count == len(units)
+
+    @cached_property
+    def code(self) -> Int64:
+        """The code of each pool.
+
+        Errors: LimitExceeded where the pools of a code have more units together than an int64 counts.
+        """
+        code = self._code_of_kind[self._s.kind]
+        if np.bincount(code, self._s.size).max() > float(limits.SIZE_MAX):
+            message = f"the pools of one type have more than {limits.SIZE_MAX} units together"
+            raise LimitExceeded(message, hint="use a larger unit, as GiB for bytes")
+        return code
+
+    @cached_property
+    def may_pass_on(self) -> bool:
+        """Whether several pools of a type counted in amounts are in or next to auxiliary graphs: one may supply another."""
+        s = self._s
+        graphs = [subsystem.members for subsystem in s.subsystems.values()]
+        if not any(map(len, graphs)):
+            return False
+        near = np.zeros(s.n, np.bool_)
+        near[s.tree_end :] = True
+        for members in graphs:
+            near[members] = True
+        near |= (s.parent >= 0) & near[s.parent]
+        counts = np.bincount(s.type[near], minlength=len(s.types))
+        return any(counts[number] > 1 and self.in_amounts(name) for number, name in enumerate(s.types))
+
+    def in_amounts(self, type_name: str) -> bool:
+        """Whether pools of a type are so many units of something, and not one thing each."""
+        return any(own is not None for own in self._units[type_name]) or bool(
+            (self._s.size[self._s.of_type(type_name)] > 1).any()
+        )
+
+    def by_code(self, vertices: Int32 | slice, units: Int64) -> Int64:
+        """Sums of the units of these pools, by code."""
+        found = np.zeros(self.count, np.int64)
+        np.add.at(found, self.code[vertices], units)
+        return found
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """One entry for each type, or for each group of its units that convert; in the order of the types."""
+        return [entry for name, codes in self._units.items() for entry in self._entries(name, codes)]
+
+    def _entries(self, name: str, codes: dict[str | None, int]) -> list[Entry]:
+        groups: dict[tuple[bool, str | None], dict[str | None, int]] = {}
+        for own, code in codes.items():
+            measures = None if own is None else unit.dimension(own)
+            groups.setdefault((measures is None, measures or own), {})[own] = code
+        found = []
+        for group in groups.values():
+            most = self._unit_of_most(group)
+            fine = most if len(group) == 1 else unit.common(str(own) for own in group)
+            plain = len(groups) == 1 or most is None
+            found.append(Entry(name, name if plain else f"{name}[{most}]", most, fine, group))
+        return found
+
+    def _unit_of_most(self, group: dict[str | None, int]) -> str | None:
+        """The unit that most pools have; of equally many, that of the first pool."""
+        if len(group) == 1:
+            return next(iter(group))
+        pools = np.bincount(self.code, minlength=self.count)
+        return min(group, key=lambda own: (-int(pools[group[own]]), int((self.code == group[own]).argmax())))
+
+    def exact(self, entry: Entry, by_code: Int64) -> Fraction:
+        """A sum in the unit of its entry."""
+        parts = ((int(by_code[code]), own) for own, code in entry.parts.items())
+        return sum((Fraction(unit.convert(amount, own, entry.unit)) for amount, own in parts if amount), Fraction(0))
+
+    def named(self, by_code: Int64) -> dict[str, int]:
+        """Sums by name; what does not make a whole unit has a name of its own."""
+        found: dict[str, int] = {}
+        for entry in self.entries:
+            total = self.exact(entry, by_code)
+            found[entry.name] = int(total)
+            if rest := total - int(total):
+                found[entry.rest_name] = int(unit.convert(rest, entry.unit, entry.fine))
+        return found
+
+    @cached_property
+    def units(self) -> dict[str, str | None]:
+        """By name, the unit of a sum."""
+        found: dict[str, str | None] = {}
+        for entry in self.entries:
+            found[entry.name] = entry.unit
+            if entry.fine != entry.unit:
+                found[entry.rest_name] = entry.fine
+        return found

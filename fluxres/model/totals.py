@@ -1,0 +1,142 @@
+"""Sums of units by type, of everything or of a part (RFC 4 Aggregation): what is counted, and in which units.
+
+Three things are never added: units of unlike measure, units that a pool only passes on (800 W of a PDU are 800 W of the feed
+above it), and units of pools that a copy has only as the way from its root.  A machine with none of these, as most are, is summed
+by the planner, which knows the answer for any subtree of containment without looking at its pools.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.auxiliary import Int32
+from fluxres.model.considered import Mask, considered, giving
+from fluxres.model.targets import Place
+from fluxres.syntax import unit
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+Int64 = NDArray[np.int64]
+_NONE: Final = np.zeros(0, np.int32)
+
+
+def available_units(graph: ResourceGraph, start: int, end: int, lo: int = 0, hi: int | None = None) -> Int64:
+    """Units free throughout the window for every pool of [lo, hi), 0 where a state forbids new work (rule A7)."""
+    structure = graph.structure
+    stop = structure.n if hi is None else hi
+    free = graph.planner.free_slice(lo, stop, start, end)
+    for v in structure.unavailable_roots().tolist():
+        free[max(v - lo, 0) : max(structure.end.item(v) - lo, 0)] = 0
+    return free
+
+
+def drawn(graph: ResourceGraph) -> tuple[Int32, Int32]:
+    """(pool, supplier) of one type, for pools whose units are those of a supplier above them."""
+    if not graph.structure.sums.may_pass_on:
+        return _NONE, _NONE
+    from fluxres.model import matching  # a machine in which nobody passes anything on does not pay for the matcher's import
+
+    return matching.matcher(graph).typology.paths.drawn
+
+
+def counted(graph: ResourceGraph, chosen: Mask) -> Mask:
+    """Of these pools those that are added up: with units to give, and of suppliers of one type the top ones among them."""
+    gives = giving(graph.structure)
+    found = chosen if gives is None else chosen & gives
+    below, above = drawn(graph)
+    passed_on = below[found[above]]
+    if len(passed_on):
+        found = found.copy()
+        found[passed_on] = False
+    return found
+
+
+def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: bool) -> dict[str, int]:
+    """Free units by type at and below some pools of a hierarchy; see :meth:`ResourceGraph.aggregate`."""
+    structure, forest = graph.structure, place.require_forest()
+    if forest is structure.forest() and len(place.vertices) == 1:
+        v = place.vertices[0]
+        if _is_plain(graph, v, structure.end.item(v)):
+            return _by_type(graph, v, start, end, every)
+    chosen = forest.with_below(np.array(place.vertices, np.int32))
+    vertices = np.flatnonzero(counted(graph, chosen)).astype(np.int32)
+    lo, hi = (int(vertices[0]), int(vertices[-1]) + 1) if len(vertices) else (0, 0)
+    free = available_units(graph, start, end, lo, hi)[vertices - lo]
+    named = structure.sums.named(structure.sums.by_code(vertices, free))
+    if not every:
+        return {name: units for name, units in named.items() if units}
+    present = set(np.unique(structure.sums.code[chosen]).tolist())
+    there = {entry.name for entry in structure.sums.entries if present.intersection(entry.parts.values())}
+    return {name: units for name, units in named.items() if units or name in there}
+
+
+def _is_plain(graph: ResourceGraph, lo: int, hi: int) -> bool:
+    """Whether the pools of a slice are all added up, each type in its one unit."""
+    structure = graph.structure
+    gives = giving(structure)
+    if not structure.sums.is_plain or (gives is not None and not gives[lo:hi].all()):
+        return False
+    below, above = drawn(graph)
+    return not (len(below) and ((below >= lo) & (below < hi) & (above >= lo) & (above < hi)).any())
+
+
+def _by_type(graph: ResourceGraph, v: int, start: int, end: int, every: bool) -> dict[str, int]:
+    structure = graph.structure
+    barred = structure.unavailable_roots()
+    if structure.unavailable_above(v) >= 0:
+        totals = np.zeros(0, np.int64)
+    else:
+        totals = graph.planner.totals(v, start, end, barred if len(barred) else None)[: len(structure.types)]  # then come edges
+    # The kinds of a graph outlive its pools: there may be types of which none is left.
+    totals = np.pad(totals, (0, len(structure.types) - len(totals)))
+    present = np.unique(structure.type[v : structure.end.item(v)]).tolist() if every else None
+    return {
+        name: int(totals[number])
+        for number, name in enumerate(structure.types)
+        if (totals[number] > 0 if present is None else number in present)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """All pools of a type whose units convert.
+
+    Args:
+        type: of the pools.
+        pools: how many they are.
+        units, available: of those that are added up, in `unit`.
+    """
+
+    type: str
+    pools: int
+    units: int
+    unit: str | None
+    available: int
+
+
+def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
+    """Pools and units of the whole graph by type, pools outside containment included."""
+    structure = graph.structure
+    sums, all_ = structure.sums, considered(structure)
+    chosen = np.ones(structure.n, np.bool_) if all_ is None else all_
+    vertices = np.flatnonzero(counted(graph, chosen)).astype(np.int32)
+    pools = np.bincount(sums.code[chosen], minlength=sums.count)
+    sizes = sums.by_code(vertices, structure.size[vertices])
+    free = sums.by_code(vertices, available_units(graph, start, end)[vertices])
+    found = []
+    for entry in sums.entries:
+        count = int(sum(pools[code] for code in entry.parts.values()))
+        units, available = sums.exact(entry, sizes), sums.exact(entry, free)
+        own = entry.unit
+        if units.denominator > 1 or available.denominator > 1:
+            own = entry.fine
+            units, available = (Fraction(unit.convert(amount, entry.unit, own)) for amount in (units, available))
+        if count:
+            found.append(Total(entry.type, count, int(units), own, int(available)))
+    return found
