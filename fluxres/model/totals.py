@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.auxiliary import Int32
-from fluxres.model.considered import Mask, considered, giving
+from fluxres.model.considered import Mask, giving
 from fluxres.model.targets import Place
 from fluxres.syntax import unit
 
@@ -45,16 +45,21 @@ def drawn(graph: ResourceGraph) -> tuple[Int32, Int32]:
     return matching.matcher(graph).typology.paths.drawn
 
 
-def counted(graph: ResourceGraph, chosen: Mask) -> Mask:
-    """Of these pools those that are added up: with units to give, and of suppliers of one type the top ones among them."""
-    gives = giving(graph.structure)
-    found = chosen if gives is None else chosen & gives
+def topmost(graph: ResourceGraph, chosen: Mask) -> Mask:
+    """Of these pools those that are added up: of suppliers of one type the ones that none of the others supplies."""
     below, above = drawn(graph)
-    passed_on = below[found[above]]
-    if len(passed_on):
-        found = found.copy()
-        found[passed_on] = False
+    passed_on = below[chosen[above]]
+    if not len(passed_on):
+        return chosen
+    found = chosen.copy()
+    found[passed_on] = False
     return found
+
+
+def _that_give(graph: ResourceGraph, chosen: Mask) -> Int32:
+    """Of these pools those whose free units are added up, ascending."""
+    gives = giving(graph.structure)
+    return np.flatnonzero(topmost(graph, chosen if gives is None else chosen & gives)).astype(np.int32)
 
 
 def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: bool) -> dict[str, int]:
@@ -65,7 +70,7 @@ def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: b
         if _is_plain(graph, v, structure.end.item(v)):
             return _by_type(graph, v, start, end, every)
     chosen = forest.with_below(np.array(place.vertices, np.int32))
-    vertices = np.flatnonzero(counted(graph, chosen)).astype(np.int32)
+    vertices = _that_give(graph, chosen)
     lo, hi = (int(vertices[0]), int(vertices[-1]) + 1) if len(vertices) else (0, 0)
     free = available_units(graph, start, end, lo, hi)[vertices - lo]
     named = structure.sums.named(structure.sums.by_code(vertices, free))
@@ -110,7 +115,8 @@ class Total:
     Args:
         type: of the pools.
         pools: how many they are.
-        units, available: of those that are added up, in `unit`.
+        units: of those that are added up, in `unit`.
+        available: units free in those that have any to give.
     """
 
     type: str
@@ -122,13 +128,12 @@ class Total:
 
 def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
     """Pools and units of the whole graph by type, pools outside containment included."""
-    structure = graph.structure
-    sums, all_ = structure.sums, considered(structure)
-    chosen = np.ones(structure.n, np.bool_) if all_ is None else all_
-    vertices = np.flatnonzero(counted(graph, chosen)).astype(np.int32)
-    pools = np.bincount(sums.code[chosen], minlength=sums.count)
-    sizes = sums.by_code(vertices, structure.size[vertices])
-    free = sums.by_code(vertices, available_units(graph, start, end)[vertices])
+    structure, sums = graph.structure, graph.structure.sums
+    every = np.ones(structure.n, np.bool_)
+    pools = np.bincount(sums.code, minlength=sums.count)
+    counted, give = np.flatnonzero(topmost(graph, every)).astype(np.int32), _that_give(graph, every)
+    sizes = sums.by_code(counted, structure.size[counted])
+    free = sums.by_code(give, available_units(graph, start, end)[give])
     found = []
     for entry in sums.entries:
         count = int(sum(pools[code] for code in entry.parts.values()))

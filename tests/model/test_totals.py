@@ -144,7 +144,11 @@ def test_the_way_of_a_copy_gives_nothing(site: ResourceGraph) -> None:
     assert child.pool("/site").available() == child.pool("power:/feed").available() == 0
     assert child.find("available>0") == child.available()
     assert child.find("type=cluster").paths() == ["/site"]
-    rows = table(child)
-    assert rows["cluster"] == (1, 0, None, 0)
-    assert rows["power"][1:] == (0, "kW", 0)
-    assert rows["node"] == (2, 2, None, 2)
+    assert child.find("type=power").paths() == []
+    assert table(child) == {
+        "cluster": (1, 1, None, 0),
+        "rack": (1, 1, None, 1),
+        "node": (2, 2, None, 2),
+        "power": (2, 60, "kW", 0),
+        "switch": (1, 1, None, 0),
+    }
