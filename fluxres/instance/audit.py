@@ -1,10 +1,11 @@
-"""Whether an instance and its children keep the rules: what jobs hold is in the graph, and children have what is theirs (rule
-N1)."""
+"""Whether an instance and its children keep the rules: what jobs hold is in the graph, children have what is theirs (rule N1),
+and what a job has is its own until it has ended (rule T1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fluxres.allocation import steps
 from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Problem
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 
 
 def check(instance: Instance) -> list[Problem]:
-    """Problems of an instance and all below it."""
+    """Problems of an instance and all below it; what is due is done first."""
+    now = instance._time.look()
+    for one in list(instance.walk()):
+        if not one.is_closed:
+            one._go_on(now)
     found: list[Problem] = []
     for one in instance.walk():
-        graph = one.graph
+        graph = one._shown()
         found += [Problem(p.severity, f"{one.address} {p.where}", p.message) for p in graph.check()]
         found += _jobs(one, graph)
+        found += _late(one, graph)
         for child in one.children:
             found += _child(one, graph, child)
     return found
@@ -41,6 +47,47 @@ def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
         for job in instance.jobs(State.RUN, State.CLEANUP)
         if job.claim is not None and instance.inventory.vertices(job.claim) and fluid.encode(job.number) not in holding
     ]
+    return found
+
+
+def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
+    """Rule T1, as far as a state shows it: jobs past their limit are asked to stop, and jobs that have not ended hold what they
+    have."""
+    found, now = [], instance._time.now
+    for job in instance.jobs(State.RUN, State.CLEANUP):
+        is_at_limit = job.limit == now and instance.keeps_limits  # it ends at this moment
+        if job.state is State.RUN and job.limit < now:
+            found.append(Problem("error", instance.address, f"rule T1: {job.id} is past its limit and was not asked to stop"))
+        if job.claim is None or is_at_limit or job.started > now:
+            continue
+        for v, others in _lost(graph, fluid.encode(job.number), instance.inventory.vertices(job.claim), now):
+            who = f"; {', '.join(others)} does" if others else ""
+            where = f"{instance.address} {graph.structure.where(v)}"
+            found.append(Problem("error", where, f"rule T1: {job.id} has not ended, and does not hold it any more{who}"))
+    return found
+
+
+def _lost(graph: ResourceGraph, job: str, vertices: list[int], now: int) -> list[tuple[int, list[str]]]:
+    """Pools that a job has and does not hold in the records at this moment, nor by their parts; and which jobs do.
+
+    Args:
+        vertices: what it has, below whole pools or not.
+    """
+    structure, records = graph.structure, graph.records
+    found: list[tuple[int, list[str]]] = []
+    todo, had = sorted(vertices), records.pools_of.get(job, set()) | set(vertices)
+    while todo:
+        v = todo.pop()
+        if steps.amount_at(records.steps_of(v, job), now) or any(
+            steps.amount_at(records.steps_of(u, job), now) == structure.size.item(u) for u in structure.ancestors(v)
+        ):
+            continue
+        below = structure.children(v).tolist()
+        if any(u in had or job in records.shared.get(u, ()) for u in below):
+            todo += [u for u in below if u not in had]  # others hold a part of it, and the job the rest
+        else:
+            near = (v, *structure.ancestors(v), *below)
+            found.append((v, sorted({name for u in near for name, *_ in records.spans(u, now, now + 1)} - {job})))
     return found
 
 
