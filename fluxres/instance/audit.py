@@ -55,11 +55,10 @@ def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     have."""
     found, now = [], instance._time.now
     for job in instance.jobs(State.RUN, State.CLEANUP):
-        is_at_limit = job.limit == now and instance.keeps_limits  # it ends at this moment
         if job.state is State.RUN and job.limit < now:
             found.append(Problem("error", instance.address, f"rule T1: {job.id} is past its limit and was not asked to stop"))
-        if job.claim is None or is_at_limit or job.started > now:
-            continue
+        if job.claim is None or job.limit == now or job.started > now:
+            continue  # it may end at this very moment, or its start is being decided
         for v, others in _lost(graph, fluid.encode(job.number), instance.inventory.vertices(job.claim), now):
             who = f"; {', '.join(others)} does" if others else ""
             where = f"{instance.address} {graph.structure.where(v)}"
@@ -95,6 +94,8 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
     job = child.job_in_parent
     if job is None or job.child is not child or job.state not in (State.RUN, State.CLEANUP):
         return [Problem("error", child.address, "rule N1: no running job of the parent has this child")]
+    if job.limit <= parent._time.now and parent.keeps_limits:
+        return []  # it ends at this moment, and the child with it
     structure = child._graph.structure
     found = []
     for v in range(structure.tree_end):

@@ -219,19 +219,21 @@ class Counted:
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         """A later end; see Inventory."""
+        self.clear()
+        if not claim.is_live and claim.count > self.free:
+            return [self.structure.path(self.vertex)]
         self.resize(key, claim, now, end)
         return []
 
-    def advance(self, now: int) -> bool:
+    def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
         ends = self.running.ends
-        over = ends and ends[0] <= now
-        if over:
-            for hold in self.running.over(now):
-                self.free += hold.count
+        over = self.running.over(now) if ends and ends[0] <= now else []
+        for hold in over:
+            self.free += hold.count
         if self._rows is not None:
             self._rows.advance(now)
-        return bool(over)
+        return [hold.key for hold in over]
 
     def refresh(self) -> None:
         """States or structure have changed."""

@@ -84,6 +84,15 @@ def hold_through(instance: Lifecycle) -> None:
         instance._at_limit.add(number)
 
 
+def require_ended(instance: Lifecycle) -> None:
+    """Look after the promise of a runner that keeps limits: a job that has not ended at its limit is as late as any other."""
+    late = [job for number in instance._lapsed if (job := instance._jobs.get(number)) and job.limit == instance._lapsed_at]
+    instance._overtime.update(job.number for job in late)
+    instance._lapsed, instance._lapsed_at = [], FOREVER
+    if late:
+        instance._announce(first(instance))
+
+
 def _begin_time(instance: Lifecycle) -> None:
     """A moment has come that a job waits for."""
     job = instance._jobs.get(heappop(instance._timers)[1])
@@ -106,10 +115,9 @@ def _limit(instance: Lifecycle) -> int:
 
 def _limits(instance: Lifecycle, moment: int) -> None:
     """Ask the jobs whose limit is a moment to stop, and keep what they have for those that have not ended by that."""
-    numbers = [*instance._at_limit, *instance.inventory.running.until(moment)]
-    for number in numbers:
+    for number in sorted({*instance._at_limit, *instance._overtime, *instance.inventory.running.until(moment)}):
         job = instance._jobs.get(number)
-        if job is None or (instance.keeps_limits and job.state is State.RUN and job.limit >= instance.now):
+        if job is None or job.limit > moment or (instance.keeps_limits and job.state is State.RUN and job.limit >= instance.now):
             continue
         try:
             if job.state is State.RUN:

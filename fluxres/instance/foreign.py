@@ -29,8 +29,11 @@ def look(instance: Lifecycle) -> None:
         instance.queue.cleared()
     records = graph.records
     names = [name for name in records.jobs() if not _is_own(instance, name)]
-    if (names or records.stages) and instance.inventory.kind != "graph" and instance.is_adaptive:
-        instance._adapt(None)
+    if (names or records.stages) and instance.inventory.kind != "graph":
+        if instance.is_adaptive:
+            instance._adapt(None)
+        else:
+            instance._face._shown()  # that what runs is not given to others
     instance.foreign = frozenset(name for name in names if name in instance.foreign or not instance._is_issued(name))
     ends = {end for name in names for end in records.ends(name)}
     ends.update(min(stage.expires, stage.end) for stage in records.stages.values())

@@ -193,14 +193,13 @@ class GraphInventory:
         self._move(claim, end)
         return taken
 
-    def advance(self, now: int) -> bool:
+    def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
         ends = self.running.ends
         if not ends or ends[0] > now:
-            return False
-        self.running.over(now)
+            return []
         self._failed.clear()
-        return True
+        return [hold.key for hold in self.running.over(now)]
 
     def refresh(self) -> None:
         """States or structure have changed."""

@@ -272,8 +272,8 @@ class Instance(Nesting):
         """When `advance` has something to do next, in seconds; None for never."""
         if self.is_closed:
             return None
-        if self._graph.revision != self.inventory.revision:
-            return seconds(self._time.look())  # others have changed something
+        if self._graph.revision != self.inventory.revision or self._time.is_behind:
+            return seconds(self._time.look())  # others have changed something, or a policy went wrong
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)
 
@@ -292,9 +292,9 @@ class Instance(Nesting):
         return self._shown()
 
     def _shown(self) -> ResourceGraph:
-        for job in self._jobs.values():
-            if job.claim is not None:
-                self._record(job)
+        jobs = [job for job in self._jobs.values() if job.claim is not None]
+        for job in sorted(jobs, key=lambda job: job.number in self._disputed):
+            self._record(job)
         return self._graph
 
     def set_state(self, where: Targets, state: str) -> None:

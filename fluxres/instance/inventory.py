@@ -74,14 +74,14 @@ class Inventory(Protocol):
         """
 
     def extend(self, key: int, claim: Claim, now: int, end: int) -> list[str]:
-        """What is held, and has not been given back in time, is held until `end`, as far as others do not hold it before; all
+        """What is held, and has not been given back in time, is held until `end`, as far as nobody else has it by then; all
         reservations are dropped.
 
-        Returns: paths of pools that others hold; when they have gone, this is called again.
+        Returns: paths of pools that others have; when they have gone, this is called again.
         """
 
-    def advance(self, now: int) -> bool:
-        """Time moves, and what was held until now is free; whether there was any."""
+    def advance(self, now: int) -> list[int]:
+        """Time moves, and what was held until now is free; its keys."""
 
     def refresh(self) -> None:
         """States or structure of the graph have changed; reservations are dropped."""
@@ -180,7 +180,7 @@ class Running:
         return [hold.key for hold in self.holds[: bisect_right(self.ends, moment)]]
 
     def over(self, now: int) -> list[Hold]:
-        """Those whose end has come; they run no more."""
+        """Those whose end has come; they are not live any more."""
         gone = bisect_right(self.ends, min(now, FOREVER - 1))
         found = self.holds[:gone]
         del self.ends[:gone], self.holds[:gone]

@@ -84,6 +84,9 @@ class Lifecycle(Passes):
         self._timers: list[tuple[int, int]] = []
         """Moments that jobs wait for, by number."""
         self._announced = FOREVER
+        self._lapsed: list[int] = []
+        self._lapsed_at = FOREVER
+        """Jobs whose runner keeps limits, and whose limit was at that moment: none of them runs after it."""
         self._at_limit: set[int] = set()
         """Jobs whose limit is now, and what they have is kept for them."""
         self._overtime: set[int] = set()
@@ -136,6 +139,8 @@ class Lifecycle(Passes):
         time, inventory = self._time, self.inventory
         ends = inventory.running.ends
         self.now = now
+        if self._lapsed_at < now:
+            due.require_ended(self)
         if time.next < now or self._graph.revision != inventory.revision or (ends and ends[0] < now):
             if not time.still:
                 self._catch_up(now)
@@ -145,8 +150,10 @@ class Lifecycle(Passes):
                 return  # there are limits that nobody has looked after: to the inventory they would be ends
         if ends and ends[0] <= now and (self._overtime or not self.keeps_limits):
             due.hold_through(self)
-        if inventory.advance(now):
+        lapsed = inventory.advance(now)
+        if lapsed:
             self.queue.elapsed = True
+            self._lapsed, self._lapsed_at = lapsed, now
 
     def _catch_up(self, before: int) -> None:
         """Do all that was due before a moment, and see what others have changed."""

@@ -281,20 +281,23 @@ class Named:
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         """A later end; see Inventory."""
+        self.clear()
+        if not claim.is_live and claim.units & ~self.free:
+            return [path for path, _ in self.pools(claim)]
         self.resize(key, claim, now, end)
         return []
 
-    def advance(self, now: int) -> bool:
+    def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
         ends = self.running.ends
-        over = bool(ends) and ends[0] <= now
+        over = self.running.over(now) if ends and ends[0] <= now else []
         if over:
-            for hold in self.running.over(now):
+            for hold in over:
                 self.free |= hold.units
             self.free_count = self._count(self.free)
         if self._rows is not None:
             self._rows.advance(now)
-        return over
+        return [hold.key for hold in over]
 
     def refresh(self) -> None:
         """States or structure have changed."""

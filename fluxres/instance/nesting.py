@@ -259,7 +259,10 @@ class Nesting(Lifecycle):
         if has_finished:
             self.now = self._time.now
             self._clean(job)
-            self._after()
+            if self._time.still:
+                self._after()
+            elif self.passes == "event":
+                self._time.owe(self._face)  # what is due here may not have been done yet
 
     def _end_child(self, job: Job) -> bool:
         """End the child of a job that has finished; whether nothing runs in it any more."""
@@ -336,7 +339,7 @@ class Nesting(Lifecycle):
         """Let the graph show what a job holds, where the inventory does not write there itself."""
         if self.inventory.kind != "graph" and job.number not in self._recorded:
             self._recorded.add(job.number)
-            self._dispute(job, self._record_more(job, job.started, job.limit))
+            self._dispute(job, self._record_more(job, job.started, job.limit + (job.number in self._at_limit)))
 
     def _record_more(self, job: Job, start: int, end: int) -> list[str]:
         """The same for another window of a job that the graph shows; paths of what others hold."""

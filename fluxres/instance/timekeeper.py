@@ -41,6 +41,11 @@ class Timekeeper:
         self._owed: dict[Instance, None] = {}
         self._made = 0
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are passes to be made up for."""
+        return bool(self._owed)
+
     def look(self) -> int:
         """Now."""
         if self.still:
