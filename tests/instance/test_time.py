@@ -16,6 +16,8 @@ from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError,
 from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
 from fluxres.instance.due import OVERTIME_S
+from fluxres.simulation.cost import Fitted
+from fluxres.simulation.schedule import RESULTS
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
 from tests.instance.course import Course
@@ -607,6 +609,17 @@ def test_simulated_time_waits_for_others_too(policy: str, inventory: str) -> Non
     start = {row[0]: row[2] // S for row in result.schedule}
     assert min(start[0], start[2]) >= 100
     assert (start[1] < 50) == (policy != "fcfs")
+
+
+def test_a_decision_that_takes_time_does_not_push_a_job_into_what_others_hold() -> None:
+    machine = of_shape("node=2")
+    machine.allocate("/cluster/node0", job="login", start=10, end=100)
+    jobs = [Submission(0, 0, 10 * S, 10 * S, 2), Submission(1, 0, 4 * S, 5 * S, 1)]
+    result = simulate(jobs, machine, queue_policy="easy", inventory="graph", cost=Fitted(base_s=2.0))
+    assert result.schedule is not None
+    rows = {row[0]: (row[2] // S, row[3] // S) for row in result.schedule}
+    assert rows == {0: (2, 10), 1: (12, 16)}
+    assert [RESULTS[number] for number in result.schedule.result] == ["timeout", "completed"]
 
 
 def test_what_others_change_is_noticed_by_the_next_call() -> None:
