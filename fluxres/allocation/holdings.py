@@ -146,6 +146,16 @@ class Holdings:
         """Whether a job, or a stage, holds anything."""
         return owner in self._batches or owner in self._pools_of
 
+    def ends(self, owner: str) -> set[int]:
+        """Moments at which a holder gives something back, as far as the records say.
+
+        Cost: its records.
+        """
+        batch = self._batches.get(owner)
+        if batch is not None:
+            return {batch.end}
+        return {end for v in self._pools_of[owner] for _, end, _ in self._held[v][owner]}
+
     def require_job(self, job: str) -> set[int]:
         """The pools a job has records on.
 

@@ -1,5 +1,5 @@
-"""Whether an instance and its children keep the rules: what jobs hold is in the graph, and children have what is theirs (rule
-N1)."""
+"""Whether an instance and its children keep the rules: what jobs hold is in the graph, children have what is theirs (rule N1),
+and what a job has is its own until it has ended (rule T1)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,17 @@ if TYPE_CHECKING:
 
 
 def check(instance: Instance) -> list[Problem]:
-    """Problems of an instance and all below it."""
+    """Problems of an instance and all below it; what is due is done first."""
+    now = instance._time.look()
+    for one in list(instance.walk()):
+        if not one.is_closed:
+            one._go_on(now)
     found: list[Problem] = []
     for one in instance.walk():
-        graph = one.graph
+        graph = one._shown()
         found += [Problem(p.severity, f"{one.address} {p.where}", p.message) for p in graph.check()]
         found += _jobs(one, graph)
+        found += _late(one, graph)
         for child in one.children:
             found += _child(one, graph, child)
     return found
@@ -49,10 +54,55 @@ def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     return found
 
 
+def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
+    """Rule T1, as far as a state shows it: jobs past their limit are asked to stop, and jobs that have not ended hold what they
+    have."""
+    found, now = [], instance._time.now
+    for job in instance.jobs(State.RUN, State.CLEANUP):
+        if job.state is State.RUN and job.limit < now:
+            found.append(Problem("error", instance.address, f"rule T1: {job.id} is past its limit and was not asked to stop"))
+        if job.claim is None or job.limit == now or job.started > now:
+            continue  # it may end at this very moment, or its start is being decided
+        upstream = None if job.child is None else job.child.upstream
+        asked = set() if upstream is None else set(upstream.above().values())  # held only when the child draws it
+        vertices = [v for v in instance.inventory.vertices(job.claim) if v not in asked]
+        for v, others in _lost(graph, fluid.encode(job.number), vertices, now):
+            who = f"; {', '.join(others)} does" if others else ""
+            where = f"{instance.address} {graph.structure.where(v)}"
+            found.append(Problem("error", where, f"rule T1: {job.id} has not ended, and does not hold it any more{who}"))
+    return found
+
+
+def _lost(graph: ResourceGraph, job: str, vertices: list[int], now: int) -> list[tuple[int, list[str]]]:
+    """Pools that a job has and does not hold in the records at this moment, nor by their parts; and which jobs do.
+
+    Args:
+        vertices: what it has, below whole pools or not.
+    """
+    structure, records = graph.structure, graph.records
+    found: list[tuple[int, list[str]]] = []
+    todo, had = sorted(vertices), records.pools_of.get(job, set()) | set(vertices)
+    while todo:
+        v = todo.pop()
+        if steps.amount_at(records.steps_of(v, job), now) or any(
+            steps.amount_at(records.steps_of(u, job), now) == structure.size.item(u) for u in structure.ancestors(v)
+        ):
+            continue
+        below = structure.children(v).tolist()
+        if any(u in had or job in records.shared.get(u, ()) for u in below):
+            todo += [u for u in below if u not in had]  # others hold a part of it, and the job the rest
+        else:
+            near = (v, *structure.ancestors(v), *below)
+            found.append((v, sorted({name for u in near for name, *_ in records.spans(u, now, now + 1)} - {job})))
+    return found
+
+
 def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Problem]:
     job = child.job_in_parent
     if job is None or job.child is not child or job.state not in (State.RUN, State.CLEANUP):
         return [Problem("error", child.address, "rule N1: no running job of the parent has this child")]
+    if job.limit <= parent._time.now and parent.keeps_limits:
+        return []  # it ends at this moment, and the child with it
     structure = child._graph.structure
     own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
     lacking = [v for v in own if _held(graph, job, structure, v) < structure.size.item(v)]

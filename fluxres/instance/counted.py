@@ -32,14 +32,17 @@ class Counted:
 
     def __init__(self, graph: ResourceGraph, vertex: int) -> None:
         self.graph = graph
+        self.revision = graph.revision
         structure = self.structure = graph.structure
         self.vertex = vertex
         self.type = structure.types[structure.type.item(vertex)]
         self.size = structure.size.item(vertex)
         self.is_up = structure.unavailable_above(vertex) < 0
         self.free = self.size
+        self._others = 0
+        """Units that others hold now or later."""
         self._asks: dict[int, tuple[Request, int]] = {}
-        self._running = Running()
+        self.running = Running()
         self._reserved: dict[int, Hold] = {}
         self._spare = 0
         """Beside a single reservation: units free at its start that it does not need."""
@@ -76,7 +79,7 @@ class Counted:
     @property
     def is_full(self) -> bool:
         """Whether no unit is free."""
-        return self.free == 0 or not self.is_up
+        return self.free <= 0 or not self.is_up
 
     def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
         """Units now; see Inventory."""
@@ -97,7 +100,7 @@ class Counted:
             self._rows.change(now, end, -ask)
         hold = Hold(key, now, end, ask)
         self.free -= ask
-        self._running.add(hold)
+        self.running.add(hold)
         return hold
 
     def has_room(self, ask: int, now: int) -> bool:
@@ -129,7 +132,7 @@ class Counted:
 
     def _reserve_first(self, key: int, ask: int, duration: int, now: int) -> int | None:
         free, start = self.free, now
-        ends, holds = self._running.ends, self._running.holds
+        ends, holds = self.running.ends, self.running.holds
         at = 0
         if free < ask:
             for at, hold in enumerate(holds):
@@ -150,8 +153,8 @@ class Counted:
 
     def _all_rows(self, now: int) -> Numbers:
         if self._rows is None:
-            rows = self._rows = Numbers(now, self.size)
-            for hold in (*self._running.holds, *self._reserved.values()):
+            rows = self._rows = Numbers(now, self.size - self._others)
+            for hold in (*self.running.holds, *self._reserved.values()):
                 rows.change(hold.start, hold.end, -hold.count)
         return self._rows
 
@@ -167,7 +170,7 @@ class Counted:
         self._drop_rows()
         hold = Hold(key, now, end, ask)
         self.free -= ask
-        self._running.add(hold)
+        self.running.add(hold)
         return hold
 
     def unreserve(self, key: int) -> None:
@@ -194,7 +197,7 @@ class Counted:
         if not claim.is_live:
             return
         claim.is_live = False
-        self._running.remove(claim)
+        self.running.remove(claim)
         self.free += claim.count
         if self._rows is not None:
             self._rows.change(now, claim.end, claim.count)
@@ -207,23 +210,30 @@ class Counted:
         """Another end; see Inventory."""
         self.clear()
         if claim.is_live:
-            self._running.remove(claim)
+            self.running.remove(claim)
         else:
             claim.is_live = True
             self.free -= claim.count
         claim.end = end
-        self._running.add(claim)
+        self.running.add(claim)
 
-    def advance(self, now: int) -> bool:
+    def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
+        """A later end; see Inventory."""
+        self.clear()
+        if not claim.is_live and claim.count > self.free:
+            return [self.structure.path(self.vertex)]
+        self.resize(key, claim, now, end)
+        return []
+
+    def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
-        ends = self._running.ends
-        over = ends and ends[0] <= now
-        if over:
-            for hold in self._running.over(now):
-                self.free += hold.count
+        ends = self.running.ends
+        over = self.running.over(now) if ends and ends[0] <= now else []
+        for hold in over:
+            self.free += hold.count
         if self._rows is not None:
             self._rows.advance(now)
-        return bool(over)
+        return [hold.key for hold in over]
 
     def refresh(self) -> None:
         """States or structure have changed."""
@@ -236,6 +246,28 @@ class Counted:
             self.structure = structure
             self._asks.clear()
         self.is_up = self.structure.unavailable_above(self.vertex) < 0
+        self.revision = self.graph.revision
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether states or structure have changed; see Inventory."""
+        structure = self.graph.structure
+        return structure is not self.structure or self.is_up != (structure.unavailable_above(self.vertex) < 0)
+
+    def leave_alone(self, held: dict[int, int]) -> bool:
+        """Units of others; see Inventory."""
+        structure = self.structure
+        whole = any(held.get(v, 0) == structure.size.item(v) for v in structure.ancestors(self.vertex))
+        others = self.size if whole else held.get(self.vertex, 0)
+        if others == self._others:
+            return False
+        self.clear()
+        self.free += self._others - others
+        self._others = others
+        return True
+
+    def forget(self) -> None:
+        """Nothing is remembered here."""
 
     # -- saying ------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """What a job waits for before it may be scheduled (Flux RFC 26): other jobs, its name being free, a moment.
 
 Dependencies are kept by what they wait for, so that the start or end of a job costs those that waited for it and no others.
-Jobs that are over are forgotten but for whether they succeeded, and that only for the latest `limits.OUTCOMES_KEPT`.
+Jobs that are over are forgotten but for whether they succeeded and whether they ran, and that only for the latest
+`limits.OUTCOMES_KEPT`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class Dependencies:
     def __init__(self) -> None:
         self._waiting: dict[int, list[tuple[Job, Dependency]]] = {}
         self._open: dict[int, list[Dependency]] = {}
-        self._outcomes: dict[int, bool] = {}
+        self._outcomes: dict[int, int] = {}
+        """1 for success, 2 for having run at all: small integers cost no memory."""
         self.remembers = True
         """Whether the outcome of jobs is kept, for dependencies that come after them."""
         self._named: dict[tuple[str | None, str], dict[int, Job]] = {}
@@ -133,10 +135,10 @@ class Dependencies:
                 return Verdict.MET
             self._refuse_cycle(job, other, jobs)
             return Verdict.OPEN
-        succeeded = self._outcomes.get(value)
-        if succeeded is None:
+        outcome = self._outcomes.get(value)
+        if outcome is None:
             raise UsageError(f"{dependency}: no such job, or it ended too long ago to be remembered", where=str(job.id))
-        return Verdict.MET if _holds(scheme, succeeded) else Verdict.NEVER
+        return Verdict.MET if _holds(scheme, bool(outcome & 1), bool(outcome & 2)) else Verdict.NEVER
 
     def _earlier(self, job: Job) -> Iterator[Job]:
         if job.name is not None:
@@ -172,7 +174,7 @@ class Dependencies:
         number = job.number
         self._open.pop(number, None)
         if self.remembers:
-            self._outcomes[number] = succeeded
+            self._outcomes[number] = succeeded | ran << 1
             if len(self._outcomes) > limits.OUTCOMES_KEPT:
                 del self._outcomes[next(iter(self._outcomes))]
         ready: list[Job] = []
@@ -233,7 +235,7 @@ class Dependencies:
         return job.state is State.DEPEND
 
 
-def _holds(scheme: str, succeeded: bool, ran: bool = True) -> bool:
+def _holds(scheme: str, succeeded: bool, ran: bool) -> bool:
     """Whether a dependency holds once its antecedent is inactive; one that never started never will have."""
     if scheme == AFTER:
         return ran

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def set_state(instance: Instance, where: Targets, state: str) -> None:
-    """Give pools a state; see Instance.set_state."""
+    """Give pools a state; see Instance.set_state.  Time has been looked after."""
+    instance._go_on(instance._time.now)
     graph = instance._graph
     vertices = [v for v, _ in targets.resolve(graph, where)]
     graph.set_state(vertices, state)
@@ -25,7 +26,8 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
     for child in instance.children:
         known = [name for name in names if _has(child, name)]
         if known:
-            child.set_state(known, state)
+            set_state(child, known, state)
+            child._after()
     if state == "down":
         _fail(instance, vertices)
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources
+from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.measure import Measure
-from fluxres.instance.recording import lifted
 from fluxres.match import Match, Matcher
 from fluxres.model import changes, matching
 from fluxres.syntax import fluid
@@ -39,14 +40,18 @@ class GraphInventory:
 
     def __init__(self, graph: ResourceGraph, match_policy: str = "first", measure: str | None = None) -> None:
         self.graph = graph
+        self.revision = graph.revision
         self._measure = measure
         self.match_policy = match_policy
-        self._running = Running()
+        self.running = Running()
         self._reserved: dict[int, Hold] = {}
         self._feasible: dict[object, bool] = {}
         self._failed: dict[object, int] = {}
         """Requests that found nothing since something last came back, with the shortest window that was too long."""
         self._scale: tuple[int, Measure] | None = None
+        self._disputed: dict[int, list[tuple[str, int]]] = {}
+        """What those have of which others hold some; the records have less."""
+        self._known = self._state()
 
     def _matcher(self) -> Matcher:
         if self.graph.records.upstream is not None:
@@ -90,7 +95,7 @@ class GraphInventory:
         except InsufficientResources:  # of a supplier that the parent has, and gives to others first
             self._failed[what] = end - now
             return None
-        self._running.add(hold)
+        self.running.add(hold)
         return hold
 
     def _commit(self, key: int, found: Match) -> Hold:
@@ -99,7 +104,8 @@ class GraphInventory:
         count = self._measured().units(vertices, amounts, self.graph.structure.size[vertices])
         hold = Held(key, found.start, found.end, count, vertices, self.graph.generation)
         if len(found):  # a request that only shares pools holds nothing
-            changes.commit_match(self.graph, found, fluid.encode(key))
+            with recording.ours(self):
+                changes.commit_match(self.graph, found, fluid.encode(key))
         return hold
 
     def forget_failures(self) -> None:
@@ -131,7 +137,7 @@ class GraphInventory:
             self.unreserve(key)
             return self.start(key, ask, now, end)
         del self._reserved[key]
-        self._running.add(reserved)
+        self.running.add(reserved)
         return reserved
 
     def unreserve(self, key: int) -> None:
@@ -148,45 +154,70 @@ class GraphInventory:
 
     def _give_back(self, key: int) -> None:
         job = fluid.encode(key)
-        if self.graph.records.pools_of.get(job):
-            self.graph.free(job)
+        if self.graph.records.is_holder(job):
+            with recording.ours(self):
+                self.graph.free(job)
         self._failed.clear()
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         """The records go; see Inventory."""
         if claim.is_live:
             claim.is_live = False
-            self._running.remove(claim)
+            self.running.remove(claim)
+        self._disputed.pop(key, None)
         self._give_back(key)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         """Records to another end; see Inventory."""
         self.clear()
-        job = fluid.encode(key)
-        held = self.graph.records.pools_of.get(job)
+        with recording.ours(self):
+            if end > claim.end:
+                self._record(claim, end)
+            elif end < claim.end and self.graph.records.is_holder(fluid.encode(key)):
+                self.graph.free(fluid.encode(key), start=seconds(end))
+        self._move(claim, end)
+
+    def _record(self, claim: Hold, end: int) -> None:
+        pools = self._last(claim)
+        if pools:
+            recording.record(self.graph, fluid.encode(claim.key), pools, claim.end, end)
+
+    def _last(self, claim: Hold) -> list[tuple[str, int]]:
+        """What is held when it ends."""
+        if claim.key in self._disputed:
+            return self._disputed[claim.key]
+        job, records, where = fluid.encode(claim.key), self.graph.records, self.graph.structure.where
+        held = ((v, steps.amount_at(records.held[v][job], claim.end - 1)) for v in sorted(records.pools_of.get(job, ())))
+        return [(where(v), amount) for v, amount in held if amount]
+
+    def _move(self, claim: Hold, end: int) -> None:
         if claim.is_live:
-            self._running.remove(claim)
-        elif end > claim.end:
-            claim.is_live = True
-        if held and end > claim.end:
-            whole = [(v, max(amount for _, _, amount in self.graph.records.held[v][job])) for v in held]
-            with lifted(self.graph):
-                self.graph.allocate(whole, job=job, start=seconds(claim.end), end=_seconds(end))
-        elif held and end < claim.end:
-            self.graph.free(job, start=seconds(end))
+            self.running.remove(claim)
         claim.end = end
-        if claim.is_live:
-            self._running.add(claim)
+        claim.is_live = True
+        self.running.add(claim)
         self._failed.clear()
 
-    def advance(self, now: int) -> bool:
+    def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
+        """Records to a later end, beside those of others; see Inventory."""
+        self.clear()
+        job, pools = fluid.encode(key), self._last(claim)
+        with recording.ours(self):
+            taken = recording.hold(self.graph, job, pools, claim.end, now, end, anew=key in self._disputed)
+        if taken:
+            self._disputed[key] = pools  # when the others have gone, it has all of it again
+        else:
+            self._disputed.pop(key, None)
+        self._move(claim, end)
+        return taken
+
+    def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
-        ends = self._running.ends
+        ends = self.running.ends
         if not ends or ends[0] > now:
-            return False
-        self._running.over(now)
+            return []
         self._failed.clear()
-        return True
+        return [hold.key for hold in self.running.over(now)]
 
     def refresh(self) -> None:
         """States or structure have changed."""
@@ -194,15 +225,40 @@ class GraphInventory:
         self._failed.clear()
         self._feasible.clear()
         self._scale = None
+        self._known = self._state()
+        self.revision = self.graph.revision
 
-    def adopt(self, key: int, claim: Hold) -> Hold:
-        """What another inventory held and the records have already, measured anew."""
-        vertices, amounts = np.array(self._held(claim), np.int64).reshape(-1, 2).T
+    def _state(self) -> tuple[int, bytes]:
+        return self.graph.generation, self.graph.structure.unavailable_roots().tobytes()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether states or structure have changed; see Inventory."""
+        return self._state() != self._known
+
+    def leave_alone(self, held: dict[int, int]) -> bool:
+        """The records say so already."""
+        return False
+
+    def forget(self) -> None:
+        """What found nothing may find something; see Inventory."""
+        self._failed.clear()
+
+    def adopt(self, key: int, claim: Hold, pools: list[tuple[str, int]], *, is_disputed: bool) -> Hold:
+        """What another inventory held and the records have already, measured anew.
+
+        Args:
+            is_disputed: whether others hold some of it, and the records have less.
+        """
+        vertex = self.graph.structure.vertex
+        vertices, amounts = np.array(sorted((vertex(path), amount) for path, amount in pools), np.int64).reshape(-1, 2).T
+        if is_disputed:
+            self._disputed[key] = pools
         count = self._measured().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
         hold = Held(key, claim.start, claim.end, count, vertices.astype(np.int32), self.graph.generation)
         hold.is_live = claim.is_live
         if hold.is_live:
-            self._running.add(hold)
+            self.running.add(hold)
         return hold
 
     # -- saying ------------------------------------------------------------------------------------------------------
@@ -213,11 +269,16 @@ class GraphInventory:
         return [(structure.where(v), amount) for v, amount in self._held(claim)]
 
     def vertices(self, claim: Hold) -> list[int]:
-        """Pools with a record."""
+        """Pools with a record, and those of which others hold some."""
+        if claim.key in self._disputed:
+            return [v for v, _ in self._held(claim)]
         n = self.graph.structure.n
         return sorted(v for v in self.graph.records.pools_of.get(fluid.encode(claim.key), ()) if v < n)
 
     def _held(self, claim: Hold) -> list[tuple[int, int]]:
+        if claim.key in self._disputed:
+            vertex = self.graph.structure.vertex
+            return sorted((vertex(path), amount) for path, amount in self._disputed[claim.key])
         job, records = fluid.encode(claim.key), self.graph.records
         return [(v, max(amount for _, _, amount in records.held[v][job])) for v in self.vertices(claim)]
 
@@ -260,7 +321,3 @@ class Held(Hold):
         super().__init__(key, start, end, count)
         self.vertices = vertices
         self.generation = generation
-
-
-def _seconds(tick: int) -> float | None:
-    return None if tick >= FOREVER else seconds(tick)

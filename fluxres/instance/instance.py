@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fluxres.clock import FOREVER, Clock, seconds, ticks
-from fluxres.errors import FluxresError, InputError, UnknownJob, UsageError
+from fluxres.errors import FluxresError, InputError, InsufficientResources, UnknownJob, UsageError
 from fluxres.graph.structure import Problem
-from fluxres.instance import audit, down, states, urgency
+from fluxres.instance import audit, down, recording, states, urgency
 from fluxres.instance import dependencies as deps
 from fluxres.instance.choice import fastest
 from fluxres.instance.dependencies import Dependency
@@ -170,7 +170,8 @@ class Instance(Nesting):
     def set_duration(self, job: Job | JobId | int | str, duration_s: float | None) -> None:
         """Give a job another limit; None for none. That of a running job counts from its start.
 
-        Errors: UnknownJob; UsageError for one that is over, has a child that needs longer, or would have ended already.
+        Errors: UnknownJob; UsageError for one that is over, has a child that needs longer, or would have ended already;
+        InsufficientResources where others hold then what it has.
         """
         now = self._enter()
         found = self._active(job)
@@ -183,12 +184,9 @@ class Instance(Nesting):
                 raise UsageError(
                     f"it would have ended at {seconds(end)}", where=f"job {found.id}", hint="cancel it, or give it longer"
                 )
-            self.queue.unreserve()
-            self.queue.changed = True
-            self._move_limit(found, now, end)
-            self._watch(found)
-            if found.child is not None:
-                found.child.expires = min(end, found.child.expires_given)
+            self._move_limit(found, end)
+            if found.child is not None and not found.child.is_ending:
+                found.child._expire_at(min(end, found.child.expires_given))
         elif found.state is State.CLEANUP:
             raise UsageError(f"job {found.id} is about to end")
         found.duration = duration
@@ -200,27 +198,45 @@ class Instance(Nesting):
             self.queue.changed = True
         self._after()
 
-    def _move_limit(self, job: Job, now: int, end: int) -> None:
-        """Hold what a running job has until another moment, with what its child draws."""
+    def _move_limit(self, job: Job, end: int) -> None:
+        """Let a running job have another limit, with what its child draws.
+
+        Errors: InsufficientResources where others hold then what it has; its limit is as it was.
+        """
         upstream, before = None if job.child is None else job.child.upstream, job.limit
-
-        def move(to: int) -> None:
-            self.inventory.resize(job.number, job.claim, now, to)
-            job.limit = to
-            self._rerecord(job)
-
-        if upstream is None:
-            move(end)
-            return
-        upstream.give_all()
         try:
-            move(end)
-            upstream.take_all()
-        except FluxresError:
-            if job.limit != before:
-                move(before)
-            upstream.take_all()
+            if upstream is None:
+                self._resize(job, end)
+                return
+            upstream.give_all()
+            try:
+                self._resize(job, end)
+                upstream.take_all()
+            except FluxresError:
+                if job.limit != before:
+                    self._resize(job, before)
+                upstream.take_all()
+                raise
+        except InsufficientResources:
+            self._after()
             raise
+
+    def _resize(self, job: Job, end: int) -> None:
+        self.queue.unreserve()
+        self.queue.changed = True
+        if self.foreign:
+            self._record(job)
+        if end > job.limit and job.number in self._recorded:
+            with recording.ours(self.inventory):
+                start = job.limit + (job.number in self._at_limit)
+                recording.record(self._graph, fluid.encode(job.number), self.inventory.pools(job.claim), start, end)
+        self.inventory.resize(job.number, job.claim, self.now, end)
+        self._at_limit.discard(job.number)
+        if end < job.limit:
+            self._unrecord(job, end)
+        job.limit = end
+        if not self.keeps_limits:
+            self._announce(end)
 
     def add_dependency(self, job: Job | JobId | int | str, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Let a pending job wait for something more.
@@ -258,20 +274,23 @@ class Instance(Nesting):
 
         For a clock that runs by itself this is called at `next_due`, or every second.
         """
-        now = self._enter()
-        for child in list(self.children):
-            if not child.is_closed:
-                child.advance()
-        if now >= self.expires:
-            self._expire()
-            return
-        self._timers_due(now)
-        self._after()
+        self._require_open()
+        now = self._time.look()
+        if not self._time.still:
+            self._catch_up(now + 1)
+        for one in reversed(list(self.walk())):
+            if not one.is_closed:
+                one._go_on(now)
+                one._after()
 
     def next_due(self) -> float | None:
         """When `advance` has something to do next, in seconds; None for never."""
-        due = self._next_tick()
-        return None if due >= FOREVER else seconds(due)
+        if self.is_closed:
+            return None
+        if self._graph.revision != self.inventory.revision or self._time.is_behind:
+            return seconds(self._time.look())  # others have changed something, or a policy went wrong
+        moment = self._next_tick()
+        return None if moment >= FOREVER else seconds(moment)
 
     def schedule(self, limit: int | None = None) -> int:
         """One pass of the policy, with at most `limit` starts; how many jobs were started."""
@@ -282,10 +301,15 @@ class Instance(Nesting):
 
     @property
     def graph(self) -> ResourceGraph:
-        """The resource graph, with what every running job holds."""
-        for job in self._jobs.values():
-            if job.claim is not None:
-                self._record(job)
+        """The resource graph, with what every running job holds; what is due is done first."""
+        if not self.is_closed:
+            self._pass_time()
+        return self._shown()
+
+    def _shown(self) -> ResourceGraph:
+        jobs = [job for job in self._jobs.values() if job.claim is not None]
+        for job in sorted(jobs, key=lambda job: job.number in self._disputed):
+            self._record(job)
         return self._graph
 
     def set_state(self, where: Targets, state: str) -> None:
@@ -312,10 +336,9 @@ class Instance(Nesting):
 
     def _adapt(self, request: Request | None) -> None:
         """Change to an inventory that can answer this request (any request, where None), with everything that is held."""
-        for job in self._jobs.values():
-            if job.claim is not None:
-                self._record(job)
-        self.inventory.clear()
+        self._shown()
+        before = self.inventory
+        before.clear()
         self.queue.cleared()
         if not self._jobs and request is not None:
             self.inventory = fastest(self._graph, self.match_policy, request, self._measure)
@@ -324,7 +347,8 @@ class Instance(Nesting):
         for job in self._jobs.values():
             job.ask = made.ask(job.request)
             if job.claim is not None:
-                job.claim = made.adopt(job.number, job.claim)
+                is_disputed = job.number in self._disputed
+                job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
         self.inventory = made
         self._recorded.clear()
 

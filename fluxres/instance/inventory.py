@@ -8,10 +8,13 @@ ticks.  What `ask` and `start` give is the inventory's own; the instance only ca
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fluxres.clock import FOREVER
 from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
 
 Ask = Any
 """A request as an inventory understands it."""
@@ -28,6 +31,11 @@ class Inventory(Protocol):
     """Who holds what, and until when, of what an instance has."""
 
     kind: str
+    graph: ResourceGraph
+    revision: int
+    """Of the graph, as far as it is known here; another one means that others have changed something."""
+    running: Running
+    """What is held, by when it ends; not what is reserved."""
 
     def ask(self, request: Request) -> Ask:
         """A request made ready.
@@ -60,13 +68,36 @@ class Inventory(Protocol):
         """What is held is free from now on."""
 
     def resize(self, key: int, claim: Claim, now: int, end: int) -> None:
-        """What is held is held until another end; reservations must have been cleared before it moves later."""
+        """What is held is held until another end; all reservations are dropped.
 
-    def advance(self, now: int) -> bool:
-        """Time moves; whether something became free by it."""
+        Errors: InsufficientResources where others hold it then; it is held as before.
+        """
+
+    def extend(self, key: int, claim: Claim, now: int, end: int) -> list[str]:
+        """What is held, and has not been given back in time, is held until `end`, as far as nobody else has it by then; all
+        reservations are dropped.
+
+        Returns: paths of pools that others have; when they have gone, this is called again.
+        """
+
+    def advance(self, now: int) -> list[int]:
+        """Time moves, and what was held until now is free; its keys."""
 
     def refresh(self) -> None:
-        """States or structure of the graph have changed; reservations are cleared."""
+        """States or structure of the graph have changed; reservations are dropped."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether they have, and `refresh` was not called."""
+
+    def leave_alone(self, held: dict[int, int]) -> bool:
+        """Others hold so many units of these pools, now or later: none of that is given out before this is called again.
+
+        For inventories that do not look at the records. Whether anything changes by it; reservations are dropped then.
+        """
+
+    def forget(self) -> None:
+        """Others hold less than before, or something else: what could not be had may be had now."""
 
     @property
     def is_full(self) -> bool:
@@ -144,8 +175,12 @@ class Running:
             at += 1
         del self.ends[at], holds[at]
 
+    def until(self, moment: int) -> list[int]:
+        """Keys of those that end at a moment, or before."""
+        return [hold.key for hold in self.holds[: bisect_right(self.ends, moment)]]
+
     def over(self, now: int) -> list[Hold]:
-        """Those whose end has come; they run no more."""
+        """Those whose end has come; they are not live any more."""
         gone = bisect_right(self.ends, min(now, FOREVER - 1))
         found = self.holds[:gone]
         del self.ends[:gone], self.holds[:gone]

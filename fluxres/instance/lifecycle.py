@@ -7,14 +7,14 @@ Who is inactive is handed to the sink and forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import TYPE_CHECKING, Any, cast
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, StaleHandle, UsageError
 from fluxres.instance import dependencies as deps
-from fluxres.instance import states, urgency
+from fluxres.instance import due, foreign, states, urgency
 from fluxres.instance.choice import make_inventory
 from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
 from fluxres.instance.inventory import Ask, Inventory, NotSimple
@@ -24,6 +24,7 @@ from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Queue
 from fluxres.instance.runner import Runner, Unattended
 from fluxres.instance.states import State
+from fluxres.instance.timekeeper import Timekeeper
 from fluxres.model.matching import Wanted, as_request
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
@@ -31,9 +32,6 @@ from fluxres.syntax.jobspec import Request
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
     from fluxres.model import ResourceGraph
-
-OVERTIME_S = 10.0
-"""How long units of a job that has not ended by its limit are taken to be held, over and over."""
 
 _SEQUENCES = 1 << 10
 
@@ -60,30 +58,46 @@ class Lifecycle(Passes):
         if clock is not None:
             graph.clock = clock
         self.clock = graph.clock
-        self._read = getattr(self.clock, "ticks", None) or (lambda: ticks(self.clock(), "clock"))
-        self.now = self._read()
-        self.epoch = self.now
+        self._time = Timekeeper(self.clock)
+        self.now = self.epoch = self._time.now
         self.policy = policy(queue_policy)
         self._policy_given = queue_policy
         self.match_policy = match_policy
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
         self._measure: str | None = None
         self.runner: Runner = runner if runner is not None else Unattended()
+        self.keeps_limits: bool = getattr(self.runner, "keeps_limits", False)
         self.queue = Queue(self)
         self.dependencies = Dependencies()
         self.passes = passes
-        self.is_closed = False
+        self.is_closed = self.is_ending = False
+        """Whether it is over; whether it shall be, and only waits for jobs that have been asked to stop."""
         self._sink = sink
         self._events = events
         self._finished: dict[int, Job] = {}
         self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep if events else None
         self._jobs: dict[int, Job] = {}
-        self.foreign = frozenset(graph.jobs())
-        """Jobs that held something of the graph before; none of ours is called so."""
+        self.foreign: frozenset[str] = frozenset()
+        """Jobs of others that hold something of the graph; none of ours is called so."""
+        self._foreign_ends: list[int] = []
+        """When others give something back, latest first."""
         self._timers: list[tuple[int, int]] = []
+        """Moments that jobs wait for, by number."""
+        self._announced = FOREVER
+        self._lapsed: list[int] = []
+        self._lapsed_at = FOREVER
+        """Jobs whose runner keeps limits, and whose limit was at that moment: none of them runs after it."""
+        self._at_limit: set[int] = set()
+        """Jobs whose limit is now, and what they have is kept for them."""
+        self._overtime: set[int] = set()
+        """Jobs that have not ended by their limit."""
+        self._disputed: set[int] = set()
+        """Jobs that have something which others hold in the graph, or will before its limit."""
         self._recorded: set[int] = set()
         self._last_id = (-1, 0)
         self._recalculated = self.now
+        if graph.records.jobs() or graph.records.stages:
+            foreign.look(self)
 
     @property
     def _face(self) -> Instance:
@@ -102,41 +116,85 @@ class Lifecycle(Passes):
     # -- time --------------------------------------------------------------------------------------------------------
 
     def _enter(self) -> int:
-        """Now, with the inventory brought to it; at the beginning of everything."""
+        """Now, with all that was due before it done; at the beginning of everything.
+
+        Errors: StaleHandle where the instance is closed, or closes by that.
+        """
+        if not self.is_closed:
+            self._go_on(self._time.look())
         if self.is_closed:
             raise StaleHandle("this instance is closed")
-        now = self._read()
-        if now > self.now:
-            self.now = now
-        else:
-            now = self.now  # a clock that was set back must not undo what has happened
-        if self.inventory.advance(now):
+        return self.now
+
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise StaleHandle("this instance is closed")
+
+    def _pass_time(self) -> None:
+        """Let time go on to now."""
+        self._go_on(self._time.look())
+
+    def _go_on(self, now: int) -> None:
+        """Do all that was due before now in the whole tree, and bring the inventory to now."""
+        time, inventory = self._time, self.inventory
+        ends = inventory.running.ends
+        self.now = now
+        if self._lapsed_at < now:
+            due.require_ended(self)
+        if time.next < now or self._graph.revision != inventory.revision or (ends and ends[0] < now):
+            if not time.still:
+                self._catch_up(now)
+                self.now, inventory = now, self.inventory
+                ends = inventory.running.ends
+            elif time.is_moving or (ends and ends[0] < now):
+                return  # there are limits that nobody has looked after: to the inventory they would be ends
+        if ends and ends[0] <= now and (self._overtime or not self.keeps_limits):
+            due.hold_through(self)
+        lapsed = inventory.advance(now)
+        if lapsed:
             self.queue.elapsed = True
-        return now
+            self._lapsed, self._lapsed_at = lapsed, now
 
-    def _timers_due(self, now: int) -> None:
-        """Limits, and moments that were waited for."""
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            _, number = heappop(timers)
-            job = self._jobs.get(number)
-            if job is None:
-                continue
-            if job.state is State.DEPEND:
-                if self.dependencies.due(job, now):
-                    self._depend(job)
-            elif job.state in states.RUNNING and job.limit <= now:
-                self._overdue(job, now)
+    def _catch_up(self, before: int) -> None:
+        """Do all that was due before a moment, and see what others have changed."""
+        time = self._time
+        if self._graph.revision != self.inventory.revision:
+            foreign.look(self)
+            if self.passes == "event":
+                time.owe(self._face)
+        self._announce(due.first(self))
+        if time.next < before:
+            time.catch_up(before)
 
-    def _overdue(self, job: Job, now: int) -> None:
-        if job.state is State.RUN:
-            self._except(job, "timelimit", states.FATAL, "the limit has come")
-        if job.state is State.CLEANUP:
-            job.limit = now + ticks(OVERTIME_S)
-            self.inventory.resize(job.number, job.claim, now, job.limit)
-            self._rerecord(job)
-            self.queue.cleared()
-            heappush(self._timers, (job.limit, job.number))
+    def _make_up(self) -> None:
+        """Make the pass that could not be made while what was due was done."""
+        if not self.is_closed:
+            self._go_on(self._time.now)
+            self._pass(-1)
+
+    def _announce(self, moment: int) -> None:
+        """Something will be due."""
+        if moment < self._announced:
+            self._announced = moment
+            self._time.announce(moment, self)
+
+    def _hold_on(self, job: Job, end: int) -> list[str]:
+        """A job keeps what it has until an end; paths of what others hold of it."""
+        taken = self.inventory.extend(job.number, job.claim, self.now, end)
+        if job.number in self._recorded:
+            taken = self._record_more(job, job.limit + (job.number in self._at_limit), end)
+        self.queue.cleared()
+        return taken
+
+    def _dispute(self, job: Job, taken: list[str]) -> None:
+        """Note what others hold of what a job has; the job is told once."""
+        if not taken:
+            self._disputed.discard(job.number)
+            return
+        self._disputed.add(job.number)
+        if not any(failure.type == "overlap" for failure in job.exceptions):
+            more = f" and {len(taken) - 1} more" * (len(taken) > 1)
+            self._except(job, "overlap", states.TOLD, f"it has not ended, and others hold {taken[0]}{more}")
 
     # -- coming ------------------------------------------------------------------------------------------------------
 
@@ -182,6 +240,8 @@ class Lifecycle(Passes):
         payload: Any,
     ) -> Job:
         """As `submit`, with what it makes of its arguments: ticks, a request."""
+        if self.is_ending:
+            raise StaleHandle("this instance is ending")
         ask = self._ask(request)
         given: Iterable[Dependency] = ()
         if wanted or request.attributes:
@@ -217,6 +277,8 @@ class Lifecycle(Passes):
         return self.inventory.ask(request)
 
     is_adaptive = False
+    expires = FOREVER
+    """When the instance ends by itself, in ticks."""
 
     def _adapt(self, request: Request | None) -> None:
         raise NotImplementedError
@@ -230,7 +292,7 @@ class Lifecycle(Passes):
                 if verdict is Verdict.NEVER:
                     never = dependency
                 elif verdict is Verdict.OPEN and dependency.scheme == deps.BEGIN:
-                    heappush(self._timers, (dependency.value, job.number))
+                    self._wake(dependency.value, job)
                 if self._log:
                     self._tell(job, "dependency-add", description=str(dependency))
         except FluxresError:
@@ -242,6 +304,11 @@ class Lifecycle(Passes):
             return False
         return not self.dependencies.open(job)
 
+    def _wake(self, moment: int, job: Job) -> None:
+        """A job waits for a moment."""
+        heappush(self._timers, (moment, job.number))
+        self._announce(due.first(self))
+
     def _new_id(self, now: int) -> int:
         moment, sequence = (now - self.epoch) // 1000, 0
         last, used = self._last_id
@@ -250,6 +317,14 @@ class Lifecycle(Passes):
         self._last_id = (moment, sequence)
         made: int = moment << 24 | sequence
         return self._new_id(now) if self.foreign and fluid.encode(made) in self.foreign else made
+
+    def _is_issued(self, name: str) -> bool:
+        """Whether this may be the id of a job that was here."""
+        try:
+            number = fluid.decode(name)
+        except FluxresError:
+            return False
+        return fluid.encode(number) == name and (number >> 24, number % _SEQUENCES) <= self._last_id
 
     def _depend(self, job: Job) -> None:
         """It waits for nothing more."""
@@ -281,8 +356,8 @@ class Lifecycle(Passes):
             for other in self.dependencies.started(job):
                 self._depend(other)
                 self._again = True
-        if not self.runner.keeps_limits and end < FOREVER:
-            heappush(self._timers, (end, job.number))
+        if end < self._announced and not self.keeps_limits:
+            self._announce(end)
         if self._log:
             self._tell(job, "start")
         self.runner.start(job)
@@ -290,32 +365,44 @@ class Lifecycle(Passes):
     # -- ending ------------------------------------------------------------------------------------------------------
 
     def finish(self, job: Job | JobId | int | str, status: int = 0) -> None:
-        """A job has ended: its resources are free from now on.
+        """A job has ended: its resources are free from now on, or when the jobs of its child have ended as well.
 
         Args:
             status: wait status; 0 is success.
 
-        Errors: UnknownJob; UsageError for one that does not run.
+        Errors: UnknownJob; UsageError for one that does not run, or has finished.
         """
-        self._enter()
+        if self.is_closed:
+            raise StaleHandle("this instance is closed")
         found = self._active(job)
         if found.state not in states.RUNNING:
             raise UsageError(f"job {found.id} does not run, it is {found.state.name}", hint="cancel it")
-        if found.state is State.RUN:
-            found.state = State.CLEANUP
-        found.status = status
-        if self._log:
-            self._tell(found, "finish", status=status)
-        self._clean(found)
+        if found.child is not None and found.child._is_left:
+            raise UsageError(f"job {found.id} has finished", hint="jobs in its child have not ended yet")
+        # Before what else is due: who has ended need not be asked to stop, though the limit has come.
+        now = self.now = self._time.look()
+        self._finish(found, status)
+        self._go_on(now)
         self._after()
+
+    def _finish(self, job: Job, status: int) -> None:
+        if job.state is State.RUN:
+            job.state = State.CLEANUP
+        job.status = status
+        if self._log:
+            self._tell(job, "finish", status=status)
+        if job.child is None or self._end_child(job):
+            self._clean(job)
 
     def _clean(self, job: Job) -> None:
         """Nothing of a job is left but what the sink writes down."""
         now = self.now
         if job.claim is not None:
-            self._end_child(job)
             self.inventory.finish(job.number, job.claim, now)
             self._unrecord(job)
+            self._at_limit.discard(job.number)
+            self._overtime.discard(job.number)
+            self._disputed.discard(job.number)
             self.queue.changed = True
             if self._log:
                 self._tell(job, "release", ranks="all", final=True)
@@ -333,6 +420,8 @@ class Lifecycle(Passes):
         for other, dependency in never:
             if other.state is State.DEPEND:
                 self._except(other, "dependency", states.FATAL, f"{dependency} can never be")
+        if self.is_ending and not self._jobs:
+            self._over()
         with Guard(self.policy):
             self.policy.finished(job, seconds(now))
 
@@ -352,6 +441,8 @@ class Lifecycle(Passes):
             return
         before, job.state = job.state, State.CLEANUP
         if before is State.RUN:
+            if job.child is not None:
+                job.child.shut("the job that holds its resources shall end")
             self.runner.stop(job, kind)
             return
         if before is State.SCHED and job.urgency != urgency.URGENCY_HELD:
@@ -363,13 +454,19 @@ class Lifecycle(Passes):
     def _active(self, job: Job | JobId | int | str) -> Job:
         raise NotImplementedError
 
-    def _end_child(self, job: Job) -> None:
+    def _end_child(self, job: Job) -> bool:
         raise NotImplementedError
 
-    def _unrecord(self, job: Job) -> None:
+    def _over(self) -> None:
         raise NotImplementedError
 
-    def _rerecord(self, job: Job) -> None:
+    def _expire(self) -> None:
+        raise NotImplementedError
+
+    def _record_more(self, job: Job, start: int, end: int) -> list[str]:
+        raise NotImplementedError
+
+    def _unrecord(self, job: Job, start: int | None = None) -> None:
         raise NotImplementedError
 
     def _tell(self, job: Job, event: str, **context: Any) -> None:

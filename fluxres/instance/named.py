@@ -45,6 +45,7 @@ class Named:
 
     def __init__(self, graph: ResourceGraph, type_name: str, match_policy: str = "first", measure: str | None = None) -> None:
         self.graph = graph
+        self.revision = graph.revision
         structure = self.structure = graph.structure
         self.type = type_name
         self._measure = measure or type_name
@@ -55,16 +56,18 @@ class Named:
         self.vertex_numbers: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
         self.size = len(self.vertex_numbers)
         self._all = (1 << self.size) - 1
+        self._others = 0
+        """Pools that others hold now or later."""
         self._usable = self._find_usable()
         self.free = self._all
         self.free_count = self._usable.bit_count()
         self._asks: dict[int, tuple[Request, int]] = {}
         self._alike: dict[Simple, bool] = {}
-        self._running = Running()
+        self.running = Running()
         self._reserved: dict[int, Hold] = {}
         self._rows: Sets | None = None
-        self._shadow: tuple[int, int] | None = None
-        """Of a reservation by number: its start, and how many pools are free then beside it."""
+        self._shadow: tuple[int, int, int] | None = None
+        """Of a reservation by number: its start, how many pools are free then beside it, and its key."""
 
     def _find_usable(self) -> int:
         structure, vertices = self.structure, self.vertex_numbers
@@ -72,7 +75,7 @@ class Named:
         for root in structure.unavailable_roots().tolist():
             first, stop = np.searchsorted(vertices, (root, structure.end.item(root)))
             up[first:stop] = False
-        return int.from_bytes(np.packbits(up, bitorder="little").tobytes(), "little")
+        return _as_set(up) & ~self._others
 
     def _count(self, units: int) -> int:
         return (units & self._usable).bit_count()
@@ -131,7 +134,7 @@ class Named:
                 return None
         hold = Hold(key, now, end, ask, self._choose(free, ask))
         if shadow is not None and shadow[0] < end:
-            self._shadow = (shadow[0], shadow[1] - ask)
+            self._shadow = (shadow[0], shadow[1] - ask, shadow[2])
         if self._rows is not None:
             self._rows.take(now, end, hold.units)
         self._hold(hold)
@@ -140,7 +143,7 @@ class Named:
     def _hold(self, hold: Hold) -> None:
         self.free &= ~hold.units
         self.free_count -= hold.count
-        self._running.add(hold)
+        self.running.add(hold)
 
     def has_room(self, ask: int, now: int) -> bool:
         """Whether as many pools are free; see Inventory."""
@@ -175,13 +178,13 @@ class Named:
         if found is None:
             return None
         start, stop, _ = found
-        for hold in self._running.holds[:stop]:
+        for hold in self.running.holds[:stop]:
             free |= hold.units
         return start, self._choose(free & usable, ask)
 
     def _when(self, ask: int) -> tuple[int, int, int] | None:
         """When so many are free, how many holds have ended by then, and how many are free then."""
-        ends, holds = self._running.ends, self._running.holds
+        ends, holds = self.running.ends, self.running.holds
         count, is_whole = self.free_count, self._usable == self._all
         for at, hold in enumerate(holds):
             count += hold.count if is_whole else self._count(hold.units)
@@ -199,25 +202,25 @@ class Named:
         """A number of pools, whichever; see Counting."""
         self.clear()
         if self.free_count >= ask:
-            self._shadow = (now, self.free_count - ask)
+            self._shadow = (now, self.free_count - ask, key)
             return now
         found = self._when(ask)
         if found is None:
             return None
-        self._shadow = (found[0], found[2] - ask)
+        self._shadow = (found[0], found[2] - ask, key)
         return found[0]
 
     def _all_rows(self, now: int) -> Sets:
         if self._rows is None:
             rows = self._rows = Sets(now, self._all)
-            for hold in (*self._running.holds, *self._reserved.values()):
+            for hold in (*self.running.holds, *self._reserved.values()):
                 rows.take(hold.start, hold.end, hold.units)
         return self._rows
 
     def begin(self, key: int, ask: int, now: int, end: int) -> Hold | None:
         """Pools that were reserved; see Inventory."""
-        reserved = self._reserved[key]
-        if reserved.start != now or reserved.end != end:
+        reserved = self._reserved.get(key)  # there is none of a number
+        if reserved is None or reserved.start != now or reserved.end != end:
             self.unreserve(key)
             return self.start(key, ask, now, end)
         if reserved.units & ~(self.free & self._usable):
@@ -229,6 +232,8 @@ class Named:
 
     def unreserve(self, key: int) -> None:
         """Drop a reservation; see Inventory."""
+        if self._shadow is not None and self._shadow[2] == key:
+            self._shadow = None
         reserved = self._reserved.pop(key, None)
         if reserved is not None:
             if self._rows is not None:
@@ -252,7 +257,7 @@ class Named:
         if not claim.is_live:
             return
         claim.is_live = False
-        self._running.remove(claim)
+        self.running.remove(claim)
         self.free |= claim.units
         count = self._count(claim.units)
         self.free_count += count
@@ -260,31 +265,39 @@ class Named:
             self._rows.give(now, claim.end, claim.units)
         shadow = self._shadow
         if shadow is not None and shadow[0] < claim.end:
-            self._shadow = (shadow[0], shadow[1] + count)
+            self._shadow = (shadow[0], shadow[1] + count, shadow[2])
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         """Another end; see Inventory."""
         self.clear()
         if claim.is_live:
-            self._running.remove(claim)
+            self.running.remove(claim)
         else:
             claim.is_live = True
             self.free &= ~claim.units
             self.free_count = self._count(self.free)
         claim.end = end
-        self._running.add(claim)
+        self.running.add(claim)
 
-    def advance(self, now: int) -> bool:
+    def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
+        """A later end; see Inventory."""
+        self.clear()
+        if not claim.is_live and claim.units & ~self.free:
+            return [path for path, _ in self.pools(claim)]
+        self.resize(key, claim, now, end)
+        return []
+
+    def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
-        ends = self._running.ends
-        over = bool(ends) and ends[0] <= now
+        ends = self.running.ends
+        over = self.running.over(now) if ends and ends[0] <= now else []
         if over:
-            for hold in self._running.over(now):
+            for hold in over:
                 self.free |= hold.units
             self.free_count = self._count(self.free)
         if self._rows is not None:
             self._rows.advance(now)
-        return over
+        return [hold.key for hold in over]
 
     def refresh(self) -> None:
         """States or structure have changed."""
@@ -293,6 +306,34 @@ class Named:
             self._renumber()
         self._usable = self._find_usable()
         self.free_count = self._count(self.free)
+        self.revision = self.graph.revision
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether states or structure have changed; see Inventory."""
+        return self.graph.structure is not self.structure or self._find_usable() != self._usable
+
+    def leave_alone(self, held: dict[int, int]) -> bool:
+        """Pools of others, all in what they hold whole, and those of which they hold a part; see Inventory."""
+        structure, vertices = self.structure, self.vertex_numbers
+        taken = np.zeros(self.size, bool)
+        for v, amount in held.items():
+            if v >= structure.tree_end:
+                continue
+            first, stop = np.searchsorted(vertices, (v, structure.end.item(v)))
+            if amount >= structure.size.item(v):
+                taken[first:stop] = True
+            above = int(np.searchsorted(vertices, v, side="right")) - 1
+            if above >= 0 and v < structure.end.item(vertices.item(above)):
+                taken[above] = True
+        others = _as_set(taken)
+        if others == self._others:
+            return False
+        self.clear()
+        self._others = others
+        self._usable = self._find_usable()
+        self.free_count = self._count(self.free)
+        return True
 
     def _renumber(self) -> None:
         """Pools have come or gone; what is held keeps its pools under new numbers."""
@@ -304,11 +345,15 @@ class Named:
         self._all = (1 << self.size) - 1
         number = {paths[path]: at for at, v in enumerate(self.vertex_numbers.tolist()) if (path := structure.path(v)) in paths}
         self.free = self._all
-        for hold in self._running.holds:
+        for hold in self.running.holds:
             hold.units = sum(1 << number[at] for at in members(hold.units))
             self.free &= ~hold.units
+        self._others = sum(1 << number[at] for at in members(self._others) if at in number)
         self._asks.clear()
         self._alike.clear()
+
+    def forget(self) -> None:
+        """Nothing is remembered here."""
 
     # -- saying ------------------------------------------------------------------------------------------------------
 
@@ -334,6 +379,10 @@ class Named:
         held = self.vertex_numbers[members(claim.units)]
         ones = np.ones(len(held), np.int64)
         return Measure(self.structure, self._measure).units(held, ones, ones)
+
+
+def _as_set(chosen: NDArray[np.bool_]) -> int:
+    return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
 
 
 def members(units: int) -> list[int]:

@@ -8,18 +8,17 @@ with it and the job's resources go back where they came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import LimitExceeded, UnknownJob, UsageError
-from fluxres.instance import parts, recording, states
+from fluxres.errors import LimitExceeded, StaleHandle, UnknownJob, UsageError
+from fluxres.instance import due, parts, recording, states
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.job import Event, Job, JobId
 from fluxres.instance.lifecycle import Lifecycle
 from fluxres.instance.policy import QueuePolicy
-from fluxres.instance.runner import STOPPED, Runner
+from fluxres.instance.runner import Runner
 from fluxres.instance.states import State
 from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
@@ -30,10 +29,11 @@ from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
+    from fluxres.instance.timekeeper import Timekeeper
 
 
 class _Over(QueuePolicy):
-    """The policy of an instance that is over."""
+    """The policy of an instance that ends: it is not asked any more."""
 
     name = "over"
 
@@ -43,12 +43,14 @@ class Nesting(Lifecycle):
 
     name: str
     inventory_kind: str
+    parent: Instance | None = None
+    job_in_parent: Job | None = None
+    _is_left = False
+    """Whether the job in the parent has finished, and only waits for this instance to be over."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.parent: Instance | None = None
-        self.job_in_parent: Job | None = None
-        self.expires = self.expires_given = FOREVER
+        self.expires_given = FOREVER
         self.inventory_kind = settings["inventory"]
         self._children: dict[int, Instance] = {}
         self.shares_supplies = self.is_spreading = False
@@ -158,7 +160,8 @@ class Nesting(Lifecycle):
             self.outermost.shares_supplies = True
         upstream.on_change = child.supply_changed
         child.parent, child.job_in_parent = self._face, found
-        child.expires = found.limit
+        child._live_by(self._time)
+        child._expire_at(found.limit)
         found.child = self._children[found.number] = child
         return child
 
@@ -192,7 +195,8 @@ class Nesting(Lifecycle):
         """
         parent, job = self._kin()
         self._enter()
-        parent._enter()
+        self._require_going_on()
+        parent._go_on(self.now)
         added = parts.grow(parent, job, self._face, wanted)
         self.queue.changed = True
         parent.queue.changed = True
@@ -209,7 +213,7 @@ class Nesting(Lifecycle):
         """
         parent, job = self._kin()
         self._enter()
-        parent._enter()
+        parent._go_on(self.now)
         given = parts.shrink(parent, job, self._face, wanted)
         self.queue.changed = True
         parent.queue.changed = True
@@ -224,53 +228,87 @@ class Nesting(Lifecycle):
     # -- ending ------------------------------------------------------------------------------------------------------
 
     def close(self, status: int = 0) -> None:
-        """End this instance: its jobs are canceled, its children closed, and all it had is back with its parent.
+        """End this instance, and with `status` its job: its jobs are canceled, its children closed.
 
-        Closing a closed instance does nothing.
+        When the last of its jobs has ended (at once, unless their runner needs time to stop them) it is closed, and all it had
+        is back with its parent (rule T1).  Closing a closed instance does nothing.
         """
-        if self.is_closed:
-            return
-        parent, job = self.parent, self.job_in_parent
+        if not self.is_closed:
+            self._pass_time()
         self.shut("the instance is closed")
-        if parent is not None and job is not None and job.state in states.RUNNING:
-            parent.finish(job, status)
+        parent, job = self.parent, self.job_in_parent
+        if parent is not None and job is not None and job.state in states.RUNNING and not self._is_left:
+            parent._settle(job, status)
 
     def fail(self, note: str = "") -> None:
         """End this instance as a failure: of its parent's job, too."""
         parent, job = self._kin()
+        self._enter()
         self.shut(note or "the instance failed")
-        if job.state is State.RUN:
-            parent._enter()
-            parent._except(job, "exec", states.FATAL, note)
-            if job.state in states.RUNNING:
-                parent.finish(job, STOPPED)
-            else:
-                parent._after()
+        parent._raise(job, "exec", note)
 
-    def shut(self, why: str) -> None:
-        """End all jobs here and below; the parent is not told."""
+    def shut(self, why: str, kind: str = "cancel") -> None:
+        """End all jobs here and below; the parent is not told.  It is closed when the last of them has ended.
+
+        Args:
+            kind: of the exception that ends them.
+        """
+        if self.is_closed or self.is_ending:
+            return
+        self.now = self._time.now
+        self.is_ending, self.policy, self.expires = True, _Over(), FOREVER
+        for job in list(self._jobs.values()):
+            if job.number in self._jobs and job.state is not State.CLEANUP:
+                self._except(job, kind, states.FATAL, why)
+        if not self._jobs:
+            self._over()
+
+    def _over(self) -> None:
+        """Nothing runs here any more."""
         if self.is_closed:
             return
-        self._in_pass, self.policy = True, _Over()  # nobody starts any more, and nobody is asked
-        for job in list(self._jobs.values()):
-            if job.number not in self._jobs:
-                continue
-            if job.child is not None:
-                job.child.shut(why)
-            self._except(job, "cancel", states.FATAL, why)
-            if job.number in self._jobs:
-                # Its runner has not answered; what it held goes back all the same (rule N1).
-                job.status = STOPPED
-                self._clean(job)
         self.is_closed = True
         if (upstream := self.upstream) is not None:
             upstream.close()
         if self.parent is not None and self.job_in_parent is not None:
-            self.parent._children.pop(self.job_in_parent.number, None)
+            self.parent._child_over(self.job_in_parent, has_finished=self._is_left)
 
-    def _end_child(self, job: Job) -> None:
-        if job.child is not None and not job.child.is_closed:
-            job.child.shut("the job that held its resources has ended")
+    def _child_over(self, job: Job, *, has_finished: bool) -> None:
+        """The child of a job is closed."""
+        del self._children[job.number]
+        if has_finished:
+            self.now = self._time.now
+            self._clean(job)
+            if self._time.still:
+                self._after()
+            elif self.passes == "event":
+                self._time.owe(self._face)  # what is due here may not have been done yet
+
+    def _end_child(self, job: Job) -> bool:
+        """End the child of a job that has finished; whether nothing runs in it any more."""
+        child = job.child
+        if child is None or child.is_closed:
+            return True
+        child.shut("the job that held its resources has ended")
+        child._is_left = not child.is_closed
+        return child.is_closed
+
+    def _settle(self, job: Job, status: int) -> None:
+        """A job of this instance has finished; time has been looked after."""
+        self._go_on(self._time.now)
+        self._finish(job, status)
+        self._after()
+
+    def _raise(self, job: Job, kind: str, note: str) -> None:
+        """End a job of this instance by an exception, if nothing else has; time has been looked after."""
+        if job.state is State.RUN:
+            self._go_on(self._time.now)
+            self._except(job, kind, states.FATAL, note)
+            self._after()
+
+    def _require_going_on(self) -> None:
+        if self.is_ending:
+            raise StaleHandle("this instance is ending", where=self.address)
 
     def set_expiration(self, at_s: float | None) -> None:
         """When this instance ends by itself, with exception timelimit on its jobs; None for when its job does.
@@ -278,30 +316,29 @@ class Nesting(Lifecycle):
         Errors: UsageError for a moment after the limit of its job.
         """
         moment = FOREVER if at_s is None else ticks(at_s, "expiration")
+        self._enter()
+        self._require_going_on()
         most = FOREVER if self.job_in_parent is None else self.job_in_parent.limit
         if at_s is not None and moment > most:
             raise UsageError(f"its job in the parent ends at {seconds(most)}", where=self.address, hint="give that longer first")
         self.expires_given = moment
-        self.expires = min(moment, most)
+        self._expire_at(min(moment, most))
+        self._pass_time()
 
     @property
     def expires_at(self) -> float | None:
         """When this instance ends by itself, in seconds; None for never."""
         return None if self.expires >= FOREVER else seconds(self.expires)
 
+    def _expire_at(self, moment: int) -> None:
+        self.expires = moment
+        self._announce(moment)
+
     def _expire(self) -> None:
-        self._in_pass = True
-        for job in list(self._jobs.values()):
-            if job.number in self._jobs:
-                self._except(job, "timelimit", states.FATAL, "the instance expires")
-        self._in_pass = False
-        parent, job_above = self.parent, self.job_in_parent
-        self.shut("the instance expires")
-        if parent is not None and job_above is not None and job_above.state is State.RUN:
-            parent._enter()
-            parent._except(job_above, "timelimit", states.FATAL, "the instance expires")
-            if job_above.state in states.RUNNING:
-                parent.finish(job_above, STOPPED)
+        """The time of this instance is over: its jobs shall end, and that of its parent with it."""
+        self.shut("the instance expires", "timelimit")
+        if self.parent is not None and self.job_in_parent is not None:
+            self.parent._raise(self.job_in_parent, "timelimit", "the instance expires")
 
     # -- suppliers that instances share ------------------------------------------------------------------------------
 
@@ -336,47 +373,47 @@ class Nesting(Lifecycle):
                 outermost.supplies_seen = outermost.supplies_returned
                 for other in list(outermost.walk()):
                     if len(other.queue) and not other.is_closed:
-                        other._enter()
                         other.supply_changed()
-                        Lifecycle._after(other)
+                        self._time.owe(other)
+                if not self._time.still:
+                    self._time.catch_up(self._time.now)
         finally:
             outermost.is_spreading = False
 
-    # -- timers ------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------------------------
 
-    def _wake(self, moment: int, job: Job) -> None:
-        heappush(self._timers, (moment, job.number))
-
-    def _watch(self, job: Job) -> None:
-        if not self.runner.keeps_limits and job.limit < FOREVER:
-            self._wake(job.limit, job)
+    def _live_by(self, time: Timekeeper) -> None:
+        """Be one of the instances that share a time."""
+        self._time, self.now, self.epoch = time, time.now, time.now
 
     def _next_tick(self) -> int:
         """When something is due, here or below."""
-        due = min(self._own_tick(), self.expires)
-        for child in self._children.values():
-            due = min(due, child._next_tick())
-        return due
+        return min(self._own_tick(), *(child._next_tick() for child in self._children.values()), FOREVER)
 
     def _own_tick(self) -> int:
-        timers = self._timers
-        return min(timers[0][0] if timers else FOREVER, self.queue.next_due())
+        return due.wakes(self)
 
     # -- the parent's records ----------------------------------------------------------------------------------------
 
     def _record(self, job: Job) -> None:
         """Let the graph show what a job holds, where the inventory does not write there itself."""
-        if self.inventory.kind == "graph" or job.number in self._recorded:
+        if self.inventory.kind != "graph" and job.number not in self._recorded:
+            self._recorded.add(job.number)
+            self._dispute(job, self._record_more(job, job.started, job.limit + (job.number in self._at_limit)))
+
+    def _record_more(self, job: Job, start: int, end: int) -> list[str]:
+        """The same for another window of a job that the graph shows; paths of what others hold."""
+        name, pools, anew = fluid.encode(job.number), self.inventory.pools(job.claim), job.number in self._disputed
+        with recording.ours(self.inventory):
+            return recording.hold(self._graph, name, pools, start, self.now, end, anew=anew)
+
+    def _unrecord(self, job: Job, start: int | None = None) -> None:
+        """Let the graph not show any more what a job holds, or not from a moment on."""
+        if job.number not in self._recorded:
             return
-        recording.record(self._graph, fluid.encode(job.number), self.inventory.pools(job.claim), job.started, job.limit)
-        self._recorded.add(job.number)
-
-    def _unrecord(self, job: Job) -> None:
-        if job.number in self._recorded:
+        name = fluid.encode(job.number)
+        with recording.ours(self.inventory):
+            if self._graph.records.is_holder(name):
+                self._graph.free(name, start=None if start is None else seconds(start))
+        if start is None:
             self._recorded.discard(job.number)
-            self._graph.free(fluid.encode(job.number))
-
-    def _rerecord(self, job: Job) -> None:
-        if job.number in self._recorded:
-            self._unrecord(job)
-            self._record(job)

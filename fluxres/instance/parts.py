@@ -134,14 +134,16 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
 
 def _require_undrawn(child: Instance, part: ResourceGraph) -> None:
     """Refuse units of a supplier of which the child draws some on request: they would be its own, and not as many."""
-    upstream, structure = child.upstream, part.structure
+    upstream, mine, theirs = child.upstream, child._graph.structure, part.structure
     if upstream is None:
         return
-    given = {structure.uuid(v) for v in np.flatnonzero((structure.flags & WAY) == 0).tolist()}
+    given = {theirs.accounts.where(v) for v in np.flatnonzero((theirs.flags & WAY) == 0).tolist()}
+    given |= {theirs.accounts.where(v) for v in range(theirs.n, theirs.accounts.n) if not theirs.accounts.is_way(v)}
     for v in upstream.above():
-        if child._graph.structure.uuid(v) in given and upstream.drawn(v):
+        where = mine.accounts.where(v)
+        if where in given and upstream.drawn(v):
             raise StillHeld(
                 "jobs of the child draw from it what the parent gives on request",
-                where=child._graph.structure.where(v),
+                where=where,
                 hint="grow by the nodes alone, or when these jobs have ended",
             )

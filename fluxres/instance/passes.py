@@ -15,10 +15,12 @@ from fluxres.instance import urgency
 from fluxres.instance.queue import Endless, PassOver
 
 if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
     from fluxres.instance.inventory import Inventory
     from fluxres.instance.job import Job
     from fluxres.instance.policy import QueuePolicy
     from fluxres.instance.queue import Queue
+    from fluxres.instance.timekeeper import Timekeeper
 
 
 class Passes(ABC):
@@ -29,7 +31,10 @@ class Passes(ABC):
     inventory: Inventory
     passes: str
     now: int
+    is_closed: bool
+    is_ending: bool
     passes_begun = 0
+    _time: Timekeeper
     _in_pass = False
     _again = False
     _recalculated: int
@@ -47,10 +52,21 @@ class Passes(ABC):
             self._pass(-1)
 
     def _pass(self, starts: int) -> int:
+        """Make a pass; while one is made, or what is due is done, another round or a pass after it."""
+        if self.is_ending:
+            return 0
+        if self._in_pass:
+            self._again = True
+            return 0
+        time = self._time
+        if time.is_moving:
+            time.owe(self._face)
+            return 0
         self._recalculate(self.now)
         queue = self.queue
         queue.begin_pass(starts)
         self._in_pass = True
+        time.still += 1
         try:
             self._again = True
             while self._again:
@@ -64,6 +80,7 @@ class Passes(ABC):
             queue.end_round(True)
         finally:
             self._in_pass = False
+            time.still -= 1
         return queue.started
 
     def try_start(self, job: Job) -> bool:
@@ -91,6 +108,11 @@ class Passes(ABC):
             return False
         self._alloc(job, claim, now, end)
         return True
+
+    @property
+    @abstractmethod
+    def _face(self) -> Instance:
+        """The instance."""
 
     @abstractmethod
     def _alloc(self, job: Job, claim: Any, now: int, end: int) -> None:

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from fluxres.instance.job import Job
 
 
 class Runner(Protocol):
-    """What an instance tells to start and stop jobs.  The answer is `job.instance.finish(job, status)`, at once or later.
+    """What an instance asks to start and stop jobs.  The answer is `job.instance.finish(job, status)`, at once or later: what a
+    job holds is its own until then, however late that is (rule T1).
 
-    keeps_limits: whether no job outlives its limit, so that the instance need not watch them.
+    Derive a runner from this, or write any class with these two methods.
+
+    keeps_limits: that the runner ends jobs at their limit by itself.  The instance then does not ask it to, and what a job
+    holds is free at the very moment of its limit, also in a pass before the `finish` of that moment.  Where `finish` does not
+    come at that moment, the job is asked to stop as any other that is late.
     """
 
-    keeps_limits: bool
+    keeps_limits: bool = False
 
+    @abstractmethod
     def start(self, job: Job) -> None:
         """The job has its resources."""
 
+    @abstractmethod
     def stop(self, job: Job, why: str) -> None:
-        """The job shall give its resources back: it was canceled, its time is over, or it has failed."""
+        """The job shall give its resources back: `why` is the type of the exception that ends it, such as cancel or timelimit."""
 
 
-class Unattended:
+class Unattended(Runner):
     """Nobody: whoever uses the instance says when a job is finished; who is stopped is finished at once."""
-
-    keeps_limits = False
 
     def start(self, job: Job) -> None:
         """Nothing to do."""
@@ -36,5 +42,5 @@ class Unattended:
         job.instance.finish(job, STOPPED)
 
 
-STOPPED = 15
+STOPPED: Final = 15
 """Wait status of a job that was stopped: that of a process ended by SIGTERM."""

@@ -18,6 +18,7 @@ from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.steps import Steps
 from fluxres.errors import FluxresError, StaleHandle
+from fluxres.instance import recording
 from fluxres.model import changes
 from fluxres.syntax import fluid
 
@@ -121,7 +122,8 @@ class ParentSupply:
             where = self.graph.structure.accounts.where(named[0][0])
             raise StaleHandle("the instance that gave its suppliers has ended", where=where)
         above = self.above()
-        changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
+        with recording.ours(self.parent.inventory):
+            changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
 
     def give(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
         """Give back to the parent; see Upstream."""
@@ -140,7 +142,8 @@ class ParentSupply:
             # What ended may have expired in the parent.
             found += [(p, min(amount, units), s, e) for s, e, units in steps.within(held, start, end)]
         if found:
-            changes.free_pieces(self.parent._graph, self.holder, found)
+            with recording.ours(self.parent.inventory):
+                changes.free_pieces(self.parent._graph, self.holder, found)
 
     def give_all(self) -> None:
         """Give back all that the child draws: its job in the parent is about to get another limit."""
@@ -156,7 +159,8 @@ class ParentSupply:
         for v in above:
             for s, e, amount in self.drawn(v):
                 try:
-                    changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount)], (s, e))
+                    with recording.ours(self.parent.inventory):
+                        changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount)], (s, e))
                 except FluxresError:
                     self._give(taken)
                     raise

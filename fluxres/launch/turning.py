@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from fluxres.errors import PolicyError
+from fluxres.instance.runner import STOPPED
+from fluxres.instance.states import RUNNING
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
@@ -60,4 +62,7 @@ def wind_down(instance: Instance, runner: ProcessRunner, loop: Loop, patience_s:
                 running.kill()
         loop.turn()
     timer.cancel()
+    for job in instance.jobs():
+        if not instance.is_closed and job.state in RUNNING:
+            instance.finish(job, STOPPED)  # it was waited for long enough
     instance.close()

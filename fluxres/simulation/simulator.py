@@ -10,10 +10,11 @@ cut into single decisions, and each keeps its instance busy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fluxres.clock import FOREVER, stopwatch, ticks
-from fluxres.errors import FluxresError, InfeasibleRequest, InputError, PolicyError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, PolicyError
 from fluxres.instance import Instance, Job
 from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Endless
@@ -107,7 +108,7 @@ class Simulator:
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
         if isinstance(what, Submission):
-            self.events.push(moment + min(job.duration, what.run), END, job)
+            self.events.push(min(moment + what.run, job.limit), END, job)
         else:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
@@ -283,7 +284,7 @@ class Simulator:
         if job.child is not None:
             self.rows.append(self._sites.pop(job.child).row(self.clock.now))
             site.children_left -= 1
-        if isinstance(given, Submission) and given.run > job.duration:
+        if isinstance(given, Submission) and job.started + given.run > self.clock.now:
             job.instance.exception(job, "timelimit", note="the limit has come")
         else:
             job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
@@ -312,12 +313,13 @@ class Simulator:
         self._settle(site, passed=True)
 
     def _delay(self, job: Job, moment: int) -> None:
-        """A job begins when the decision is made; its limit counts from then."""
+        """A job begins when the decision is made; its limit counts from then, unless others hold then what it has."""
         if moment > job.started and job.limit < FOREVER:
-            job.limit = moment + job.duration
-            job.instance.inventory.resize(job.number, job.claim, self.clock.now, job.limit)
+            with suppress(InsufficientResources):
+                job.instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.duration)
+                job.limit = moment + job.duration
             job.instance.queue.cleared()
-        job.started = moment
+        job.started = min(moment, job.limit)
         self._begin(job, moment)
 
     def _settle(self, site: Site, *, passed: bool = False) -> None:

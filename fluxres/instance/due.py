@@ -1,0 +1,142 @@
+"""What is due in one instance, and doing it: limits of jobs, what others held and hold no more, moments that jobs wait for, the
+end of the instance itself (rule T1).
+
+A job whose limit has passed is asked to stop, and keeps what it has until its runner says that it ended.  What the records say
+it holds is prolonged for as long as that takes, a little at a time.  At the very moment of its limit it is only asked by
+`advance`: whoever says first that it has ended may do so, and until then what it has is not given to others either.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+from typing import TYPE_CHECKING, Final
+
+from fluxres.clock import FOREVER, ticks
+from fluxres.instance import foreign, states
+from fluxres.instance.states import State
+
+if TYPE_CHECKING:
+    from fluxres.instance.job import Job
+    from fluxres.instance.lifecycle import Lifecycle
+
+OVERTIME_S: Final = 10.0
+"""How long units of a job that has not ended by its limit are taken to be held, over and over."""
+
+
+def first(instance: Lifecycle) -> int:
+    """When something is due next in an instance, in ticks; FOREVER for never.
+
+    What others give back at a moment is free at that moment, so that is due a tick before.
+    """
+    timers, ends = instance._timers, instance._foreign_ends
+    return min(
+        timers[0][0] if timers else FOREVER,
+        _limit(instance),
+        ends[-1] - 1 if ends else FOREVER,
+        instance.expires,
+    )
+
+
+def wakes(instance: Lifecycle) -> int:
+    """When `advance` has to be called, so that what is due is done in time."""
+    timers, ends = instance._timers, instance._foreign_ends
+    found = min(instance.queue.next_due(), instance.expires)
+    if timers:
+        found = min(found, timers[0][0])
+    if instance._overtime or not instance.keeps_limits:
+        found = min(found, _limit(instance))
+    return min(found, ends[-1]) if ends and len(instance.queue) else found
+
+
+def do_first(instance: Lifecycle, before: int) -> None:
+    """Do what comes first in an instance, if it is due before a moment."""
+    instance._announced = FOREVER
+    try:
+        moment = FOREVER if instance.is_closed else first(instance)
+        if moment >= before:
+            return
+        instance.now = instance._time.now
+        timers, ends = instance._timers, instance._foreign_ends
+        if moment == _limit(instance):
+            _limits(instance, moment)
+        elif ends and moment == ends[-1] - 1:
+            foreign.look(instance)
+        elif timers and moment == timers[0][0]:
+            _begin_time(instance)
+        else:
+            instance._expire()
+        instance._after()
+    finally:
+        if not instance.is_closed:
+            instance._announce(first(instance))
+
+
+def hold_through(instance: Lifecycle) -> None:
+    """Let jobs whose limit is this very moment have what they have beyond it, until somebody says what becomes of them.
+
+    A runner that keeps limits has said that before, but of jobs that are late.
+    """
+    for number in instance.inventory.running.until(instance.now):
+        if instance.keeps_limits and number not in instance._overtime:
+            continue
+        if instance._hold_on(instance._jobs[number], instance.now + 1):
+            instance._disputed.add(number)
+        instance._at_limit.add(number)
+
+
+def require_ended(instance: Lifecycle) -> None:
+    """Look after the promise of a runner that keeps limits: a job that has not ended at its limit is as late as any other."""
+    late = [job for number in instance._lapsed if (job := instance._jobs.get(number)) and job.limit == instance._lapsed_at]
+    instance._overtime.update(job.number for job in late)
+    instance._lapsed, instance._lapsed_at = [], FOREVER
+    if late:
+        instance._announce(first(instance))
+
+
+def _begin_time(instance: Lifecycle) -> None:
+    """A moment has come that a job waits for."""
+    job = instance._jobs.get(heappop(instance._timers)[1])
+    if job is not None and job.state is State.DEPEND and instance.dependencies.due(job, instance.now):
+        instance._depend(job)
+
+
+def _limit(instance: Lifecycle) -> int:
+    """When the limit of a job has to be looked after.
+
+    A runner that keeps limits is left alone until one has passed; from then on its job is as any other.
+    """
+    if instance._at_limit:
+        return min(instance._jobs[number].limit for number in instance._at_limit)
+    ends = instance.inventory.running.ends
+    if ends and (not instance.keeps_limits or ends[0] < instance._time.now):
+        return ends[0]
+    return min((instance._jobs[number].limit for number in instance._overtime), default=FOREVER)
+
+
+def _limits(instance: Lifecycle, moment: int) -> None:
+    """Ask the jobs whose limit is a moment to stop, and keep what they have for those that have not ended by that."""
+    for number in sorted({*instance._at_limit, *instance._overtime, *instance.inventory.running.until(moment)}):
+        job = instance._jobs.get(number)
+        if job is None or job.limit > moment or (instance.keeps_limits and job.state is State.RUN and job.limit >= instance.now):
+            continue
+        try:
+            if job.state is State.RUN:
+                instance._except(job, "timelimit", states.FATAL, "the limit has come")
+        finally:
+            if job.state is State.CLEANUP:
+                _prolong(instance, job)
+
+
+def _prolong(instance: Lifecycle, job: Job) -> None:
+    """Let a job that has not ended hold on to what it has (rule T1).
+
+    What others hold by now, or will before it is looked at again, they keep: their records are older than the delay.  The job
+    is told so by an exception that does not end it, and `check` tells it as long as it lasts.
+    """
+    now, ends = instance.now, instance._foreign_ends
+    end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
+    instance._overtime.add(job.number)
+    taken = instance._hold_on(job, end)
+    instance._at_limit.discard(job.number)
+    job.limit = end
+    instance._dispute(job, taken)

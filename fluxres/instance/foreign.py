@@ -1,0 +1,75 @@
+"""What others hold in the graph of an instance: jobs that were there before, advance reservations, pools that are locked.
+
+Whoever has the graph may allocate in it and free what they hold, and nobody tells the instance.  It notices by the revision of
+the graph, which it knows as long as only itself changes anything, at the next call at the latest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fluxres.clock import FOREVER
+from fluxres.errors import InputError
+from fluxres.model import changes
+from fluxres.syntax import fluid
+
+if TYPE_CHECKING:
+    from fluxres.allocation.records import Records
+    from fluxres.instance.lifecycle import Lifecycle
+
+
+def look(instance: Lifecycle) -> None:
+    """See anew what others hold and when they give it back; what waits may start now, or at one of these moments.
+
+    Cost: O(what others hold).
+    """
+    graph, now = instance._graph, instance._time.now
+    changes.expire_stages(graph)
+    if instance.inventory.is_stale:
+        instance.inventory.refresh()
+        instance.queue.cleared()
+    records = graph.records
+    names = [name for name in records.jobs() if not _is_own(instance, name)]
+    if (names or records.stages) and instance.inventory.kind != "graph":
+        if instance.is_adaptive:
+            instance._adapt(None)
+        else:
+            instance._face._shown()  # that what runs is not given to others
+    instance.foreign = frozenset(name for name in names if name in instance.foreign or not instance._is_issued(name))
+    ends = {end for name in names for end in records.ends(name)}
+    ends.update(min(stage.expires, stage.end) for stage in records.stages.values())
+    instance._foreign_ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
+    inventory = instance.inventory
+    if inventory.kind != "graph" and inventory.leave_alone(_held(records, names, now)):
+        instance.queue.cleared()
+    for number in list(instance._disputed):
+        job = instance._jobs[number]
+        if job.limit > now:
+            instance._dispute(job, instance._hold_on(job, job.limit))
+    inventory.forget()
+    inventory.revision = graph.revision
+    instance.queue.changed = True
+    if instance._foreign_ends:
+        instance._announce(instance._foreign_ends[-1] - 1)
+
+
+def _is_own(instance: Lifecycle, name: str) -> bool:
+    try:
+        number = fluid.decode(name)
+    except InputError:
+        return False
+    return number in instance._jobs and fluid.encode(number) == name
+
+
+def _held(records: Records, names: list[str], now: int) -> dict[int, int]:
+    """By vertex, units that others hold at some moment from now on."""
+    found: dict[int, int] = {}
+    for name in names:
+        for v in records.pools_of[name]:
+            most = max((amount for _, end, amount in records.held[v][name] if end > now), default=0)
+            if most:
+                found[v] = found.get(v, 0) + most
+    for stage in records.stages.values():
+        for v, amount in stage.targets:
+            found[v] = found.get(v, 0) + amount
+    return found

@@ -1,0 +1,92 @@
+"""Time in a tree of instances: here the clock is read, and what was due before now is done before anything else (rule T1).
+
+Every call on an instance begins with `Lifecycle._go_on`, which comes here.  So it makes no difference whether `advance` is called
+as soon as a limit has passed, or not before the next job is submitted.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from fluxres.clock import FOREVER, Clock, ticks
+from fluxres.instance import due
+
+if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
+    from fluxres.instance.lifecycle import Lifecycle
+
+
+class Timekeeper:
+    """The time of an instance and of all below and above it.
+
+    Args:
+        clock: called for now in seconds; one with a method `ticks` is asked for that instead.
+
+    It does not run backwards, and it stands still while a pass is made and while what is due is done.
+    """
+
+    __slots__ = ("_agenda", "_made", "_owed", "_read", "is_moving", "next", "now", "still")
+
+    def __init__(self, clock: Clock) -> None:
+        self._read = getattr(clock, "ticks", None) or (lambda: ticks(clock(), "clock"))
+        self.now: int = self._read()
+        self.still = 0
+        """Passes that are being made, and movements; while there are any the clock is not read."""
+        self.is_moving = False
+        """Whether what is due is being done: no job starts meanwhile."""
+        self.next = FOREVER
+        """When something may be due, in ticks."""
+        self._agenda: list[tuple[int, int, int, Lifecycle]] = []
+        self._owed: dict[Instance, None] = {}
+        self._made = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are passes to be made up for."""
+        return bool(self._owed)
+
+    def look(self) -> int:
+        """Now."""
+        if self.still:
+            return self.now
+        now = self._read()
+        if now <= self.now:
+            return self.now  # a clock that was set back must not undo what has happened
+        self.now = now
+        return now
+
+    def announce(self, moment: int, instance: Lifecycle) -> None:
+        """Something is due in an instance at a moment, and nothing before."""
+        self._made += 1
+        heappush(self._agenda, (moment, -instance._face.depth, self._made, instance))
+        self.next = min(self.next, moment)
+
+    def owe(self, instance: Instance) -> None:
+        """Something has happened in an instance; its pass comes when all that is due is done."""
+        self._owed[instance] = None
+        self.next = min(self.next, self.now - 1)
+
+    def catch_up(self, before: int) -> None:
+        """Do what is due before a moment in any of the instances, the earliest first, and then make the passes that follow.
+
+        Of one moment children come before their parents, so that jobs below are over when what they run on is.
+        """
+        agenda = self._agenda
+        self.still += 1
+        try:
+            self.is_moving = True
+            try:
+                while agenda and agenda[0][0] < before:
+                    due.do_first(heappop(agenda)[3], before)
+            finally:
+                self.is_moving = False
+                self.next = agenda[0][0] if agenda else FOREVER
+            while self._owed:
+                instance = next(iter(self._owed))
+                del self._owed[instance]
+                instance._make_up()
+        finally:
+            if self._owed:
+                self.next = min(self.next, self.now - 1)
+            self.still -= 1

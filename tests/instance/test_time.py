@@ -1,0 +1,854 @@
+"""Time in instances (rule T1): what was due is done first, and nothing starts before what was there has stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock
+from fluxres.errors import FluxresError, StaleHandle
+from fluxres.instance import Instance, Job, Queue, Runner, State
+from fluxres.instance.due import OVERTIME_S
+from fluxres.simulation.cost import Fitted
+from fluxres.simulation.schedule import RESULTS
+from fluxres.simulation.simulator import simulate
+from fluxres.simulation.workload import Submission
+from tests.instance.course import Course
+from tests.instance.machines import Hand, nodes, of_number, of_shape, racks
+
+S = 1_000_000
+INVENTORIES = ["graph", "auto", "named"]
+POLICIES = ["fcfs", "easy", "easy-count", "easy-sjbf", "hybrid", "conservative", "priority", "fairshare"]
+
+
+class Slow(Runner):
+    """Jobs end when the test says so.
+
+    Args:
+        at_once: those of a name end as soon as they are asked to.
+    """
+
+    def __init__(self, *at_once: str) -> None:
+        self.at_once = at_once
+        self.told: list[str] = []
+
+    def start(self, job: Job) -> None:
+        self.told.append(f"start {job.name}")
+
+    def stop(self, job: Job, why: str) -> None:
+        self.told.append(f"stop {job.name}: {why}")
+        if job.name in self.at_once:
+            job.instance.finish(job, 15)
+
+
+def late(
+    inventory: str = "graph", policy: str = "fcfs", size: int = 6, at_once: tuple[str, ...] = (), **settings: Any
+) -> tuple[Instance, Hand, Slow]:
+    clock, runner = Hand(), Slow(*at_once)
+    made = Instance(nodes(size), queue_policy=policy, clock=clock, inventory=inventory, runner=runner, name="top", **settings)
+    return made, clock, runner
+
+
+# -- whatever comes first ------------------------------------------------------------------------------------------------
+
+
+def _children(top: Instance) -> Instance:
+    return next(one for one in top.walk() if one is not top)
+
+
+def _waiting(top: Instance) -> Job:
+    return top.jobs(State.SCHED)[0]
+
+
+EVENTS: dict[str, Callable[[Instance, Job], Any]] = {
+    "submit": lambda top, other: top.submit("slot=1/node", duration_s=1, name="new"),
+    "finish": lambda top, other: top.finish(other),
+    "cancel": lambda top, other: top.cancel(other),
+    "cancel waiting": lambda top, other: top.cancel(top.submit("slot=6/node", name="new")),
+    "exception": lambda top, other: top.exception(other, "note", severity=5),
+    "state": lambda top, other: top.drain("/cluster/node5"),
+    "set_duration": lambda top, other: top.set_duration(other, 500),
+    "set_urgency": lambda top, other: top.set_urgency(_waiting(top), 20),
+    "add_dependency": lambda top, other: top.add_dependency(_waiting(top), f"afterany:{other.id}"),
+    "spawn": lambda top, other: top.spawn(other),
+    "grow": lambda top, other: _children(top).grow("slot=1/node"),
+    "shrink": lambda top, other: _children(top).shrink("/cluster/node4"),
+    "close": lambda top, other: _children(top).close(),
+    "fail": lambda top, other: _children(top).fail("broken"),
+    "child": lambda top, other: _children(top).submit("slot=1/node", name="inner"),
+    "expiration": lambda top, other: _children(top).set_expiration(90),
+    "schedule": lambda top, other: top.schedule(),
+    "advance": lambda top, other: top.advance(),
+    "graph": lambda top, other: top.graph,
+    "check": lambda top, other: top.check(),
+    "unknown": lambda top, other: _unknown(top),
+}
+
+
+def _unknown(top: Instance) -> None:
+    with pytest.raises(FluxresError):
+        top.cancel("ƒzzz")
+
+
+@pytest.mark.parametrize("passes", ["event", "manual"])
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("event", EVENTS)
+def test_rule_t1_an_overdue_job_is_stopped_whatever_comes_first(event: str, inventory: str, passes: str) -> None:
+    top, clock, runner = late(inventory, at_once=("other", "inner"), passes=passes)
+    overdue = top.submit("slot=3/node", duration_s=10, name="overdue")
+    other = top.submit("slot=2/node", duration_s=100, name="other")
+    top.schedule()
+    if event != "spawn":
+        top.spawn(other)
+    waiting = top.submit("slot=4/node", duration_s=10, name="waiting")
+    clock.now_s = 10.001
+    if inventory == "named" and event in ("grow", "shrink"):
+        with pytest.raises(UsageError, match="inventory named"):
+            EVENTS[event](top, other)
+    else:
+        EVENTS[event](top, other)
+    assert runner.told[2:3] == ["stop overdue: timelimit"]
+    assert (overdue.state, waiting.started_at) == (State.CLEANUP, None)
+    assert top.check() == []
+    clock.now_s = 12.0
+    top.finish(overdue)
+    for job in top.jobs(State.RUN):
+        top.cancel(job) if job.name == "new" else None
+    if event not in ("cancel waiting", "state"):
+        top.schedule()
+        clock.now_s = 600.0
+        top.advance()
+        top.schedule()
+        assert waiting.started_at is not None
+    assert runner.told.count("stop overdue: timelimit") == 1
+    assert overdue.result == "timeout"
+    assert top.check() == []
+
+
+def test_rule_t1_holds_by_the_clock_on_the_wall() -> None:
+    runner = Slow()
+    top = Instance(nodes(4), clock=clock.system, runner=runner, queue_policy="easy")
+    overdue = top.submit("slot=4/node", duration_s=0.02, name="overdue")
+    waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
+    time.sleep(0.03)
+    new = top.submit("slot=1/node", duration_s=5, name="new")
+    assert runner.told == ["start overdue", "stop overdue: timelimit"]
+    top.finish(overdue)
+    assert (waiting.state, new.state, top.check()) == (State.RUN, State.RUN, [])
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rule_t1_two_limits_of_one_moment(policy: str, inventory: str) -> None:
+    if policy == "easy-count" and inventory in ("graph", "auto"):
+        pytest.skip("what is counted must be alike")
+    clock, runner = Hand(), Slow("quick")
+    machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
+    top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory, runner=runner)
+    top.submit(ask.format(2), duration_s=10, name="quick")
+    slow = top.submit(ask.format(2), duration_s=10, name="slow")
+    waiting = top.submit(ask.format(3), duration_s=10, name="waiting")
+    small = top.submit(ask.format(2), duration_s=3, name="small")
+    clock.now_s = 10.0
+    top.advance()
+    assert runner.told[2:] == ["stop quick: timelimit", "stop slow: timelimit", *["start small"] * (small.state is State.RUN)]
+    assert (slow.state, waiting.state, top.check()) == (State.CLEANUP, State.SCHED, [])
+    clock.now_s = 17.0
+    top.finish(slow)
+    if small.started_at is not None:
+        top.finish(small)
+    assert waiting.state is State.RUN
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_rule_t1_a_job_that_never_ends_keeps_what_it_has(inventory: str) -> None:
+    top, clock, runner = late(inventory, "conservative")
+    overdue = top.submit("slot=4/node", duration_s=10, name="overdue")
+    waiting = top.submit("slot=4/node", duration_s=5, name="waiting")
+    for clock.now_s in (11.0, 12.0, 40.0, 41.0, 500.0):
+        small = top.submit("slot=1/node", duration_s=1, name="small")
+        assert (small.state, waiting.state, top.check()) == (State.RUN, State.SCHED, [])
+        top.finish(small)
+    assert top.next_due() == overdue.ends_at == 500.0 + OVERTIME_S
+    assert runner.told.count("stop overdue: timelimit") == 1
+    top.finish(overdue)
+    assert waiting.state is State.RUN
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_job_that_has_ended_is_not_asked_to_stop(inventory: str) -> None:
+    top, clock, runner = late(inventory)
+    first, second = (top.submit("slot=3/node", duration_s=10, name=name) for name in ("first", "second"))
+    waiting = top.submit("slot=6/node", name="waiting")
+    clock.now_s = 10.5
+    top.finish(first)
+    assert (first.result, second.state, waiting.state) == ("completed", State.CLEANUP, State.SCHED)
+    assert runner.told == ["start first", "start second", "stop second: timelimit"]
+    top.finish(second)
+    assert (second.result, waiting.state) == ("timeout", State.RUN)
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rule_t1_at_the_moment_of_its_limit_a_job_may_end_and_has_what_it_has(policy: str, inventory: str) -> None:
+    if policy == "easy-count" and inventory in ("graph", "auto"):
+        pytest.skip("what is counted must be alike")
+    clock, runner = Hand(), Slow("third")
+    machine, ask = (of_number(6), "slot=1/core={}") if inventory == "counted" else (nodes(6), "slot={}/node")
+    top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory, runner=runner)
+    first, second, third = (top.submit(ask.format(2), duration_s=10, name=name) for name in ("first", "second", "third"))
+    waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
+    clock.now_s = 10.0
+    small = top.submit(ask.format(3), duration_s=3, name="small")
+    assert (small.state, waiting.state, top.check()) == (State.SCHED, State.SCHED, [])
+    top.finish(first)
+    top.set_duration(second, 20)
+    assert (first.result, waiting.state, second.ends_at, top.next_due()) == ("completed", State.SCHED, 20.0, 10.0)
+    top.advance()
+    assert (third.result, waiting.started_at, top.check()) == ("timeout", 10.0, [])
+    top.finish(second)
+    assert (second.result, small.state) == ("completed", State.SCHED)
+
+
+def test_what_a_runner_does_while_it_is_asked_is_done_at_that_moment() -> None:
+    class Busy(Slow):
+        def stop(self, job: Job, why: str) -> None:
+            if job.name == "first":
+                for number in range(2):
+                    job.instance.submit("slot=1/node", duration_s=5, name=f"more{number}")
+                job.instance.schedule()
+                job.instance.advance()
+            super().stop(job, why)
+
+    runner, clock = Busy("first"), Hand()
+    top = Instance(nodes(2), clock=clock, runner=runner)
+    for name in ("first", "second"):
+        top.submit("slot=1/node", duration_s=10, name=name)
+    clock.now_s = 11.0
+    top.advance()
+    assert runner.told[2:] == ["stop first: timelimit", "stop second: timelimit", "start more0"]
+    assert [job.started_at for job in top.jobs(State.RUN)] == [11.0]
+
+
+def test_a_pass_within_a_pass_is_another_round() -> None:
+    class Eager(Slow):
+        def start(self, job: Job) -> None:
+            super().start(job)
+            if job.name == "first":
+                job.instance.submit("slot=1/node", name="second")
+                assert job.instance.schedule() == 0
+
+    runner = Eager()
+    top = Instance(nodes(2), runner=runner)
+    top.submit("slot=1/node", name="first")
+    assert runner.told == ["start first", "start second"]
+
+
+def test_time_does_not_run_backwards_and_stands_still_in_a_pass() -> None:
+    seen: list[float] = []
+
+    class Long(QueuePolicy):
+        name = "long"
+
+        def schedule(self, queue: Queue) -> None:
+            for job in queue:
+                hand.now_s += 1.0
+                queue.start(job)
+                seen.append(queue.now_s)
+
+    hand = Hand(5.0)
+    top = Instance(nodes(4), queue_policy=Long(), clock=hand, passes="manual")
+    for _ in range(3):
+        top.submit("slot=1/node", duration_s=0.5)
+    top.schedule()
+    assert seen == [5.0] * 3
+    hand.now_s = 2.0
+    assert top.submit("slot=1/node").submitted_at == 5.0
+
+
+# -- limits that runners keep --------------------------------------------------------------------------------------------
+
+
+class Keeping(Slow):
+    keeps_limits = True
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_a_runner_that_keeps_limits_is_left_alone_until_one_has_passed(inventory: str) -> None:
+    clock, runner = Hand(), Keeping()
+    machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
+    top = Instance(machine, clock=clock, runner=runner, inventory=inventory)
+    first = top.submit(ask.format(3), duration_s=10, name="first")
+    second = top.submit(ask.format(3), duration_s=10, name="second")
+    assert top.next_due() is None
+    clock.now_s = 10.0
+    top.submit(ask.format(4), name="last")
+    assert (runner.told, second.started_at) == (["start first", "start second"], 10.0)
+    top.finish(first)
+    clock.now_s = 20.5  # nothing was called at 20
+    small = top.submit(ask.format(1), duration_s=1, urgency=31, name="small")
+    top.submit(ask.format(2), duration_s=1, urgency=31, name="pair")
+    assert runner.told[2:] == ["stop second: timelimit", "start small"]
+    assert (second.state, small.state, top.check()) == (State.CLEANUP, State.RUN, [])
+    clock.now_s = 20.5 + OVERTIME_S
+    top.submit(ask.format(2), duration_s=1, urgency=31, name="again")
+    assert runner.told[4:] == ["stop small: timelimit"]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_promise_that_is_broken_at_its_moment_is_told(inventory: str) -> None:
+    clock, runner = Hand(), Keeping()
+    top = Instance(nodes(4), clock=clock, runner=runner, inventory=inventory)
+    liar = top.submit("slot=4/node", duration_s=10, name="liar")
+    top.submit("slot=2/node", duration_s=50, name="second")
+    clock.now_s = 10.0
+    top.submit("slot=1/node", duration_s=50, name="third")
+    assert runner.told == ["start liar", "start second", "start third"]
+    clock.now_s = 11.0
+    last = top.submit("slot=1/node", duration_s=50, name="last")
+    assert (runner.told[3], liar.state) == ("stop liar: timelimit", State.CLEANUP)
+    assert [failure.type for failure in liar.exceptions] == ["timelimit", "overlap"]
+    assert "rule T1" in {problem.message.partition(":")[0] for problem in top.check()}
+    top.finish(liar)
+    assert (last.state, top.check()) == (State.RUN, [])
+
+
+def test_a_runner_needs_only_to_start_and_to_stop() -> None:
+    class Small(Runner):
+        def start(self, job: Job) -> None:
+            self.job = job
+
+        def stop(self, job: Job, why: str) -> None:
+            job.instance.finish(job, 1)
+
+    class Alike:
+        def start(self, job: Job) -> None:
+            pass
+
+        def stop(self, job: Job, why: str) -> None:
+            job.instance.finish(job, 1)
+
+    class Half(Runner):
+        def start(self, job: Job) -> None:
+            pass
+
+    for runner in (Small(), Alike()):
+        clock = Hand()
+        top = Instance(nodes(1), queue_policy="easy", clock=clock, runner=runner)  # type: ignore[arg-type]  # one lacks the default
+        job = top.submit("slot=1/node", duration_s=5)
+        clock.now_s = 6.0
+        top.advance()
+        assert (job.result, top.keeps_limits) == ("timeout", False)
+    with pytest.raises(TypeError, match="stop"):
+        Half()  # type: ignore[abstract]  # that is the test
+
+
+# -- trees ---------------------------------------------------------------------------------------------------------------
+
+
+def family(inventory: str = "auto", **settings: Any) -> tuple[Instance, Instance, Hand, Slow]:
+    """A machine with a child on half of it, and a job in that."""
+    clock, runner = Hand(), Slow("outer")
+    top = Instance(racks(), clock=clock, inventory=inventory, runner=runner, name="top", **settings)
+    child = top.spawn(top.submit("slot=1/rack", duration_s=100, name="outer"))
+    child.submit("slot=2/node", duration_s=500, name="inner")
+    return top, child, clock, runner
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("end", ["limit", "expire", "finish", "cancel", "close", "fail", "exception"])
+def test_rule_t1_what_a_child_had_is_free_when_its_jobs_have_stopped(end: str, inventory: str) -> None:
+    top, child, clock, runner = family(inventory, queue_policy="easy")
+    outer, (inner,) = child.job_in_parent, child.jobs()
+    assert outer is not None
+    waiting = top.submit("slot=2/rack", duration_s=10, name="waiting")
+    pending = child.submit("slot=3/node", name="pending")
+    if end in ("limit", "expire"):
+        if end == "expire":
+            child.set_expiration(50)
+        clock.now_s = 100.5
+        top.submit("slot=8/node", duration_s=1, name="late")  # whatever
+    elif end in ("close", "fail"):
+        getattr(child, end)()
+    elif end == "exception":
+        top.exception(outer, "exec")
+    else:
+        getattr(top, end)(outer)
+    stops = [told for told in runner.told if told.startswith("stop")]
+    assert [told.partition(":")[0] for told in stops] == ["stop inner", "stop outer"][: 1 if end in ("finish", "close") else 2]
+    assert (inner.state, pending.state, outer.state, waiting.state) == (
+        State.CLEANUP,
+        State.INACTIVE,
+        State.CLEANUP,
+        State.SCHED,
+    )
+    assert (child.is_ending, child.is_closed, top.check()) == (True, False, [])
+    with pytest.raises(StaleHandle, match="ending"):
+        child.submit("slot=1/core")
+    with pytest.raises(StaleHandle, match="ending"):
+        child.grow("slot=1/core")
+    with pytest.raises(UsageError, match="has finished"):
+        top.finish(outer)
+    clock.now_s += 30.0
+    top.advance()
+    assert (outer.state, waiting.state, top.check()) == (State.CLEANUP, State.SCHED, [])
+    child.finish(inner)
+    assert (child.is_closed, waiting.state, top.check()) == (True, State.RUN, [])
+    assert outer.finished_at == inner.finished_at == clock.now_s
+    assert (outer.result, inner.result) == {
+        "limit": ("timeout", "timeout"),
+        "expire": ("timeout", "timeout"),
+        "finish": ("completed", "canceled"),
+        "cancel": ("canceled", "canceled"),
+        "close": ("completed", "canceled"),
+        "fail": ("failed", "canceled"),
+        "exception": ("failed", "canceled"),
+    }[end]
+
+
+def test_rule_t1_of_one_moment_children_come_first_and_all_come_in_the_order_of_time() -> None:
+    clock = Hand()
+    runner = Slow("outer", "inner", "leaf", "early", "other")
+    top = Instance(racks(), clock=clock, runner=runner, name="top")
+    outer = top.submit("slot=1/rack", duration_s=100, name="outer")
+    top.submit("slot=1/node", duration_s=60, name="other")
+    top.submit("slot=1/core", duration_s=1, name="soon", dependencies=["begin-time:70"])
+    child = top.spawn(outer)
+    inner = child.submit("slot=2/node", duration_s=100, name="inner")
+    child.submit("slot=1/node", duration_s=80, name="early")
+    leaf = child.spawn(inner)
+    leaf.submit("slot=1/core", duration_s=100, name="leaf")
+    runner.told.clear()
+    clock.now_s = 300.0
+    top.submit("slot=1/core", name="new")
+    assert runner.told == [
+        "stop other: timelimit",
+        "stop early: timelimit",
+        "stop leaf: timelimit",
+        "stop inner: timelimit",
+        "stop outer: timelimit",
+        "start soon",
+        "start new",
+    ]
+    assert (leaf.is_closed, child.is_closed, top.check()) == (True, True, [])
+
+
+def test_a_call_on_a_child_whose_time_is_over_finds_it_closed() -> None:
+    top, child, clock, runner = family()
+    (inner,) = child.jobs()
+    runner.at_once = ("outer", "inner")
+    clock.now_s = 100.5
+    with pytest.raises(StaleHandle, match="closed"):
+        child.submit("slot=1/core")
+    assert (inner.result, child.next_due(), top.graph.jobs()) == ("timeout", None, [])
+    child.close()
+    with pytest.raises(StaleHandle, match="closed"):
+        child.advance()
+
+
+def test_closing_an_outermost_instance_waits_for_its_jobs_too() -> None:
+    top, _, runner = late()
+    job, waiting = (top.submit("slot=6/node", name=name) for name in ("job", "waiting"))
+    graph = top.graph
+    top.close()
+    assert (top.is_closed, job.state, waiting.result, graph.jobs()) == (False, State.CLEANUP, "canceled", [str(job.id)])
+    top.finish(job)
+    assert (top.is_closed, job.result, graph.jobs()) == (True, "canceled", [])
+    assert runner.told == ["start job", "stop job: cancel"]
+
+
+def test_a_policy_that_goes_wrong_leaves_the_passes_of_others_to_be_made() -> None:
+    class Fussy(QueuePolicy):
+        name = "fussy"
+        is_broken = False
+
+        def schedule(self, queue: Queue) -> None:
+            for job in queue:
+                if self.is_broken:
+                    raise ValueError("no")
+                queue.start(job)
+
+    clock, fussy = Hand(), Fussy()
+    top = Instance(racks(), clock=clock)
+    child = top.spawn(top.submit("slot=1/rack"), queue_policy=fussy)
+    for one, size in ((child, 3), (top, 3)):
+        one.submit(f"slot={size}/node", duration_s=10)
+        one.submit(f"slot={size}/node", duration_s=10)
+    fussy.is_broken = True
+    clock.now_s = 11.0
+    with pytest.raises(PolicyError, match="fussy"):
+        top.advance()
+    fussy.is_broken = False
+    assert top.next_due() == 11.0
+    top.advance()
+    assert [len(one.jobs(State.RUN)) for one in (child, top)] == [1, 2]
+
+
+# -- beside others ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_overtime_gives_way_to_a_reservation_of_others(inventory: str) -> None:
+    top, clock, _ = late(inventory, "easy", size=4)
+    overdue = top.submit("slot=3/node", duration_s=10, name="overdue")
+    top.graph.allocate("/cluster/node1", job="login", start=15, end=30)
+    waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
+    clock.now_s = 10.5
+    top.advance()
+    assert (top.check(), [failure.type for failure in overdue.exceptions]) == ([], ["timelimit", "overlap"])
+    clock.now_s = 16.0
+    top.advance()
+    (problem,) = top.check()
+    assert problem.where == "top /cluster/node1"
+    assert problem.message == f"rule T1: {overdue.id} has not ended, and does not hold it any more; login does"
+    assert overdue.exceptions[1] == ("overlap", 1, "it has not ended, and others hold /cluster/node1")
+    assert [(span.pool, span.end) for span in top.graph.allocation(str(overdue.id)).spans if span.end > 16] == [
+        ("/cluster/node0", 20.5),
+        ("/cluster/node2", 20.5),
+    ]
+    assert overdue.pools == [(f"/cluster/node{n}", 1) for n in range(3)]
+    for clock.now_s in (27.0, 29.0, 30.0):
+        top.submit("slot=1/node", duration_s=0.5, name="small")
+        assert top.job(top.jobs()[-1]).pools in ([], [("/cluster/node3", 1)])
+    assert (waiting.state, top.check(), len(overdue.exceptions)) == (State.SCHED, [], 2)
+    top.finish(overdue)
+    assert (waiting.state, top.check()) == (State.RUN, [])
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_others_give_back_is_again_that_of_the_job_that_has_not_left(early: bool) -> None:
+    top, clock, _ = late(size=2)
+    overdue = top.submit("slot=2/node", duration_s=10, name="overdue")
+    graph = top.graph
+    graph.allocate("/cluster/node0", job="login", start=10, end=20)
+    clock.now_s = 12.0
+    top.advance()
+    if early:
+        clock.now_s = 14.0
+        graph.free("login")
+    else:
+        clock.now_s = 20.0
+    waiting = top.submit("slot=1/node", duration_s=5, name="waiting")
+    assert (waiting.state, top.check()) == (State.SCHED, [])
+    top.finish(overdue)
+    assert waiting.state is State.RUN
+
+
+def test_of_a_pool_that_is_held_whole_the_rest_stays_held() -> None:
+    runner, clock = Slow(), Hand()
+    top = Instance(racks(), clock=clock, runner=runner, name="top")
+    overdue = top.submit("slot=1/rack", duration_s=10, name="overdue")
+    top.graph.allocate("/cluster/rack0/node2/core1", job="login", start=10, end=15)
+    clock.now_s = 11.0
+    top.advance()
+    assert [problem.where for problem in top.check()] == ["top /cluster/rack0/node2/core1"]
+    assert top.submit("slot=13/core", name="other").pools == [
+        *((f"/cluster/rack1/node{n // 4}/core{n % 4}", 1) for n in range(13)),
+    ]
+    assert top.submit("slot=4/core", name="waiting").state is State.SCHED
+    clock.now_s = 15.5
+    top.advance()
+    assert top.check() == []
+    assert top.submit("slot=1/core", urgency=31, name="one").pools[0][0].startswith("/cluster/rack1")
+    top.finish(overdue)
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
+def test_another_limit_is_refused_where_others_have_reserved(inventory: str) -> None:
+    top, _, _ = late(inventory, "easy", size=2)
+    job = top.submit("slot=2/node", duration_s=10, name="job")
+    head = top.submit("slot=1/node", duration_s=4, name="head")
+    top.graph.allocate("/cluster/node0", job="login", start=20, end=30)
+    with pytest.raises(InsufficientResources, match="login"):
+        top.set_duration(job, 25)
+    assert (job.ends_at, job.duration_s, head.reserved_at, top.check()) == (10.0, 10.0, 10.0, [])
+    top.set_duration(job, 15)
+    assert (job.ends_at, head.reserved_at, top.check()) == (15.0, 15.0, [])
+    top.finish(job)
+    assert head.state is State.RUN
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_reservation_of_others_delays_the_queue_and_does_not_starve_it(policy: str, inventory: str) -> None:
+    if policy == "easy-count" and inventory in ("graph", "auto"):
+        pytest.skip("what is counted must be alike")
+    machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
+    where = [("/processors/core", 3)] if inventory == "counted" else [(f"/cluster/node{n}", 1) for n in range(3)]
+    machine.allocate(where, job="login", start=50, end=100)
+    clock = Hand()
+    top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory)
+    job = top.submit(ask.format(2), duration_s=60)
+    assert (job.state, top.next_due(), top.check()) == (State.SCHED, 100.0, [])
+    clock.now_s = 100.0
+    top.advance()
+    assert (job.state, top.check()) == (State.RUN, [])
+    for wrong in (top.graph.jobs(), top.next_due()):
+        assert wrong is not None
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid", "easy-sjbf", "conservative", "priority"])
+def test_simulated_time_waits_for_others_too(policy: str, inventory: str) -> None:
+    machine = of_shape("node=4")
+    machine.allocate("/cluster/node0", job="login", start=50, end=100)
+    jobs = [Submission(n, n * S, 60 * S, 60 * S, size) for n, size in enumerate((4, 3, 4, 1))]
+    result = simulate(jobs, machine, queue_policy=policy, inventory=inventory)
+    assert result.left == 0
+    assert result.schedule is not None
+    start = {row[0]: row[2] // S for row in result.schedule}
+    assert min(start[0], start[2]) >= 100
+    assert (start[1] < 50) == (policy != "fcfs")
+
+
+def test_a_decision_that_takes_time_does_not_push_a_job_into_what_others_hold() -> None:
+    machine = of_shape("node=2")
+    machine.allocate("/cluster/node0", job="login", start=10, end=100)
+    jobs = [Submission(0, 0, 10 * S, 10 * S, 2), Submission(1, 0, 4 * S, 5 * S, 1)]
+    result = simulate(jobs, machine, queue_policy="easy", inventory="graph", cost=Fitted(base_s=2.0))
+    assert result.schedule is not None
+    rows = {row[0]: (row[2] // S, row[3] // S) for row in result.schedule}
+    assert rows == {0: (2, 10), 1: (12, 16)}
+    assert [RESULTS[number] for number in result.schedule.result] == ["timeout", "completed"]
+
+
+def test_what_others_change_is_noticed_by_the_next_call() -> None:
+    top, clock, _ = late(policy="easy", size=2)
+    graph = top.graph
+    graph.allocate("/cluster/node0", job="login")
+    waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
+    assert (waiting.state, top.next_due()) == (State.SCHED, None)
+    graph.free("login")
+    assert top.next_due() == 0.0
+    assert top.graph is graph
+    assert (waiting.state, top.next_due()) == (State.RUN, 5.0)
+    top.finish(waiting)
+    lock = graph.stage("/cluster/node1", job="login", ttl_s=30)
+    waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
+    assert (waiting.state, top.next_due()) == (State.SCHED, 30.0)
+    clock.now_s = 30.0
+    top.advance()
+    assert (waiting.state, lock.active, top.check()) == (State.RUN, False, [])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_states_that_others_set_are_noticed(inventory: str) -> None:
+    top, _, _ = late(inventory, "conservative", size=2)
+    graph = top.graph
+    graph.set_state("/cluster/node0", "down")
+    waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
+    small = top.submit("slot=1/node", duration_s=5, name="small")
+    assert (waiting.state, small.pools) == (State.SCHED, [("/cluster/node1", 1)])
+    top.finish(small)
+    graph.set_state("/cluster/node0", "up")
+    top.advance()
+    assert (waiting.state, top.check()) == (State.RUN, [])
+
+
+def test_auto_goes_to_the_graph_when_others_hold_something_of_it() -> None:
+    top, _, _ = late("auto", "conservative", size=4)
+    job = top.submit("slot=2/node", duration_s=10, name="job")
+    assert top.inventory.kind == "named"
+    top.graph.allocate("/cluster/node3", job="login", start=5, end=20)
+    first, second = (top.submit("slot=2/node", duration_s=length, name="next") for length in (5, 9))
+    assert (top.inventory.kind, first.state, second.reserved_at) == ("graph", State.RUN, 10.0)
+    assert (job.pools, top.check()) == ([("/cluster/node0", 1), ("/cluster/node1", 1)], [])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_graph_that_was_not_asked_gives_out_what_runs_and_that_is_told(inventory: str) -> None:
+    machine, clock = nodes(2), Hand()
+    top = Instance(machine, clock=clock, inventory=inventory, name="top")
+    job = top.submit("slot=2/node", duration_s=10)
+    if inventory == "graph":
+        clock.now_s = 10.5
+    machine.allocate("/cluster/node0", job="login", start=clock.now_s, end=30)
+    waiting = top.submit("slot=2/node", duration_s=5)
+    if inventory != "graph":
+        assert [failure.type for failure in job.exceptions] == ["overlap"]
+        assert [problem.where for problem in top.check()] == ["top /cluster/node0"]
+        top.finish(job)
+    assert (waiting.state, top.check(), top.graph.jobs()[0]) == (State.SCHED, [], "login")
+    clock.now_s = 30.0
+    top.advance()
+    assert (waiting.state, top.check()) == (State.RUN, [])
+
+
+def test_jobs_of_others_are_no_problem_and_their_ids_are_not_given_again() -> None:
+    top, _, _ = late(size=4)
+    top.graph.allocate("/cluster/node0", job="ƒ2")
+    top.graph.allocate("/cluster/node1", job="login")
+    first, second = top.submit("slot=1/node", name="first"), top.submit("slot=1/node", name="second")
+    assert ([str(first.id), str(second.id)], top.check()) == (["ƒ1", "ƒ3"], [])
+    top.finish(first)
+    top.graph.allocate("/cluster/node2", job="ƒ1")
+    assert [problem.message for problem in top.check()] == ["ƒ1 holds resources and is no job"]
+
+
+# -- shadows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["cancel", "hold", "depend", "shorten"])
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_head_that_leaves_holds_nobody_back(policy: str, inventory: str, how: str) -> None:
+    if policy == "easy-count" and inventory in ("graph", "auto"):
+        pytest.skip("what is counted must be alike")
+    machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
+    top = Instance(machine, queue_policy=policy, clock=Hand(), inventory=inventory)
+    running = top.submit(ask.format(1), duration_s=100)
+    head = top.submit(ask.format(4), duration_s=50)
+    behind = top.submit(ask.format(2), duration_s=200)
+    assert (head.state, behind.state) == (State.SCHED, State.SCHED)
+    if how == "cancel":
+        top.cancel(head)
+    elif how == "hold":
+        top.set_urgency(head, 0)
+    elif how == "depend":
+        top.add_dependency(head, f"afterany:{running.id}")
+    else:
+        top.set_duration(behind, 100)
+    expected = State.RUN if how != "shorten" or policy != "fcfs" else State.SCHED
+    assert (behind.state, top.check()) == (expected, [])
+
+
+def test_a_number_that_was_reserved_can_be_started() -> None:
+    class Counting(QueuePolicy):
+        name = "counting"
+
+        def schedule(self, queue: Queue) -> None:
+            for job in queue:
+                queue.reserve_count(job)
+                queue.start(job)
+
+    top = Instance(nodes(2), queue_policy=Counting(), inventory="named")
+    assert [top.submit("slot=1/node", duration_s=5).state for _ in range(3)] == [State.RUN, State.RUN, State.SCHED]
+
+
+# -- dependencies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["after", "afterok"])
+@pytest.mark.parametrize("before", [True, False])
+def test_who_waits_for_what_never_started_never_starts(before: bool, scheme: str) -> None:
+    top, _, _ = late(size=1)
+    top.submit("slot=1/node", name="running")
+    never = top.submit("slot=1/node", name="never")
+    if not before:
+        top.cancel(never)
+    waiting = top.submit("slot=1/node", name="waiting", dependencies=[f"{scheme}:{never.id}"])
+    if before:
+        top.cancel(never)
+    assert (waiting.result, [failure.type for failure in waiting.exceptions]) == ("failed", ["dependency"])
+
+
+def test_a_moment_that_has_passed_lets_a_job_in_before_what_comes_after_it() -> None:
+    top, clock, runner = late(size=1)
+    top.submit("slot=1/node", name="soon", dependencies=["begin-time:5"])
+    clock.now_s = 6.0
+    top.submit("slot=1/node", name="new")
+    assert runner.told == ["start soon"]
+
+
+# -- the audit -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_rule_t1_is_audited(inventory: str) -> None:
+    top, clock, _ = late(inventory)
+    job = top.submit("slot=2/node", duration_s=100, name="job")
+    clock.now_s = 1.0
+    top.graph.free(str(job.id), "/cluster/node1", start=1)
+    (problem,) = top.check()
+    assert problem.where == "top /cluster/node1"
+    assert problem.message == f"rule T1: {job.id} has not ended, and does not hold it any more"
+    job.limit = 0
+    assert f"rule T1: {job.id} is past its limit and was not asked to stop" in [problem.message for problem in top.check()]
+
+
+# -- whatever happens --------------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["submit", "submit", "submit", "wait", "finish", "cancel", "duration", "urgency", "state", "schedule"]),
+        st.integers(0, 30),
+        st.integers(1, 9),
+    ),
+    max_size=40,
+)
+
+
+class Delayed(Slow):
+    """Jobs end so many seconds after they were asked to, some at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending: list[tuple[float, Job]] = []
+
+    def stop(self, job: Job, why: str) -> None:
+        self.told.append(f"stop {job.name}: {why}")
+        if job.number % 3 == 0:
+            job.instance.finish(job, 15)
+        else:
+            self.ending.append((job.instance.clock() + 1 + job.number % 14, job))
+
+
+def _live(policy: str, inventory: str, steps: list[tuple[str, int, int]], *, advances: bool) -> list[str]:
+    """What the runner was asked, where `advance` was called before each step or was not."""
+    hand, runner = Hand(), Delayed()
+    top = Instance(nodes(5), queue_policy=policy, clock=hand, inventory=inventory, runner=runner)
+    made: list[Job] = []
+    for number, (name, a, b) in enumerate(steps):
+        hand.now_s = int(hand.now_s) + b + number / 1000  # no limit is ever at that moment
+        runner.told.append(f"-- {name} at {hand.now_s}")
+        for end_s, job in list(runner.ending):
+            if end_s <= hand.now_s:
+                runner.ending.remove((end_s, job))
+                top.finish(job, 15)
+        if advances:
+            top.advance()
+        job = made[a % len(made)] if made else None
+        calls: dict[str, Callable[[Job], Any]] = {
+            "finish": top.finish,
+            "cancel": top.cancel,
+            "duration": partial(top.set_duration, duration_s=b * 3),
+            "urgency": partial(top.set_urgency, urgent=a % 32),
+        }
+        # Who says that an overdue job has ended is believed, if it was not asked to stop before.
+        has_ended = (job is not None and job.limit < hand.now_s * S) or job in [each for _, each in runner.ending]
+        with contextlib.suppress(FluxresError):
+            if name == "submit":
+                made.append(top.submit(f"slot={1 + a % 5}/node", duration_s=b, name=f"j{len(made)}"))
+            elif name == "state":
+                top.set_state(f"/cluster/node{a % 5}", ("drain", "down", "up")[b % 3])
+            elif name == "schedule":
+                top.schedule()
+            elif job is None or name == "wait" or (name == "finish" and has_ended):
+                assert top.graph.name
+            else:
+                calls[name](job)
+    return runner.told
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, st.sampled_from([*POLICIES[:2], *POLICIES[3:6]]), st.sampled_from(["graph", "named"]))
+def test_rule_t1_a_call_that_comes_late_begins_with_what_advance_does(
+    steps: list[tuple[str, int, int]], policy: str, inventory: str
+) -> None:
+    assert _live(policy, inventory, steps, advances=False) == _live(policy, inventory, steps, advances=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 40))
+def test_rule_t1_no_unit_is_used_twice_whatever_happens(seed: int) -> None:
+    assert Course(seed).run() == []
