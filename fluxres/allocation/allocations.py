@@ -238,10 +238,17 @@ class Allocations(Holdings):
         for u, s, e in absorbed:
             self._absorb(u, owner, s, e)
         recorded = [change for change in planned if not change.implied]
+        implied = [(change.v, change.amount, s, e) for change in planned for s, e in change.implied]
+        done: list[Piece] = []
         try:
+            for v, amount, s, e in implied:
+                self._imply(v, owner, amount, s, e)
+                done.append((v, amount, s, e))
             if recorded:
                 self._hold([change.v for change in recorded], [change.amount for change in recorded], start, end)
         except FluxresError:
+            for v, amount, s, e in done:
+                self._imply(v, owner, -amount, s, e)
             for u, s, e in sorted(absorbed):
                 self._return_implied(u, owner, s, e)
             raise
@@ -249,8 +256,6 @@ class Allocations(Holdings):
             self._note(change.v, owner, change.amount, start, end)
             self._cover(change.v, change.covers)
         for change in planned:
-            for s, e in change.implied:
-                self._imply(change.v, owner, change.amount, s, e)
             for s, e in steps.without(start, end, change.implied) if change.implied else ():
                 self._put(change.v, owner, change.amount, s, e)
 

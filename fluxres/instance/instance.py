@@ -211,11 +211,11 @@ class Instance(Nesting):
             upstream.give_all()
             try:
                 self._resize(job, end)
-                upstream.take_all()
+                upstream.take_all(end)
             except FluxresError:
                 if job.limit != before:
                     self._resize(job, before)
-                upstream.take_all()
+                upstream.take_all(before)
                 raise
         except InsufficientResources:
             self._after()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import LimitExceeded, StaleHandle, UnknownJob, UsageError
+from fluxres.errors import InsufficientResources, LimitExceeded, StaleHandle, UnknownJob, UsageError
 from fluxres.instance import due, parts, recording, states
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.job import Event, Job, JobId
@@ -379,6 +379,18 @@ class Nesting(Lifecycle):
                     self._time.catch_up(self._time.now)
         finally:
             outermost.is_spreading = False
+
+    def _hold_on(self, job: Job, end: int) -> list[str]:
+        upstream = None if job.child is None else job.child.upstream
+        if upstream is None:
+            return super()._hold_on(job, end)
+        upstream.give_all()
+        taken = super()._hold_on(job, end)
+        try:
+            upstream.take_all(end)
+        except InsufficientResources as error:
+            taken = [*taken, error.where]
+        return taken
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ class ParentSupply:
     def __init__(self, parent: Instance, job: Job, graph: ResourceGraph) -> None:
         self.parent, self.job, self.graph = parent, job, graph
         self.is_closed = False
+        self.until = job.limit
+        """Until when the parent is charged, in ticks: what the child draws after its job's end, it will not draw."""
         self.on_change: Callable[[], None] = _ignore
         """Called when what is held elsewhere has changed."""
         self._seen: tuple[int, ...] = ()
@@ -80,7 +82,7 @@ class ParentSupply:
             return
         if above.records.upstream is not None:
             above.records.upstream.refresh()
-        state = above.revision, above.generation, graph.generation, self.job.limit
+        state = above.revision, above.generation, graph.generation, self.until
         if state == self._seen:
             return
         changed = [graph.records.set_elsewhere(v, self.elsewhere(p)) for v, p in self.above().items()]
@@ -94,28 +96,30 @@ class ParentSupply:
         records, accounts = self.parent._graph.records, self.parent._graph.structure.accounts
         total: Steps = ()
         for owner, held in records.held.get(p, {}).items():
-            for s, e, amount in steps.within(held, 0, self.job.limit) if owner != self.holder else ():
+            for s, e, amount in steps.within(held, 0, self.until) if owner != self.holder else ():
                 total = steps.add(total, s, e, amount)
         for u in accounts.ancestors(p):
             for owner, held in records.held.get(u, {}).items() if accounts.size.item(u) else ():
                 if owner not in (self.holder, ELSEWHERE):
-                    for s, e in steps.whole(held, 0, self.job.limit, 0, accounts.size.item(u)):
+                    for s, e in steps.whole(held, 0, self.until, 0, accounts.size.item(u)):
                         total = steps.add(total, s, e, accounts.size.item(p))
         return total
 
     def drawn(self, v: int) -> Steps:
         """What the child's own jobs and stages hold of a linked pool, as far as its job in the parent lasts."""
         total: Steps = ()
-        of_pool = [held for owner, held in self.graph.records.held.get(v, {}).items() if owner != ELSEWHERE]
+        records = self.graph.records
+        of_pool = [held for owner, held in records.held.get(v, {}).items() if owner != ELSEWHERE]
+        of_pool += [pools[v] for pools in records.implied.values() if v in pools]
         for held in of_pool:
-            for s, e, amount in steps.within(held, 0, self.job.limit):
+            for s, e, amount in steps.within(held, 0, self.until):
                 total = steps.add(total, s, e, amount)
         return total
 
     def take(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
         """Charge the parent; see Upstream."""
         named = self._named(vertices, amounts)
-        end = min(end, self.job.limit)
+        end = min(end, self.until)
         if not named or start >= end:
             return
         if self.is_closed:
@@ -128,7 +132,7 @@ class ParentSupply:
     def give(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
         """Give back to the parent; see Upstream."""
         named = self._named(vertices, amounts)
-        end = min(end, self.job.limit)
+        end = min(end, self.until)
         if not named or start >= end or self.is_closed:
             return
         self._give([(v, amount, start, end) for v, amount in named])
@@ -149,11 +153,12 @@ class ParentSupply:
         """Give back all that the child draws: its job in the parent is about to get another limit."""
         self._give([(v, n, s, e) for v in self.above() for s, e, n in self.drawn(v)])
 
-    def take_all(self) -> None:
+    def take_all(self, until: int) -> None:
         """Draw again what the child draws, as far as its job lasts now.
 
         Errors: InsufficientResources where the parent has not as much; nothing is drawn then.
         """
+        self.until = until
         above = self.above()
         taken: list[tuple[int, int, int, int]] = []
         for v in above:

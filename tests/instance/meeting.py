@@ -26,7 +26,7 @@ from fluxres.instance import Instance, Job, State
 from fluxres.instance.runner import Runner
 
 STEPS = 60
-POLICIES = ("fcfs", "easy", "easy-count", "easy-sjbf", "hybrid:depth=2", "conservative", "priority", "fairshare")
+POLICIES = ("fcfs", "easy", "easy-sjbf", "hybrid:depth=2", "conservative", "priority", "fairshare")
 RUNNING = (State.RUN, State.CLEANUP)
 
 
@@ -285,6 +285,15 @@ class Course:
             self.uses.end(job)
             job.instance.finish(job, 9)
 
+    def end_all(self) -> None:
+        """All runners say at last that their jobs have ended, the innermost first."""
+        for job in reversed(list(self.uses.running)):
+            if job.state is State.CLEANUP and not job.instance.is_closed:
+                self.uses.end(job)
+                job.instance.finish(job, 9)
+                return
+        raise Broken("jobs that were asked to stop cannot be finished")
+
     def cancel(self) -> None:
         jobs = [job for instance in self.top.walk() for job in instance.jobs() if job.state is not State.INACTIVE]
         if jobs:
@@ -392,6 +401,8 @@ class Course:
                 self.counts[f"{name} refused"] += 1
             self.check()
         self.top.shut("the course is over")
+        while any(job.state is State.CLEANUP for job in self.uses.running):
+            self.end_all()
         if self.machine.graph.jobs():
             raise Broken(f"after the end, {self.machine.graph.jobs()} hold something")
 
