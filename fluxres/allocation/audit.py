@@ -1,16 +1,17 @@
-"""The rules A1 to A5 tested on live records, from the records alone and against what is kept beside them.
+"""The rules A1 to A6, A8 and C1 tested on live records, from the records alone and against what is kept beside them.
 
 The planner's rows and the `shared` counters are derived from the records; an audit derives them again, the
-slow way, and compares.
+slow way, and compares.  Nothing here trusts what it audits: records of pools, stages or jobs that are not there are findings.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 
 from fluxres.allocation import steps
-from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.graph.kinds import EXCLUSIVE
@@ -20,10 +21,13 @@ _Rule = Iterator[Problem]
 
 
 def check_records(records: Records) -> list[Problem]:
-    """Problems of these records; empty when rules A1 to A5 hold.
+    """Problems of these records; empty when the rules hold.
 
+    Records of pools that are not there end the audit early: nothing else can be asked of them.
     Cost: O(spans x holders of a pool), and the pools held below each pool held whole.
     """
+    if lost := list(_pools_there(records)):
+        return lost
     return [
         problem
         for rule in (
@@ -32,9 +36,12 @@ def check_records(records: Records) -> list[Problem]:
             _exclusive_alone,
             _implied_below_whole,
             _one_job_inside,
+            _stages_hold,
             _shared_counted,
+            _spans_in_order,
             _index_complete,
             _planner_agrees,
+            _planner_sound,
         )
         for problem in rule(records)
     ]
@@ -44,7 +51,27 @@ def _error(records: Records, v: int, message: str) -> Problem:
     return Problem("error", records.accounts.where(v), message)
 
 
+def _job(records: Records, owner: str) -> str:
+    """The job of an owner, as messages name it; a stage that is gone has none."""
+    stage = owner.removeprefix(STAGE_OWNER)
+    if owner.startswith(STAGE_OWNER) and stage not in records.stages:
+        return f"stage {stage}, which is gone,"
+    return records.job_behind(owner)
+
+
+def _pools_there(records: Records) -> _Rule:
+    n = records.accounts.n
+    named = set[int]().union(records.held, records.shared, *records.pools_of.values(), *records.implied.values())
+    if named and not (min(named) >= 0 and max(named) < n):
+        for v in sorted(v for v in named if not 0 <= v < n):
+            yield Problem("error", f"vertex {v}", "A1: a record of a pool that is not there")
+
+
 def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
+    if len(holders) == 1:
+        (held,) = holders.values()
+        if _is_step_function(held):
+            return held
     total: steps.Steps = ()
     for held in holders.values():
         for s, e, amount in held:
@@ -53,29 +80,33 @@ def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
 
 
 def _within_size(records: Records) -> _Rule:
-    # A1, A2: units of a pool are alike, so no unit has two holders when the sum stays within the size.
+    # A1, A2: units of a pool are alike, so no unit has two holders when the sum stays within the size. C1: a way has none.
     for v, holders in records.held.items():
         size = records.accounts.units.item(v)
-        for s, _e, amount in _total(holders):
+        for s, e, amount in _total(holders):
             if amount > size:
-                yield _error(records, v, f"A1: {amount} of {size} units are held from tick {s} on")
+                owners = [owner for owner, held in holders.items() if steps.touches(held, s, e)]
+                rules = "A1, A2" if len(owners) > 1 else "A1"
+                of = f"{amount} of {size} units" if size else f"{amount} units of what is only the way to others"
+                by = " and ".join(_job(records, owner) for owner in owners)
+                yield _error(records, v, f"{rules if size else f'{rules}, C1'}: {of} are held from tick {s} on, by {by}")
 
 
 def _given_whole(records: Records) -> _Rule:
-    # A3, RFC 16: what may only be given whole is never given in part.
+    # A8, RFC 16: what may only be given whole is never given in part.
     for v, holders in records.held.items():
-        size = records.accounts.size.item(v)
         if not records.accounts.flags.item(v) & EXCLUSIVE:
             continue
+        size = records.accounts.size.item(v)
         for owner, held in holders.items():
             if any(amount != size for _, _, amount in held):
                 yield _error(
-                    records, v, f"A3: {records.job_behind(owner)} holds a part of what is only given whole ({size} units)"
+                    records, v, f"A8: {_job(records, owner)} holds a part of what is only allocated exclusively ({size} units)"
                 )
 
 
 def _exclusive_alone(records: Records) -> _Rule:
-    # A3, A5: below a pool held whole nobody holds anything, its holder has no records there.
+    # A2, A3, A5: below a pool held whole nobody holds anything, its holder has no records there.
     accounts = records.accounts
     in_order = sorted(records.held)
     for v in in_order:
@@ -90,36 +121,36 @@ def _exclusive_alone(records: Records) -> _Rule:
 
 
 def _below_whole(records: Records, v: int, owner: str, below: list[int], start: int, end: int) -> _Rule:
-    job = records.job_behind(owner)
+    job = _job(records, owner)
     staged = owner != job
     for u in below:
         for other, held in records.held[u].items():
-            if any(steps.within(held, start, end)) and not (staged and other == job):
-                who = records.job_behind(other)
-                yield _error(records, u, f"A3: {who} holds it below {records.accounts.where(v)}, held whole by {job}")
+            if steps.touches(held, start, end) and not (staged and other == job):
+                who = _job(records, other)
+                rules = "A5" if who == job else "A2, A3"
+                yield _error(records, u, f"{rules}: {who} holds it below {records.accounts.where(v)}, held whole by {job}")
 
 
 def _implied_below_whole(records: Records) -> _Rule:
     # A6: what is kept for the end of a whole holding lies below one, of the same owner and at every moment.
     for owner, pools in records.implied.items():
+        job = _job(records, owner)
         for v, held in pools.items():
+            size = records.accounts.size.item(v)
+            if not _is_step_function(held) or max(amount for _, _, amount in held) > size:
+                yield _error(records, v, f"A6: implied for {job} are {held}, of {size} units")
             for s, e, _ in held:
                 for lo, _hi in steps.without(s, e, records.whole_above(v, owner, s, e)):
-                    job = records.job_behind(owner)
                     yield _error(records, v, f"A6: implied for {job} from tick {lo} on, and {job} holds nothing above it whole")
 
 
 def _one_job_inside(records: Records) -> _Rule:
     # A8: two jobs never use an exclusive pool at the same moment, whatever parts of it they hold.
-    for v in records.structure.exclusive_composites.tolist():
-        stop = records.accounts.end.item(v)
-        spans = [
-            (s, e, u, records.job_behind(owner))
-            for owner in records.shared.get(v, ())
-            for u in records.pools_of[owner]
-            if v < u < stop
-            for s, e, _ in records.held[u][owner]
-        ]
+    composites = records.structure.exclusive_composites.tolist()
+    in_order = sorted(records.held) if composites else []
+    for v in composites:
+        inside = in_order[bisect_right(in_order, v) : bisect_left(in_order, records.accounts.end.item(v))]
+        spans = [(s, e, u, _job(records, owner)) for u in inside for owner, held in records.held[u].items() for s, e, _ in held]
         latest: dict[str, tuple[int, int]] = {}
         for s, e, u, job in sorted(spans):
             for other, (until, w) in latest.items():
@@ -127,6 +158,24 @@ def _one_job_inside(records: Records) -> _Rule:
                     where = records.accounts.where
                     yield _error(records, v, f"A8: exclusive, and {other} holds {where(w)} while {job} holds {where(u)}")
             latest[job] = max(latest.get(job, (e, u)), (e, u))
+
+
+def _stages_hold(records: Records) -> _Rule:
+    # A6: a stage holds what it locks, all of it and nothing else, and nothing is locked by a stage that is gone.
+    for stage, staged in records.stages.items():
+        owner, wanted = STAGE_OWNER + stage, dict[int, int]()
+        for v, amount in staged.targets:
+            wanted[v] = wanted.get(v, 0) + amount
+        implied = records.implied.get(owner, {})
+        for v in sorted(wanted.keys() | records.pools_of.get(owner, set()) | implied.keys()):
+            expected = ((staged.start, staged.end, wanted[v]),) if v in wanted else ()
+            held = steps.canonical([*records.steps_of(v, owner), *implied.get(v, ())])
+            if held != expected:
+                yield _error(records, v, f"A6: stage {stage} of {staged.job} locks {expected}, and holds {held}")
+    for owner in records.pools_of.keys() | records.implied.keys():
+        if owner.startswith(STAGE_OWNER) and owner.removeprefix(STAGE_OWNER) not in records.stages:
+            pools = records.pools_of.get(owner, set()) | records.implied.get(owner, {}).keys()
+            yield from (_error(records, v, f"A6: {_job(records, owner)} holds it") for v in sorted(pools))
 
 
 def _shared_counted(records: Records) -> _Rule:
@@ -142,39 +191,75 @@ def _shared_counted(records: Records) -> _Rule:
             yield _error(records, u, f"A4: shared counts {records.shared.get(u)}, the records give {counted.get(u)}")
 
 
-def _index_complete(records: Records) -> _Rule:
-    by_owner: dict[str, set[int]] = {}
+def _is_step_function(held: steps.Steps) -> bool:
+    """Whether spans are what :mod:`fluxres.allocation.steps` makes: some, in order, apart, of positive length and amount."""
+    if len(held) == 1:
+        ((s, e, amount),) = held
+        return s < e and amount > 0
+    return (
+        bool(held)
+        and all(s < e and amount > 0 for s, e, amount in held)
+        and all(a[1] < b[0] or (a[1] == b[0] and a[2] != b[2]) for a, b in pairwise(held))
+    )
+
+
+def _spans_in_order(records: Records) -> _Rule:
     for v, holders in records.held.items():
         for owner, held in holders.items():
+            if not _is_step_function(held):
+                yield _error(records, v, f"A6: the spans of {_job(records, owner)} are not in order: {held}")
+
+
+def _index_complete(records: Records) -> _Rule:
+    # A6: whoever frees all of a job finds all of it.
+    by_owner: dict[str, set[int]] = {}
+    for v, holders in records.held.items():
+        for owner in holders:
             by_owner.setdefault(owner, set()).add(v)
-            if held != steps.canonical(list(held)) or not held:
-                yield _error(records, v, f"A6: the spans of {owner!r} are not in order: {held}")
     if by_owner != records.pools_of:
-        yield Problem("error", "jobs", "A6: the index of jobs disagrees with the records")
+        for owner in by_owner.keys() | records.pools_of.keys():
+            held, known = by_owner.get(owner, set()), records.pools_of.get(owner, set())
+            for v in sorted(held ^ known):
+                what = "lacks it for" if v in held else "gives it to"
+                yield _error(records, v, f"A6: the index of jobs {what} {_job(records, owner)}, and the records do not")
+            if not held and not known:
+                yield Problem("error", "jobs", f"A6: {_job(records, owner)} is in the index of jobs and holds nothing")
+    for job in records.slots_of.keys() - by_owner.keys():
+        yield Problem("error", "jobs", f"A6: slots of {job} are counted, and it holds nothing")
 
 
 def _planner_agrees(records: Records) -> _Rule:
     accounts, planner = records.accounts, records.planner
     used = planner.busy(0, accounts.n, 0, FOREVER).tolist()
-    for v in set(used) ^ records.held.keys():
-        yield _error(
-            records, v, f"A1: the planner has {planner.segments(v)}, the records know of {list(records.held.get(v, ()))}"
-        )
+    for v in sorted(set(used) ^ records.held.keys()):
+        owners = [_job(records, owner) for owner in records.held.get(v, ())]
+        yield _error(records, v, f"A1: the planner has {planner.segments(v)}, the records know of {owners}")
     for v, holders in records.held.items():
         have = list(planner.segments(v))
         total = list(_total(holders))
         if have != total:
             yield _error(records, v, f"A1: the planner has {have}, the records give {total}")
-        if accounts.end.item(v) > v + 1:
+        if accounts.size.item(v) > 1:
             yield from _covered(records, v, holders)
 
 
 def _covered(records: Records, v: int, holders: dict[str, steps.Steps]) -> _Rule:
-    # A5: the first child sees exactly the moments at which somebody holds all of its parent.
-    size = records.accounts.size.item(v)
-    for moment in sorted({t for held in holders.values() for s, e, _ in held for t in (s, e) if t < FOREVER}):
-        whole = any(steps.amount_at(held, moment) == size for owner, held in holders.items() if owner != ELSEWHERE)
-        if whole != (records.planner.covered_by(v + 1, moment, moment + 1) == v):
-            yield _error(records, v, f"A5: the planner {'does not cover' if whole else 'covers'} it at tick {moment}")
-    for message in records.planner.check():
-        yield Problem("error", "planner", message)
+    # A5: what is below a pool sees exactly the moments at which one job holds all of it; for one unit its use says that.
+    whole: list[tuple[int, int]] = []
+    if records.accounts.end.item(v) > v + 1:
+        size = records.accounts.size.item(v)
+        for s, e in sorted(
+            w for owner, held in holders.items() if owner != ELSEWHERE for w in steps.whole(held, 0, FOREVER, 0, size)
+        ):
+            if whole and s <= whole[-1][1]:
+                whole[-1] = (whole[-1][0], max(whole[-1][1], e))
+            else:
+                whole.append((s, e))
+    have = records.planner.covers(v)
+    if have != whole:
+        yield _error(records, v, f"A5: the planner covers it in {have}, and one job holds all of it in {whole}")
+
+
+def _planner_sound(records: Records) -> _Rule:
+    for v, message in records.planner.findings():
+        yield Problem("error", records.accounts.where(v) if v >= 0 else "planner", message)

@@ -148,7 +148,7 @@ def _check_sparse(s: Structure) -> Iterator[Problem]:
     vertices = np.fromiter(known, np.int64, len(known))
     full = np.fromiter(known.values(), np.int64, len(known))
     for v in vertices[full < s.size[vertices]][:_NAMED_MAX].tolist():
-        yield _error(_place(s, v), f"size {s.size.item(v)} is more than its full size {s.capacity[v]}")
+        yield _error(_place(s, v), f"size {s.size.item(v)} is more than its full size {s.capacity[v]} (C1)")
     for v, name in s.names.items():
         if not name or "/" in name or len(name) > limits.NAME_LENGTH_MAX:
             yield _error(f"vertex {v}", f"'{name[:40]}' is no name: 1 to {limits.NAME_LENGTH_MAX} characters without '/'")

@@ -1,5 +1,5 @@
-"""Whether an instance and its children keep the rules: what jobs hold is in the graph, children have what is theirs (rule N1),
-and what a job has is its own until it has ended (rule T1)."""
+"""Whether an instance and its children keep the rules: what jobs hold is in the graph (rule A6), children have what is theirs
+(rule N1), and what a job has is its own until it has ended (rule T1)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.clock import FOREVER
-from fluxres.errors import UnknownPool
+from fluxres.errors import FluxresError, UnknownPool
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Problem, Structure
+from fluxres.instance.graph_inventory import Held
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -32,7 +33,7 @@ def check(instance: Instance) -> list[Problem]:
     for one in instance.walk():
         graph = one._shown()
         found += [Problem(p.severity, f"{one.address} {p.where}", p.message) for p in graph.check()]
-        found += _jobs(one, graph)
+        found += [*_jobs(one, graph), *_elsewhere(one)]
         found += _late(one, graph)
         for child in one.children:
             found += _child(one, graph, child)
@@ -40,18 +41,41 @@ def check(instance: Instance) -> list[Problem]:
 
 
 def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
+    """What is held is of jobs that have not ended, and jobs that run hold something (rule A6)."""
     known = {fluid.encode(job.number) for job in instance.jobs() if job.state is not State.INACTIVE}
     holding = set(graph.jobs())
-    found = [
-        Problem("error", instance.address, f"{name} holds resources and is no job")
-        for name in sorted(holding - known - instance.foreign)
-    ]
-    found += [
-        Problem("error", instance.address, f"{job.id} runs and holds nothing")
-        for job in instance.jobs(State.RUN, State.CLEANUP)
-        if job.claim is not None and instance.inventory.vertices(job.claim) and fluid.encode(job.number) not in holding
-    ]
+    found = []
+    for name in sorted(holding - known - instance.foreign):
+        pools = sorted(graph.records.require_job(name))
+        found.append(_a6(instance, graph, pools, f"{name} holds it and is no job that has not ended"))
+    for job in instance.jobs(State.RUN, State.CLEANUP):
+        if job.claim is None or fluid.encode(job.number) in holding:
+            continue
+        if claimed := _claimed(instance, graph, job):
+            found.append(_a6(instance, graph, claimed, f"{job.id} runs and does not hold it"))
     return found
+
+
+def _claimed(instance: Instance, graph: ResourceGraph, job: Job) -> list[int]:
+    """The pools that a job was given, whatever the records say now; those of a job with a child come and go (rule N1)."""
+    claim = job.claim
+    if isinstance(claim, Held) and claim.generation == graph.generation and job.child is None:
+        return [int(v) for v in claim.vertices]
+    return sorted(instance.inventory.vertices(claim))
+
+
+def _a6(instance: Instance, graph: ResourceGraph, pools: list[int], message: str) -> Problem:
+    more = f"; {len(pools)} pools in all" if len(pools) > 1 else ""
+    return Problem("error", f"{instance.address} {graph.structure.accounts.where(pools[0])}", f"rule A6: {message}{more}")
+
+
+def _elsewhere(instance: Instance) -> list[Problem]:
+    """Other instances hold nothing here but what they draw from suppliers shared with them."""
+    shared = instance.upstream.above() if instance.upstream is not None else {}
+    pools = instance._graph.records.pools_of.get(ELSEWHERE, set())
+    return [
+        _n1(instance, v, "other instances hold it, and it is no supplier shared with them") for v in sorted(pools - shared.keys())
+    ]
 
 
 def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
@@ -105,7 +129,7 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
         return []  # it ends at this moment, and the child with it
     structure = child._graph.structure
     own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
-    lacking = [v for v in own if _held(graph, job, structure, v) < structure.size.item(v)]
+    lacking = [v for v in own if not _is_held(graph, job, structure, v)]
     return [*(_n1(child, v, "the job in the parent does not hold it") for v in lacking), *_drawn(child, graph, job)]
 
 
@@ -114,9 +138,12 @@ def _drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
     upstream, own = child.upstream, child._graph.records
     if upstream is None:
         return []
-    upstream.refresh()
-    records, name, now = graph.records, fluid.encode(job.number), job.instance.now
     found = []
+    try:
+        upstream.refresh()
+    except FluxresError as error:
+        found.append(Problem("error", child.address, f"rule N1: what other instances draw does not fit: {error}"))
+    records, name, now = graph.records, fluid.encode(job.number), job.instance.now
     for v, p in upstream.above().items():
         held = steps.canonical([*records.steps_of(p, name), *records.implied.get(name, {}).get(p, ())])
         drawn = upstream.drawn(v)
@@ -131,18 +158,17 @@ def _n1(child: Instance, v: int, message: str) -> Problem:
     return Problem("error", f"{child.address} {child._graph.structure.accounts.where(v)}", f"rule N1: {message}")
 
 
-def _held(graph: ResourceGraph, job: Job, of_child: Structure, v: int) -> int:
-    """Units of a pool of the child that its job in the parent holds, by a record or implied by one above."""
+def _is_held(graph: ResourceGraph, job: Job, of_child: Structure, v: int) -> bool:
+    """Whether the job in the parent holds a pool of the child until the job ends, by a record or implied by one above."""
     structure, held, name = graph.structure, graph.records.held, fluid.encode(job.number)
     try:
         p = structure.vertex(of_child.where(v))
     except UnknownPool:
-        return 0
+        return False
     now = job.instance.now
-    for u in (p, *structure.ancestors(p)):
-        amount = max((n for s, e, n in held.get(u, {}).get(name, ()) if s <= now < e), default=0)
-        if amount == structure.size.item(u):
-            return structure.size.item(p)
-        if u == p and amount:
-            return amount
-    return 0
+    end, units = max(job.limit, now + 1), of_child.size.item(v)
+    windows = [(s, e) for s, e, amount in held.get(p, {}).get(name, ()) if amount >= units]
+    if units <= structure.size.item(p):
+        for u in structure.ancestors(p):
+            windows += steps.whole(held.get(u, {}).get(name, ()), now, end, 0, structure.size.item(u))
+    return not steps.without(now, end, windows)

@@ -7,38 +7,41 @@ from collections.abc import Sequence
 from fluxres.planner.columns import Columns
 from fluxres.planner.timeline import Timeline
 
+Finding = tuple[int, str]
+"""The pool it is about, -1 where it is none, and what is wrong, with the number of the rule."""
 
-def check(columns: Columns, used: Sequence[Timeline | None], cover: Sequence[Timeline | None]) -> list[str]:
+
+def check(columns: Columns, used: Sequence[Timeline | None], cover: Sequence[Timeline | None]) -> list[Finding]:
     """See `Planner.check`."""
-    found: list[str] = []
+    found: list[Finding] = []
     for kind, line in enumerate(used):
         if line is None:
             continue
-        found += [f"type number {kind}: {text}" for text in line.check()]
+        found += [(-1, f"type number {kind}: {text} (A1)") for text in line.check()]
         vertices = columns.vertices(kind)
         for start, _, ordinals, units in line.rows():
             over = units > columns.sizes[vertices[ordinals]]
-            found += [f"pool {v}: more used than its size from tick {start} on (A1)" for v in vertices[ordinals[over]].tolist()]
+            found += [(v, f"more used than its size from tick {start} on (A1)") for v in vertices[ordinals[over]].tolist()]
         roof = cover[kind]
         if roof is None or roof is line:
             continue
-        found += [f"type number {kind}, held whole: {text}" for text in roof.check()]
+        found += [(-1, f"type number {kind}, held whole: {text} (A3)") for text in roof.check()]
         for start, stop, ordinals, _ in roof.rows():
             short = line.extremes(ordinals, start, stop, least=True) < columns.sizes[vertices[ordinals]]
             found += [
-                f"pool {v}: held whole from tick {start} on, but not all of it is used (A3)"
+                (v, f"held whole from tick {start} on, but not all of it is used (A3)")
                 for v in vertices[ordinals[short]].tolist()
             ]
         found += _single(columns, kind, line, roof)
     return found
 
 
-def _single(columns: Columns, kind: int, line: Timeline, roof: Timeline) -> list[str]:
+def _single(columns: Columns, kind: int, line: Timeline, roof: Timeline) -> list[Finding]:
     """In a type of mixed sizes, pools of size 1 that are used and not covered."""
     vertices = columns.vertices(kind)
     found = []
     for start, stop, ordinals, _ in line.rows():
         single = ordinals[columns.sizes[vertices[ordinals]] == 1]
         bare = single[roof.extremes(single, start, stop, least=True) == 0]
-        found += [f"pool {v}: used from tick {start} on, but not held whole" for v in vertices[bare].tolist()]
+        found += [(v, f"used from tick {start} on, but not held whole (A3)") for v in vertices[bare].tolist()]
     return found

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres.clock import FOREVER
+from fluxres.planner.audit import Finding
 from fluxres.planner.bits import Words
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns
@@ -277,14 +278,14 @@ class Level:
             for lo, hi in self.roof.runs(pool, start, end):
                 self.touched.set_one(pool, max(lo, start), min(hi, end))
 
-    def check(self) -> list[str]:
+    def check(self) -> list[Finding]:
         """What is wrong with the marks; empty when nothing is."""
-        found = [*self.roof.check(), *self.touched.check()]
+        found: list[Finding] = [(-1, f"{text} (A1)") for text in (*self.roof.check(), *self.touched.check())]
         for pool, steps in self._inside.items():
             runs = self.touched.runs(pool)
             for lo, hi in _positive(steps):
                 if not any(first <= lo and hi <= stop for first, stop in runs):
-                    found.append(f"pool {self.vertices[pool]}: used below from tick {lo} on, but not marked")
+                    found.append((int(self.vertices[pool]), f"used below from tick {lo} on, but not marked (A1)"))
         return found
 
     @property

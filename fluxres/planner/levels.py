@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fluxres.planner.audit import Finding
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns
 from fluxres.planner.level import Level, Runs
@@ -166,9 +167,9 @@ class Levels:
 
     # -- the whole --------------------------------------------------------------------------------------------
 
-    def check(self) -> list[str]:
+    def check(self) -> list[Finding]:
         """What is wrong inside; empty when nothing is."""
-        return [text for level in self._told for text in level.check()]
+        return [finding for level in self._told for finding in level.check()]
 
     @property
     def nbytes(self) -> int:

@@ -354,6 +354,10 @@ class Planner:
 
     def check(self) -> list[str]:
         """What is wrong inside; empty when nothing is. Cost: all rows."""
+        return [f"pool {v}: {text}" if v >= 0 else text for v, text in self.findings()]
+
+    def findings(self) -> list[audit.Finding]:
+        """As `check`, with the pool that each finding is about."""
         return audit.check(self.columns, self._used, self._cover) + self.levels.check()
 
     @property
