@@ -15,7 +15,7 @@ from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, events, search, targets
+from fluxres.model import audit, changes, events, joining, search, targets
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.targets import Where
@@ -126,6 +126,8 @@ class Inspection:
         return self.structure.n
 
     def __repr__(self) -> str:
+        if isinstance(self.structure, joining.Destroyed):
+            return f"<ResourceGraph {self.name}: destroyed>"
         return f"<ResourceGraph {self.name}: {len(self)} pools, {len(self.records.jobs())} jobs>"
 
     @property

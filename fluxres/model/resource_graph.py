@@ -352,7 +352,11 @@ class ResourceGraph(Requests):
         joining.unlink(self, where, hierarchy)
 
     def destroy(self) -> None:
-        """Release the memory of this graph (RFC 16 Destroy); it can no longer be used."""
+        """Release the memory of this graph, at once (RFC 16 Destroy).
+
+        Every later use of the graph, its pools, selections and stages raises StaleHandle.  What outlives it keeps the columns
+        it needs: an Allocation, and a view of networkx.  Cost: a run of the garbage collector.
+        """
         joining.destroy(self)
 
     def restructure(self, structure: Structure, records: Records) -> None:
