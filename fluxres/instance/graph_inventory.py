@@ -16,9 +16,9 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.measure import Measure
-from fluxres.instance.recording import lifted
 from fluxres.match import Match, Matcher
 from fluxres.model import changes, matching
+from fluxres.model.extending import lifted
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
 
@@ -168,8 +168,8 @@ class GraphInventory:
             claim.is_live = True
         if held and end > claim.end:
             whole = [(v, max(amount for _, _, amount in self.graph.records.held[v][job])) for v in held]
-            with lifted(self.graph):
-                self.graph.allocate(whole, job=job, start=seconds(claim.end), end=_seconds(end))
+            with lifted(self.graph.structure):
+                changes.allocate(self.graph, job, whole, (claim.end, min(end, FOREVER)))
         elif held and end < claim.end:
             self.graph.free(job, start=seconds(end))
         claim.end = end
@@ -257,7 +257,3 @@ class Held(Hold):
         super().__init__(key, start, end, count)
         self.vertices = vertices
         self.generation = generation
-
-
-def _seconds(tick: int) -> float | None:
-    return None if tick >= FOREVER else seconds(tick)

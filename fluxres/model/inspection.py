@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, cast
 
 from fluxres.allocation.records import Records
-from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
+from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
@@ -85,7 +85,7 @@ class Inspection:
             self.records.upstream.refresh()
         return 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
 
-    def window(self, at: float | None, duration_s: float | None) -> tuple[int, int]:
+    def window(self, at: Time | None, duration_s: Length | None) -> tuple[int, int]:
         """Start and duration in seconds as a window in ticks; a moment is one tick long.
 
         Errors: UsageError for a duration that is not positive.
@@ -94,12 +94,12 @@ class Inspection:
         start = now if at is None else ticks(at, "at")
         if duration_s is None:
             return start, start + 1
-        length = ticks(duration_s, "duration_s")
+        length = length_ticks(duration_s)
         if length < 1:
             raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
         return start, min(start + length, FOREVER)
 
-    def open_window(self, start: float | None, end: float | None) -> tuple[int, int]:
+    def open_window(self, start: Time | None, end: Time | None) -> tuple[int, int]:
         """Start (now by default) and end (none by default) in seconds as ticks.
 
         Errors: UsageError for a window that ends before it begins.
@@ -113,7 +113,7 @@ class Inspection:
             )
         return lo, hi
 
-    def _given_window(self, start: float | None, end: float | None, duration_s: float | None) -> tuple[int, int]:
+    def _given_window(self, start: Time | None, end: Time | None, duration_s: Length | None) -> tuple[int, int]:
         if end is not None and duration_s is not None:
             raise UsageError("both an end and a duration were given", hint="give one of them")
         if duration_s is None:
@@ -181,8 +181,8 @@ class Inspection:
     def find(
         self,
         criteria: str | Criteria,
-        at: float | None = None,
-        during: tuple[float, float] | None = None,
+        at: Time | None = None,
+        during: tuple[Time, Time] | None = None,
     ) -> Selection:
         """Pools that meet the criteria (RFC 4 Find and Match; the language is in specs/criteria.md).
 
@@ -215,7 +215,7 @@ class Inspection:
         return search.walk(self._face, targets.vertex(self._face, where), order, prune, sort)
 
     def aggregate(
-        self, where: Where = "/", at: float | None = None, duration_s: float | None = None, all: bool = False
+        self, where: Where = "/", at: Time | None = None, duration_s: Length | None = None, all: bool = False
     ) -> dict[str, int]:
         """Available units by type in a subtree, its top included (RFC 4 Aggregation).
 
@@ -226,7 +226,7 @@ class Inspection:
         """
         return search.aggregate(self._face, targets.vertex(self._face, where), *self.window(at, duration_s), all)
 
-    def available(self, at: float | None = None, duration_s: float | None = None) -> Selection:
+    def available(self, at: Time | None = None, duration_s: Length | None = None) -> Selection:
         """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
         return search.available(self._face, *self.window(at, duration_s))
 
@@ -234,7 +234,7 @@ class Inspection:
         """Jobs that hold anything, in the order they first did."""
         return self.records.jobs()
 
-    def allocated(self, job: str | None = None, at: float | None = None) -> Selection:
+    def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
         """Pools with a record of a job, or of any job (RFC 16 Allocated).
 
         Args:
@@ -245,7 +245,7 @@ class Inspection:
         """
         return search.allocated(self._face, job, at)
 
-    def allocation(self, job: str, at: float | None = None) -> Allocation:
+    def allocation(self, job: str, at: Time | None = None) -> Allocation:
         """The records of one job: all of them, or those of one moment.
 
         Errors: UnknownJob.

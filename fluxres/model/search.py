@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
-from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.clock import FOREVER, Time, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, Kind
@@ -38,7 +38,7 @@ _ORDER: Final[dict[str, Callable[..., Any]]] = {
 
 
 def find(
-    graph: ResourceGraph, criteria: str | Criteria, at: float | None = None, during: tuple[float, float] | None = None
+    graph: ResourceGraph, criteria: str | Criteria, at: Time | None = None, during: tuple[Time, Time] | None = None
 ) -> Selection:
     """Pools that meet the criteria; see :meth:`ResourceGraph.find`."""
     parsed = language.parse(criteria) if isinstance(criteria, str) else criteria
@@ -287,7 +287,7 @@ def available(graph: ResourceGraph, start: int, end: int) -> Selection:
     return Selection(graph, np.flatnonzero(available_units(graph, start, end)).astype(np.int32))
 
 
-def allocated(graph: ResourceGraph, job: str | None, at: float | None) -> Selection:
+def allocated(graph: ResourceGraph, job: str | None, at: Time | None) -> Selection:
     """Pools with a record; see :meth:`ResourceGraph.allocated`."""
     records = graph.records
     start, end = (graph.now(), FOREVER) if at is None else graph.window(at, None)

@@ -36,19 +36,19 @@ def test_a_request_is_given_in_any_form(request_: Any) -> None:
 
 def test_the_duration_is_that_of_the_call_or_else_of_the_request() -> None:
     g = machine()
+    assert g.allocate(JOBSPEC, job="e", start=0, end=math.inf).end == math.inf
+    g.free("e")
     assert g.allocate(JOBSPEC, job="a", at=5).end == 65
     assert g.allocate("slot/core", job="b", at=5, duration_s=7).end == 12
     assert g.allocate("slot/core", job="c", start=5, end=9).end == 9
-    assert g.allocate(JOBSPEC, job="e", start=70, end=math.inf).end == math.inf
-    g.free("e")
     assert g.allocate(fluxres.Request.parse("core{x}", duration_s=3), job="d", at=100).end == 103
 
 
 def test_one_word_is_a_type_and_a_path_is_a_pool() -> None:
     g = machine()
     g.allocate("node{x}", job="a", start=0, end=1)
-    g.allocate(MEMORY, job="b", start=5)
-    g.allocate(g.pool(CORE).uuid, job="c", start=5)
+    g.allocate(MEMORY, job="b", start=5, end=9)
+    g.allocate(g.pool(CORE).uuid, job="c", start=5, end=9)
     assert paths(g, "b") == [MEMORY]
     assert paths(g, "c") == [CORE]
 

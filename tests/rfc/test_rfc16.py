@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import weakref
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fluxres
-from fluxres import FluxresError, InsufficientResources, NotHeld, ResourceGraph, StaleHandle, UnknownJob
+from fluxres import FluxresError, InsufficientResources, NotHeld, ResourceGraph, StaleHandle, UnknownJob, UsageError
 from tests.rfc.facts import facts, paths, records
 from tests.traceability import ROOT
 
@@ -289,10 +290,13 @@ def test_future_allocations_have_a_start_and_an_end(g: ResourceGraph) -> None:
     given = g.allocate("/demo/rack0/node0", job="j1", start=100, end=200)
     assert (given.start, given.end) == (100.0, 200.0)
     assert [(span.start, span.end) for span in g.pool("/demo/rack0/node0").reservations()] == [(100.0, 200.0)]
-    for start, end in ((200, 100), (100, 100)):
-        with pytest.raises(FluxresError):
+    for start, end in ((200, 100), (100, 100), (100, None)):
+        with pytest.raises(UsageError):
             g.allocate("/demo/rack0/node1", job="j1", start=start, end=end)
+        with pytest.raises(UsageError):
+            g.allocate("slot=1/node", job="j1", start=start, end=end)
     assert g.allocated("j1").paths() == ["/demo/rack0/node0"]
+    assert g.allocate("/demo/rack0/node1", job="j1").end == math.inf
 
 
 @pytest.mark.rfc("RFC16-28")
@@ -304,6 +308,19 @@ def test_an_allocation_grows_and_shrinks(g: ResourceGraph) -> None:
     g.shrink("j1", [(memory, 12)])
     assert memory.allocated() == 4
     assert g.allocated("j1").paths() == ["/demo/rack0/node0/core0", "/demo/rack0/node0/memory"]
+
+
+@pytest.mark.rfc("RFC16-M1")
+def test_an_allocation_is_extended_and_shortened(g: ResourceGraph) -> None:
+    g.allocate(["/demo/rack0/node0", ("/demo/rack0/node1/memory", 8)], job="j1", end=100)
+    g.allocate("/demo/rack0/node1", job="j2", start=200, end=300)
+    assert {(span.start, span.end) for span in g.set_end("j1", 150).spans} == {(0, 150)}
+    with pytest.raises(InsufficientResources, match=r"j2.*free until 200 s"):
+        g.set_end("j1", 201)
+    assert g.set_end("j1", duration_s=200).end == 200
+    assert {(span.start, span.end) for span in g.set_end("j1", 50).spans} == {(0, 50)}
+    assert g.pool("/demo/rack0/node0").available(at=50) == 1
+    assert g.check() == []
 
 
 @pytest.mark.rfc("RFC16-29")
