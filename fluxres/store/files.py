@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from fluxres import clock as clocks
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import compression, registry, source_text
@@ -29,6 +30,7 @@ from fluxres.store.pending import Mark, Pending
 from fluxres.store.rows import Saved
 from fluxres.store.sqlite import Position, SqliteStore
 from fluxres.store.url import is_store_url
+from fluxres.syntax.moment import EPOCH_FROM_S
 
 Source = str | os.PathLike[str]
 _FILE: Final = "file"
@@ -47,8 +49,8 @@ class SaveReport:
         pools: of the graph.
         events: written, where only changes were; None for a whole graph.
         left_out: what the format cannot say, in words.
-        note: why the whole graph was written although only changes were asked for; or what another program that reads the format
-            does not see.
+        note: why the whole graph was written although only changes were asked for; what another program that reads the format
+            does not see; what to mind when it is loaded again.
     """
 
     dest: str
@@ -78,7 +80,9 @@ def load(
             ``?graph=NAME`` or without; or several paths, of a format whose files are parts of one machine.
         name: of the graph; that which the source gives by default.
         format: of the file; by its content by default.
-        clock: "now" of the graph in seconds; stands still at 0 by default.
+        clock: called for "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, which the
+            commands change by the same clock, and for one with allocations by the calendar (after 1973, in seconds since 1970);
+            the clock of any other graph stands still at 0.
         changes: documents that ``save(…, changed_only=True)`` wrote after it, in order.
         options: of the format (``fluxres formats`` lists them).
 
@@ -89,7 +93,7 @@ def load(
     Traceback (most recent call last):
     fluxres.errors.InputError: site.yaml: no such file (check the path, which starts here or at '/')
     """
-    position, place = None, _FILE
+    position, place, known = None, _FILE, clock
     notes: tuple[str, ...] = ()
     if not isinstance(source, str | bytes | os.PathLike) and isinstance(source, Sequence):
         parts = source if isinstance(source, files.Sources) else files.Sources([_text(each) for each in source])
@@ -98,18 +102,27 @@ def load(
         if format is not None or options:
             raise UsageError("a store has neither a format nor options", where=text, hint="leave them out")
         store = open_store(text)
-        graph, position = store.open(clock=clock)
+        known = clocks.system if clock is None else clock
+        graph, position = store.open(clock=known)
         place = _place(store, graph.name)
     else:
         graph, notes = _load_file(text, format, clock, options)
     for note in notes:
         warnings.warn(note, InputWarning, stacklevel=2)
     for document in [changes] if isinstance(changes, str | os.PathLike) else changes:
-        graph = documents.read(source_text.file_named(_text(document))).apply(graph, clock)
+        graph = documents.read(source_text.file_named(_text(document))).apply(graph, known)
         position, place = None, _FILE
+    if known is None and _is_by_calendar(graph):
+        graph.clock = clocks.system
     graph.name = name if name is not None else graph.name
     _listen(graph).mark(place, position)
     return graph
+
+
+def _is_by_calendar(graph: ResourceGraph) -> bool:
+    """Whether something is held at times that only the calendar has."""
+    first = ticks(EPOCH_FROM_S)
+    return any(spans[-1][0] > first for holders in graph.records.held.values() for spans in holders.values())
 
 
 def _text(source: Source) -> str:
@@ -259,9 +272,10 @@ def _save_to_store(g: ResourceGraph, store: SqliteStore, how: _Writing) -> SaveR
     if how.changed_only and pending is not None and mark is not None and base is not None:
         events = [journal.event_of(stored) for stored in pending.since(mark)]
         pending.mark(place, store.append(name, g, events, base, **by))
-        return SaveReport(store.url, "store", len(g), events=len(events))
+        return SaveReport(store.url, "store", len(g), events=len(events), note=_other_clock(g))
     position = store.put(name, g, replace=how.replace, base=None if how.replace else base, **by)
-    note = _why_whole(pending, "this store") if how.changed_only else ""
+    notes = [_why_whole(pending, "this store") if how.changed_only else "", _other_clock(g)]
+    note = "; ".join(filter(None, notes))
     _listen(g).mark(place, position)
     return SaveReport(store.url, "store", len(g), note=note)
 
@@ -328,6 +342,15 @@ def _why_whole(pending: Pending | None, place: str) -> str:
     if pending is None:
         return "everything was written: nobody noted what changed since the last save"
     return f"everything was written: it was not saved to {place} before, or too much changed since"
+
+
+def _other_clock(g: ResourceGraph) -> str:
+    """What to mind when a graph with a clock of its own is loaded again."""
+    if g.clock is clocks.system or not g.records.held or _is_by_calendar(g):
+        return ""
+    return (
+        "its times are not those of the calendar: load it with a clock of your own, for a graph in a store has the system clock"
+    )
 
 
 def _place(store: SqliteStore, name: str) -> str:

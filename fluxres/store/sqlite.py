@@ -63,7 +63,7 @@ class SqliteStore:
 
     Args:
         url: where; the file is made by the first write.
-        clock: gives the time of journal entries.
+        clock: gives the time of journal entries, and "now" of the graphs.
         notify: told who holds the lock when a write has to wait for more than half a second.
     """
 
@@ -103,7 +103,7 @@ class SqliteStore:
 
         Args:
             name: of the graph; the default one if None.
-            clock: "now" of the graph; stands still at 0 by default.
+            clock: "now" of the graph; by default that of the store, as for the commands.
 
         Errors: UnknownGraph; StoreError for damage.
         """
@@ -113,7 +113,7 @@ class SqliteStore:
         """As :meth:`load`, with the position that was read."""
         with self._reading(name) as rows:
             row = rows.graph(name)
-            return rows.read(row, clock), Position(row.uid, row.seq)
+            return rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq)
 
     def log(
         self,
@@ -164,7 +164,7 @@ class SqliteStore:
             name: of the graph; the default one if None.
             command: for the journal, and for others who wait.
             wait_s: how long to wait for another writer; LOCK_WAIT_SECONDS_DEFAULT by default.
-            clock: "now" of the graph.
+            clock: "now" of the graph; by default that of the store.
 
         Errors: StoreBusy, UnknownGraph, StoreError.
         """
@@ -177,7 +177,7 @@ class SqliteStore:
             try:
                 with schema.translated(self.path):
                     row = rows.graph(name)
-                    transaction = Transaction(rows.read(row, clock), Position(row.uid, row.seq))
+                    transaction = Transaction(rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq))
                 graph, revision = transaction.graph, transaction.graph.revision
                 graph.sink = transaction.events.append
                 yield transaction

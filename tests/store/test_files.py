@@ -13,9 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres import limits
+from fluxres import clock, limits
 from fluxres.clock import fixed
-from fluxres.errors import FluxresError, InputError, LimitExceeded, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.errors import (
+    FluxresError,
+    InputError,
+    InsufficientResources,
+    LimitExceeded,
+    StoreConflict,
+    StoreError,
+    UnknownGraph,
+    UsageError,
+)
 from fluxres.model import ResourceGraph
 from fluxres.store import changes, open_store, rows
 from fluxres.store.files import save_stored
@@ -244,6 +253,51 @@ def test_saving_twice_to_a_store_is_no_loss_of_others() -> None:
     assert fluxres.load("site.db").pool(1).tags == {"k": None}
     with pytest.raises(UsageError, match="would be lost"):
         fluxres.save(machine(), "site.db")
+
+
+def test_what_is_held_now_in_a_store_is_held_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "system", fixed(1.8e9))
+    fluxres.save(machine(), "sqlite:///site.db")
+    with open_store("sqlite:///site.db", clock=clock.system).writing() as transaction:
+        transaction.graph.allocate("slot=3/node", job="j1", duration_s=3600)
+    again = fluxres.load("sqlite:///site.db")
+    assert again.clock() == 1.8e9
+    assert [pool.available() for pool in again.find("type=node")] == [0, 0, 0, 1, 1, 1]
+    with pytest.raises(InsufficientResources):
+        again.allocate("slot=4/node", job="j2", duration_s=60)
+    assert fluxres.load("sqlite:///site.db", clock=fixed(1.9e9)).pool("/demo/rack0/node0").available() == 1
+    assert open_store("sqlite:///site.db", clock=clock.system).load().pool("/demo/rack0/node0").available() == 0
+
+
+@pytest.mark.parametrize("form", ["whole", "changes", "file of changes"])
+def test_a_file_with_dates_is_asked_by_the_calendar(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr(clock, "system", fixed(1.8e9))
+    g = machine()
+    fluxres.save(g, "base.yaml")
+    g.clock = clock.system
+    g.allocate("slot=3/node", job="j1", duration_s=3600)
+    if form == "whole":
+        fluxres.save(g, "site.yaml")
+        again = fluxres.load("site.yaml")
+    elif form == "changes":
+        fluxres.save(g, "site.changes", changed_only=True)
+        again = fluxres.load("base.yaml", changes="site.changes")
+    else:
+        fluxres.save(g.duplicate(), "site.changes", changed_only=True)
+        again = fluxres.load("site.changes")
+    assert again.pool("/demo/rack0/node0").available() == 0
+    assert again.clock() == 1.8e9
+    assert fluxres.load("base.yaml").clock() == 0
+
+
+def test_a_graph_with_a_clock_of_its_own_says_so_when_it_goes_to_a_store() -> None:
+    g = machine()
+    assert fluxres.save(g, "sqlite:///site.db").note == ""
+    g.allocate("slot/node", job="j1", duration_s=60)
+    report = fluxres.save(g, "sqlite:///site.db", changed_only=True)
+    assert "load it with a clock of your own" in report.note
+    assert fluxres.load("sqlite:///site.db", clock=fixed(0)).pool("/demo/rack0/node0").available() == 0
+    assert "load it with a clock of your own" in fluxres.save(g, "sqlite:///other.db").note
 
 
 def test_a_graph_of_a_store_is_named_in_its_url() -> None:
