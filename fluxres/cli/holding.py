@@ -66,7 +66,7 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
     from fluxres.render import documents, listings
 
     job = taken.job
-    held = listings.held_within(graph, 0, FOREVER, job) if job in graph.jobs() else []
+    held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
 
     def document() -> dict[str, Any]:
         return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_spans(graph, job, held, "left")}
@@ -96,7 +96,7 @@ def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
     from fluxres.clock import FOREVER
     from fluxres.render import listings
 
-    held = listings.held_within(graph, 0, FOREVER, job) if job in graph.jobs() else []
+    held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
     answer(
         settings,
         document=lambda: {"job": job, **_spans(graph, job, held, "left")},

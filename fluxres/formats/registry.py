@@ -244,7 +244,7 @@ def holds(graph: ResourceGraph) -> list[Hold]:
     """
     windows: dict[tuple[str, int, int], dict[int, int]] = {}
     slots = dict(graph.records.slots_of)
-    jobs = set(graph.jobs())
+    jobs = set(graph.records.jobs())
     for v, holders in graph.records.held.items():
         for job, held in holders.items():
             if job in jobs:

@@ -36,7 +36,7 @@ def check(instance: Instance) -> list[Problem]:
 
 def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     known = {fluid.encode(job.number) for job in instance.jobs() if job.state is not State.INACTIVE}
-    holding = set(graph.jobs())
+    holding = set(graph.records.jobs())
     found = [
         Problem("error", instance.address, f"{name} holds resources and is no job")
         for name in sorted(holding - known - instance.foreign)

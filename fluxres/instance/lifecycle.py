@@ -78,7 +78,7 @@ class Lifecycle(Passes):
         self._finished: dict[int, Job] = {}
         self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep if events else None
         self._jobs: dict[int, Job] = {}
-        self.foreign = frozenset(graph.jobs())
+        self.foreign = frozenset(graph.records.jobs())
         """Jobs that held something of the graph before; none of ours is called so."""
         self._timers: list[tuple[int, int]] = []
         self._recorded: set[int] = set()

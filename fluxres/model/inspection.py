@@ -128,7 +128,8 @@ class Inspection:
     def __repr__(self) -> str:
         if isinstance(self.structure, joining.Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
-        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(self.records.jobs())} jobs>"
+        jobs = self._lasting(ticks(self.clock(), "clock"))  # unlike now(), this drops no stage
+        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(jobs)} jobs>"
 
     @property
     def root(self) -> Pool:
@@ -231,8 +232,17 @@ class Inspection:
         return search.available(self._face, *self.window(at, duration_s))
 
     def jobs(self) -> list[str]:
-        """Jobs that hold anything, in the order they first did."""
-        return self.records.jobs()
+        """Jobs that hold anything now or later, in the order they first did; what ended is not listed, dropped or not."""
+        return self._lasting(self.now())
+
+    def _lasting(self, now: int) -> list[str]:
+        records = self.records
+        over = {job for job, _ in records.ended(now)} if now else set()
+        return [
+            job
+            for job in records.jobs()
+            if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
+        ]
 
     def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
         """Pools with a record of a job, or of any job (RFC 16 Allocated).

@@ -6,6 +6,7 @@ which refuses a match that something has overtaken.  Between the two lies nothin
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
@@ -13,6 +14,7 @@ from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.match import Match, Matcher, Policy, Refusal
 from fluxres.model import changes, parsing, targets
+from fluxres.model.pool import Pool
 from fluxres.model.values import Allocation
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
@@ -66,7 +68,7 @@ def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], 
 
 def stamped(graph: ResourceGraph, found: Match) -> Match:
     """The match, as one of this graph in its present state."""
-    return found.stamped(graph.number, graph.generation, graph.revision)
+    return found.stamped(graph.number, graph.generation, graph.revision, partial(Pool, graph, generation=graph.generation))
 
 
 def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:

@@ -78,6 +78,9 @@ class Shortage:
         found += [f"{_BESIDE.capitalize()}."] * (not self.is_alone)
         return found + [f"{_NEVER.capitalize()}."] * (self.is_never and not self.refusal.never)
 
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
     def error(self, said: InsufficientResources | InfeasibleRequest | None = None) -> InsufficientResources | InfeasibleRequest:
         """The shortage as an error.
 

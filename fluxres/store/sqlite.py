@@ -242,7 +242,7 @@ class SqliteStore:
             schema.create(self.path, private=self.address.private)
             with schema.writing(self.path) as db:
                 rows = self._rows(db)
-                event = {"event": "load", "count": len(graph), "jobs": len(graph.jobs())}
+                event = {"event": "load", "count": len(graph), "jobs": len(graph.records.jobs())}
                 row, chosen = rows.find(name), rows.default()
                 if row is None:
                     row = rows.make(name, self.clock())
@@ -288,7 +288,7 @@ class SqliteStore:
         """
         with self._reading(name) as rows:
             row = rows.graph(name)
-            graph, oldest = rows.read(row), rows.oldest(row)
+            graph, oldest = rows.read(row, self.clock), rows.oldest(row)
             places = [place for place in rows.saved(row) if oldest - 1 <= place.seq <= row.seq]
             first = min((place.seq for place in places), default=row.seq)
             return graph, Position(row.uid, row.seq), places, list(rows.entries(row, after=first))

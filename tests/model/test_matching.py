@@ -11,8 +11,8 @@ import pytest
 
 import fluxres
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StaleHandle, UsageError
-from fluxres.model import ResourceGraph
-from tests.allocation.test_records import CORE, MEMORY, NODE, machine, trace
+from fluxres.model import ResourceGraph, matching
+from tests.allocation.test_records import CORE, LICENSE, MEMORY, NODE, machine, trace
 
 JOBSPEC: dict[str, Any] = {
     "version": 1,
@@ -161,6 +161,32 @@ def test_what_is_no_request_is_refused_by_place(wrong: Any) -> None:
     with pytest.raises(InputError):
         g.allocate(wrong, job="a")
     assert g.jobs() == []
+
+
+def test_a_match_has_the_pools_that_an_allocation_of_it_would_have() -> None:
+    g = machine()
+    found = g.match("slot=2/[core;memory=3]", duration_s=60)
+    pools = found.pools
+    assert [pool.path for pool in pools] == [CORE, "/demo/rack/node0/core1", MEMORY]
+    assert [each.pools for each in g.match_all(["slot/core"], duration_s=60)] == [(g.pool(CORE),)]
+    assert g.commit_match(found, job="a").pools == pools
+    g.unlink(LICENSE)
+    with pytest.raises(StaleHandle):
+        _ = pools[0].path
+    without_graph = matching.matcher(g).match(matching.as_request("slot/core"), 100, 200)
+    assert without_graph is not None
+    with pytest.raises(UsageError, match="not found by a graph"):
+        _ = without_graph.pools
+
+
+def test_a_refusal_is_printed_as_sentences() -> None:
+    g = machine()
+    refusal, shortage = g.why_not("slot=9/core"), g.why_not_all(["slot/core", "slot=9/core"])
+    assert refusal is not None
+    assert shortage is not None
+    assert str(refusal).splitlines() == refusal.sentences()
+    assert str(refusal).startswith("resources[0]: 9 instances of a slot asked for, 4 to be had")
+    assert str(shortage).splitlines() == shortage.sentences()
 
 
 REQUESTS = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fluxres
-from fluxres import FluxresError, InsufficientResources, NotHeld, ResourceGraph, StaleHandle, UnknownJob, UsageError
+from fluxres import FluxresError, InsufficientResources, NotHeld, ResourceGraph, StaleHandle, UnknownJob, UsageError, clock
 from tests.rfc.facts import facts, paths, records
 from tests.traceability import ROOT
 
@@ -331,6 +331,24 @@ def test_records_of_one_pool_or_of_all_are_removed(g: ResourceGraph) -> None:
     assert g.allocated("j1").paths() == ["/demo/rack0/node0", "/demo/rack1/node2/core0"]
     g.free("j1")
     assert (g.jobs(), g.aggregate(), g.check()) == ([], before, [])
+
+
+@pytest.mark.rfc("RFC16-29", "RFC16-30")
+def test_what_has_expired_is_held_by_nobody_before_and_after_its_record_is_removed(g: ResourceGraph) -> None:
+    g.allocate(["/demo/rack0/node0", "/demo/rack0/node1/core0"], job="j1", end=100)
+    g.allocate("slot=2/core", job="j2", duration_s=100)
+    g.allocate("/demo/rack1/node2", job="j3", end=100)
+    g.allocate("/demo/rack1/node3", job="j3", start=150, end=200)
+    g.clock = clock.fixed(100.0)
+    revision = g.revision
+    assert (g.jobs(), g.allocated().paths(), g.allocated("j1").paths()) == (["j3"], ["/demo/rack1/node3"], [])
+    assert repr(g) == "<ResourceGraph demo: 34 pools, 1 jobs>"
+    assert len(g.available()) == len(g)
+    assert (g.allocation("j1").end, g.revision) == (100.0, revision)
+    assert g.expire() == ["j1", "j2", "j3"]
+    assert (g.jobs(), g.allocated().paths()) == (["j3"], ["/demo/rack1/node3"])
+    with pytest.raises(UnknownJob):
+        g.allocated("j1")
 
 
 @pytest.mark.rfc("RFC16-30")
