@@ -128,7 +128,7 @@ class Inspection:
     def __repr__(self) -> str:
         if isinstance(self.structure, joining.Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
-        jobs = self._lasting(ticks(self.clock(), "clock"))  # unlike now(), this drops no stage
+        jobs = self._lasting(ticks(self.clock(), "clock"))  # unlike now(), this asks no instance above
         return f"<ResourceGraph {self.name}: {len(self)} pools, {len(jobs)} jobs>"
 
     @property
