@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from fluxres.store.url import is_store_url
 from fluxres.syntax.moment import EPOCH_FROM_S
 
 Source = str | os.PathLike[str]
+Given = bytes | bytearray | memoryview | source_text.Readable | Mapping[str, Any]
+"""What is no address: the content of a file, an open file, or values."""
 _FILE: Final = "file"
 """The mark of the last save to a file, or load from one: what a new document of changes follows, stores or not in between.
 With ``:PATH`` behind it, the mark of the last save of changes to that document, which the next one there continues."""
@@ -65,7 +67,7 @@ class SaveReport:
 
 
 def load(
-    source: Source | Sequence[Source] | files.Sources,
+    source: Source | Sequence[Source] | files.Sources | Given,
     *,
     name: str | None = None,
     format: str | None = None,
@@ -73,11 +75,13 @@ def load(
     changes: Source | Sequence[Source] = (),
     **options: Any,
 ) -> ResourceGraph:
-    """The graph in a file or store.
+    """The graph in a file or store, or of a description in Python.
 
     Args:
         source: a path, of any format it knows by content, compressed or not; ``-`` for standard input; the URL of a store, with
-            ``?graph=NAME`` or without; or several paths, of a format whose files are parts of one machine.
+            ``?graph=NAME`` or without; or several paths, of a format whose files are parts of one machine. Or the content itself:
+            bytes, an open file, or a mapping with what a cluster file has (specs/cluster-yaml.md), or a JSON file of another
+            format.
         name: of the graph; that which the source gives by default.
         format: of the file; by its content by default.
         clock: called for "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, which the
@@ -89,14 +93,25 @@ def load(
     Errors: InputError with file, line and column; StoreError, UnknownGraph; StoreConflict for changes of another state.
     Warns: InputWarning for what the reader of the format left out, or read otherwise than it is written.
 
+    >>> load({"fluxres": 1, "name": "tiny", "resources": [{"type": "node", "count": 2}]}).pool("/tiny/node1").id
+    1
+    >>> load({"fluxres": 1, "resources": [{"type": "node", "count": "two"}]})
+    Traceback (most recent call last):
+    fluxres.errors.InputError: <dict>: resources[0].count: expected int >= 1, got 'two'
     >>> load("site.yaml")
     Traceback (most recent call last):
     fluxres.errors.InputError: site.yaml: no such file (check the path, which starts here or at '/')
     """
     position, place, known = None, _FILE, clock
     notes: tuple[str, ...] = ()
-    if not isinstance(source, str | bytes | os.PathLike) and isinstance(source, Sequence):
-        parts = source if isinstance(source, files.Sources) else files.Sources([_text(each) for each in source])
+    if isinstance(source, Mapping):
+        graph, notes = _graph(registry.read_values(source, format=format, **options), "<dict>", clock)
+    elif isinstance(source, bytes | bytearray | memoryview):
+        graph, notes = _load_source(files.Source.open(bytes(source)), format, clock, options)
+    elif hasattr(source, "read") and not isinstance(source, os.PathLike):
+        graph, notes = _load_source(files.Source(*source_text.read_stream(source)), format, clock, options)
+    elif not isinstance(source, str | os.PathLike) and isinstance(source, Sequence):
+        parts = source if isinstance(source, files.Sources) else files.Sources([_text(cast("Source", each)) for each in source])
         graph, notes = _graph(registry.read_many(parts, format=format, **options), parts.names[0], clock)
     elif is_store_url(text := _text(source)):
         if format is not None or options:
@@ -138,8 +153,13 @@ def _load_file(
     live = registry.read_live(text, **options)
     if live is not None:
         return _graph(live, text, clock)
+    return _load_source(files.Source.named(text), format, clock, options)
+
+
+def _load_source(
+    opened: files.Source, format: str | None, clock: Clock | None, options: dict[str, Any]
+) -> tuple[ResourceGraph, tuple[str, ...]]:
     # Read once: what comes from a pipe cannot be looked at first.
-    opened = files.Source.named(text)
     if format is None and documents.is_changes(opened.data):
         return documents.parse(opened.data, opened.file).apply(None, clock), ()
     return _graph(registry.read(opened, format=format, **options), opened.file, clock)
