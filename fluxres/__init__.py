@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UnknownPool,
         UsageError,
     )
+    from fluxres.formats.builder import AuxiliaryGraph, Edge, Resource, build
     from fluxres.formats.requests import Request
     from fluxres.instance import Instance, Job, QueuePolicy
     from fluxres.match import Match, Policy
@@ -45,6 +46,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Allocation",
+    "AuxiliaryGraph",
+    "Edge",
     "FluxresError",
     "Hostlist",
     "IDset",
@@ -64,6 +67,7 @@ __all__ = [
     "Problem",
     "QueuePolicy",
     "Request",
+    "Resource",
     "ResourceGraph",
     "ResourceSet",
     "RunFailed",
@@ -80,6 +84,7 @@ __all__ = [
     "UnknownPool",
     "UsageError",
     "__version__",
+    "build",
     "load",
     "save",
 ]
@@ -89,6 +94,7 @@ _MODULE = {
     **dict.fromkeys(("load", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     **dict.fromkeys(("Match", "Policy"), "fluxres.match"),
+    **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),
     "Request": "fluxres.formats.requests",
     "Hostlist": "fluxres.syntax.hostlist",
     "IDset": "fluxres.syntax.idset",

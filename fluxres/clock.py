@@ -8,14 +8,21 @@ their own, tests pass a fixed one, commands pass :func:`system`.
 from __future__ import annotations
 
 import math
+import numbers
 import time
 from collections.abc import Callable
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, SupportsFloat
 
 from fluxres import limits
 from fluxres.errors import UsageError
 
 Clock = Callable[[], float]
+Time = SupportsFloat | datetime
+"""A moment: seconds as any real number (NumPy's, Decimal and Fraction among them), or a datetime with a time zone, which is
+seconds since 1970."""
+Length = SupportsFloat | timedelta
+"""A length of time: seconds as any real number, or a timedelta."""
 
 TICKS_PER_S: Final = 1_000_000
 FOREVER: Final = 2**62
@@ -49,27 +56,74 @@ def fixed(now_s: float = 0.0) -> Clock:
     return lambda: now_s
 
 
-def ticks(seconds: float, what: str = "time") -> int:
-    """Seconds as whole ticks, rounded to the nearest; infinity is FOREVER.
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def ticks(seconds: Time, what: str = "time") -> int:
+    """A moment as whole ticks, rounded to the nearest; infinity is FOREVER.
 
     Args:
         seconds: at least 0.
         what: the name of the value, for the message.
 
-    Errors: UsageError for NaN, a negative or too large value, and what is not a number.
+    Errors: UsageError for NaN, a negative or too large value, a datetime without a time zone, and what is neither.
 
-    >>> ticks(1.5), ticks(float("inf")) == FOREVER
-    (1500000, True)
+    >>> ticks(1.5), ticks(float("inf")) == FOREVER, ticks(datetime(1970, 1, 2, tzinfo=UTC))
+    (1500000, True, 86400000000)
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise UsageError(f"{what}: expected seconds as a number, got {seconds!r}")
-    if isinstance(seconds, float) and math.isinf(seconds) and seconds > 0:
+    if type(seconds) is not float and type(seconds) is not int:
+        seconds = _since_1970(seconds, what) if isinstance(seconds, datetime) else _number(seconds, what, "a datetime")
+    return _rounded(seconds, what)
+
+
+def length_ticks(seconds: Length, what: str = "duration_s") -> int:
+    """A length of time as whole ticks; see :func:`ticks`.
+
+    >>> length_ticks(timedelta(hours=1)), length_ticks(0.25)
+    (3600000000, 250000)
+    """
+    if type(seconds) is not float and type(seconds) is not int:
+        seconds = seconds.total_seconds() if isinstance(seconds, timedelta) else _number(seconds, what, "a timedelta")
+    return _rounded(seconds, what)
+
+
+def _rounded(seconds: float, what: str) -> int:
+    if seconds == math.inf:
         return FOREVER
     if not 0 <= seconds <= limits.TIME_MAX_S:
         # Python refuses to print an int of many thousand digits.
         got = "a number of over 300 digits" if isinstance(seconds, int) and abs(seconds) >= 10**300 else repr(seconds)
         raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {got}")
     return round(seconds * TICKS_PER_S)
+
+
+def _since_1970(moment: datetime, what: str) -> float:
+    if moment.utcoffset() is None:
+        raise UsageError(
+            f"{what}: {moment.isoformat()} has no time zone",
+            hint="datetime.now(UTC) has one, and .astimezone() adds the local one",
+        )
+    return (moment - _EPOCH).total_seconds()
+
+
+def _number(value: Any, what: str, other: str) -> float:
+    """A real number of another type than int and float, as one of these."""
+    from decimal import Decimal  # who passes none does not pay for the import
+
+    known: Any = (numbers.Real, Decimal)  # to mypy, int and float are none of these
+    if isinstance(value, bool) or not isinstance(value, known):
+        raise UsageError(f"{what}: expected seconds as a number or {other}, got {value!r:.80}")
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    try:
+        found = float(value)
+    except (OverflowError, ValueError):  # a fraction beyond floats, a signalling NaN
+        found = math.nan
+    if math.isinf(found) and value not in (math.inf, -math.inf):
+        found = math.nan
+    if math.isnan(found):
+        raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {value!r:.80}")
+    return found
 
 
 def seconds(tick: int) -> float:

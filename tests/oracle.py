@@ -179,7 +179,13 @@ class Oracle:
 
     def allocate(self, job: str, targets: Targets, start: int | None = None, end: int | None = None) -> None:
         """Give a job units over a window, all or nothing; what it makes whole absorbs the job's own records below (A5)."""
+        self._require_end(targets, start, end)
         self._take(job, targets, self.ticks(start, end))
+
+    def _require_end(self, targets: Targets, start: int | None, end: int | None) -> None:
+        """What begins later than now has an end (RFC 16), and what ended is not allocated."""
+        if (end is None and start is not None and start > self.now) or (end is not None and end <= self.now):
+            raise Refused({"UsageError"} | self.misnamed([key for key, _ in targets]))
 
     def _take(self, holder: Holder, targets: Targets, ticks: range) -> None:
         if faults := self.misnamed([key for key, _ in targets], ticks):
@@ -293,6 +299,44 @@ class Oracle:
         ends = [end for _, end, _ in spans]
         self.allocate(job, targets, max(self.now, min(start for start, _, _ in spans)), None if None in ends else max(ends))
 
+    def set_end(self, job: str, end: int | None) -> None:
+        """Everything the job has ends at another tick: the last units of each pool are held on, what is later goes."""
+        if job not in self.jobs():
+            raise Refused(["UnknownJob"])
+        given = {key: found for key in self.pools if (found := self._spans(self.given[key], job))}
+        last = {key: found for key, found in given.items() if found[-1][1] is None or found[-1][1] > self.now}
+        if not last:
+            raise Refused(["NotHeld"])
+        starts = [s for found in last.values() for s, e, _ in found if e is None or e > self.now]
+        if (end is None and max(starts) > self.now) or (end is not None and end <= max(self.now, min(starts))):
+            raise Refused(["UsageError"])
+        stop = self.horizon + 1 if end is None else end
+        before, held_on = self.given, []
+        self.given = {key: [dict(row) for row in rows] for key, rows in before.items()}
+        for key, found in last.items():
+            first = self.horizon + 1 if found[-1][1] is None else found[-1][1]
+            held_on += [(key, t) for t in range(first, stop)]
+            for t in range(first, stop):
+                self.given[key][t][job] = found[-1][2]
+            for t in range(stop, self.horizon + 1):
+                self.given[key][t].pop(job, None)
+        self.settle()
+        if any(self._is_in_the_way(job, key, t) for key, t in held_on if job in self.held[key][t]):
+            self.given = before
+            self.settle()
+            raise Refused(["InsufficientResources"])
+
+    def _is_in_the_way(self, job: str, key: str, tick: int) -> bool:
+        """Whether somebody else has what the job has of this pool."""
+        row = self.held[key][tick]
+        whole = row[job] == self.pools[key]["size"]
+        return (
+            sum(row.values()) > self.pools[key]["size"]
+            or any(self.owner(a, tick) is not None for a in self.ancestors(key))
+            or (whole and any(h != job for k in self.below(key) for h in self.held[k][tick]))
+            or self.intruders(job, key, tick)
+        )
+
     def expire(self) -> None:
         """Drop the spans that have ended."""
         jobs = self.jobs()
@@ -314,9 +358,11 @@ class Oracle:
 
     def stage(self, job: str, number: int, targets: Targets, start: int | None, end: int | None, life: int) -> None:
         """A lock that counts as taken and not as held, until commit, release or its time."""
+        self._require_end(targets, start, end)
         ticks = self.ticks(start, end)
         self._take((job, number), targets, ticks)
-        self.stages[number] = (job, targets, ticks, self.now + life)
+        # In units, because a merge may make a pool larger before the commit.
+        self.stages[number] = (job, list(self._wanted(targets).items()), ticks, self.now + life)
 
     def release(self, number: int) -> None:
         if number not in self.stages:

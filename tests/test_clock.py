@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from typing import SupportsFloat
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,10 +48,43 @@ def test_times_out_of_range_are_refused_with_the_name_of_the_value(bad: float) -
         clock.ticks(bad, "start")
 
 
-@pytest.mark.parametrize("bad", ["5", None, True, 1 + 2j, [1]])
+@pytest.mark.parametrize("bad", ["5", "1h", None, True, np.True_, 1 + 2j, [1], np.array(3.0), date(2030, 1, 1), timedelta(1)])
 def test_what_is_not_a_number_is_refused(bad: object) -> None:
-    with pytest.raises(UsageError, match="expected seconds as a number"):
-        clock.ticks(bad)  # type: ignore[arg-type]  # the wrong type is the point
+    with pytest.raises(UsageError, match=r"^at: expected seconds as a number or a datetime, got "):
+        clock.ticks(bad, "at")  # type: ignore[arg-type]  # the wrong type is the point
+
+
+@pytest.mark.parametrize("bad", ["1h", None, False, datetime(2030, 1, 1, tzinfo=UTC)])
+def test_what_is_no_length_is_refused(bad: object) -> None:
+    with pytest.raises(UsageError, match=r"^duration_s: expected seconds as a number or a timedelta, got "):
+        clock.length_ticks(bad)  # type: ignore[arg-type]  # the wrong type is the point
+
+
+REALS = [np.float32(1.5), np.float64(1.5), np.float16(1.5), np.longdouble("1.5"), Decimal("1.5"), Fraction(3, 2)]
+
+
+@pytest.mark.parametrize("number", [*REALS, np.int8(3), np.int64(3), np.uint32(3)], ids=lambda n: type(n).__name__)
+def test_any_real_number_is_a_number_of_seconds(number: SupportsFloat) -> None:
+    assert clock.ticks(number) == clock.length_ticks(number) == round(float(number) * clock.TICKS_PER_S)
+
+
+@pytest.mark.parametrize("bad", [Decimal("NaN"), Decimal("sNaN"), Decimal("1e400"), Fraction(10**400), Decimal(-1), np.int8(-1)])
+def test_numbers_of_other_types_are_within_the_same_bounds(bad: SupportsFloat) -> None:
+    with pytest.raises(UsageError, match=r"^start: expected 0 <= seconds <= 4000000000000, got "):
+        clock.ticks(bad, "start")
+
+
+def test_an_endless_decimal_is_without_end() -> None:
+    assert clock.ticks(Decimal("Infinity")) == clock.ticks(np.float32("inf")) == clock.FOREVER
+
+
+def test_a_datetime_is_seconds_since_1970_and_needs_a_time_zone() -> None:
+    east = timezone(timedelta(hours=2))
+    assert clock.ticks(datetime(1970, 1, 1, 3, 0, 0, 1, tzinfo=east)) == 3_600_000_001
+    with pytest.raises(UsageError, match=r"^at: 2030-01-01T00:00:00 has no time zone \(.*astimezone"):
+        clock.ticks(datetime(2030, 1, 1), "at")
+    with pytest.raises(UsageError, match=r"^at: expected 0 <= seconds"):
+        clock.ticks(datetime(1960, 1, 1, tzinfo=UTC), "at")
 
 
 @pytest.mark.parametrize("bad", [10**400, -(10**400), 10**5000], ids=["beyond floats", "below floats", "beyond print"])

@@ -43,8 +43,8 @@ def test_dir_lists_the_public_names() -> None:
 
 
 def test_unknown_names_are_attribute_errors() -> None:
-    with pytest.raises(AttributeError, match="module 'fluxres' has no attribute 'Resource'"):
-        fluxres.Resource  # noqa: B018
+    with pytest.raises(AttributeError, match="module 'fluxres' has no attribute 'Resources'"):
+        fluxres.Resources  # noqa: B018
 
 
 def test_the_version_is_the_one_that_is_packaged() -> None:

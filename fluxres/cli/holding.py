@@ -67,10 +67,10 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
     from fluxres.render import documents, listings
 
     job = taken.job
-    held = listings.held_within(graph, 0, FOREVER, job) if job in graph.jobs() else []
+    held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
 
     def document() -> dict[str, Any]:
-        return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_left(graph, job, held)}
+        return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_spans(graph, job, held, "left")}
 
     def lines(style: Style) -> Iterable[str]:
         gone = listings.records(graph, _rows(graph, taken), header=settings.header, style=style)
@@ -79,24 +79,37 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
     answer(settings, document=document, lines=lines)
 
 
+def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
+    """All that a job holds, by pool and window."""
+    from fluxres.clock import FOREVER
+    from fluxres.render import listings
+
+    held = listings.held_within(graph, graph.now(), FOREVER, job)
+    answer(
+        settings,
+        document=lambda: {"job": job, **_spans(graph, job, held, "held")},
+        lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
+    )
+
+
 def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """What a job still holds after a free."""
     from fluxres.clock import FOREVER
     from fluxres.render import listings
 
-    held = listings.held_within(graph, 0, FOREVER, job) if job in graph.jobs() else []
+    held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
     answer(
         settings,
-        document=lambda: {"job": job, **_left(graph, job, held)},
+        document=lambda: {"job": job, **_spans(graph, job, held, "left")},
         lines=lambda style: _left_lines(settings, graph, job, held, style),
     )
 
 
-def _left(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]]) -> dict[str, Any]:
+def _spans(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], key: str) -> dict[str, Any]:
     from fluxres.clock import FOREVER
     from fluxres.render import documents
 
-    return {"left": documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}
+    return {key: documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}
 
 
 def _left_lines(

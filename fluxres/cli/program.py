@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "free": "Take back what a job holds, or a part of it.",
     "grow": "Give more to a job that holds something.",
     "shrink": "Take back a part of what a job holds.",
+    "extend": "Move the end of what a job holds, later or earlier.",
     "stage": "Lock pools while a job is considered; commit or release them.",
     "when": "Say when a request could start at the earliest.",
     "why": "Say what is in the way of a request.",

@@ -6,15 +6,17 @@ pays only for the format it reads.  How to add one stands in ``specs/formats.md`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import orjson
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import compression, exports, flux, peers, slurm_entries
+from fluxres.formats import compression, exports, flux, peers, plain_values, slurm_entries
 from fluxres.formats.detection import is_toml, keys, xml_root
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.json_typed import collector_paused
@@ -76,6 +78,8 @@ _FORMATS: Final = (
     *exports.FORMATS,
 )
 
+#: what messages call values of a caller
+_VALUES: Final = "<dict>"
 #: how much of a file is looked at to tell its format: the first keys, past any comment
 HEAD_BYTES: Final = 65_536
 
@@ -144,6 +148,31 @@ def read(
     with collector_paused():
         loaded: Loaded = _function(_reader(found, opened))(opened, origin=origin, **_known(found, options))
     return loaded
+
+
+def read_values(values: Mapping[str, Any], *, format: str | None = None, origin: int | None = None, **options: Any) -> Loaded:
+    """Read a machine from a mapping: a cluster description, or what a JSON file of another format would have.
+
+    Args:
+        values: plain values; ids may be ranges and arrays.
+        format, origin, options: as for :func:`read`.
+
+    Errors: as :func:`read`, with the path in the values as the place.
+
+    >>> read_values({"fluxres": 1, "resources": [{"type": "node", "count": 2}]}).structure.n
+    3
+    """
+    chosen = named(format).name if format is not None else "cluster" if "fluxres" in values else ""
+    if chosen != "cluster":
+        made = plain_values.document(values, _VALUES, finite=True)
+        try:
+            source = Source(orjson.dumps(made.values), _VALUES)
+        except TypeError as error:
+            raise InputError(f"cannot be written as JSON: {error}", where=_VALUES) from None
+        if chosen or detect(source.data) is not None:
+            return read(source, format=format, origin=origin, **options)
+    _known(named("cluster"), options)
+    return cast("Loaded", _function("fluxres.formats.cluster:build")(plain_values.document(values, _VALUES), origin=origin))
 
 
 def read_many(sources: Sequence[Source], *, format: str | None = None, origin: int | None = None, **options: Any) -> Loaded:
@@ -244,7 +273,7 @@ def holds(graph: ResourceGraph) -> list[Hold]:
     """
     windows: dict[tuple[str, int, int], dict[int, int]] = {}
     slots = dict(graph.records.slots_of)
-    jobs = set(graph.jobs())
+    jobs = set(graph.records.jobs())
     for v, holders in graph.records.held.items():
         for job, held in holders.items():
             if job in jobs:

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from fluxres.clock import ticks
+from fluxres.clock import Length, length_ticks, seconds
 from fluxres.errors import UsageError
 from fluxres.formats import source_text, yaml_document
 from fluxres.model import parsing
@@ -31,7 +31,7 @@ class Request(jobspec.Request):
         cls,
         source: str | bytes | Path | Mapping[str, Any] | jobspec.Request,
         *,
-        duration_s: float | None = None,
+        duration_s: Length | None = None,
         format: str | None = None,
     ) -> Request:
         """A request from any form.
@@ -53,10 +53,10 @@ class Request(jobspec.Request):
         found = _read(source) if format is None else _of_peer(source, format)
         if duration_s is None:
             return found
-        if isinstance(duration_s, bool) or not isinstance(duration_s, int | float) or not duration_s > 0:
+        length = length_ticks(duration_s)
+        if length < 1:
             raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r:.80}")
-        ticks(duration_s, "duration_s")
-        return replace(found, duration_s=float(duration_s))
+        return replace(found, duration_s=seconds(length))
 
 
 def _read(source: object) -> Request:

@@ -13,11 +13,20 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import compression
+
+
+class Readable(Protocol):
+    """An open file."""
+
+    def read(self, size: int = -1, /) -> str | bytes:
+        """At most so many bytes or characters; nothing at the end."""
+        ...
+
 
 _CHUNK: Final = 1 << 20
 _TEXTS: Final = "'fluxres formats' lists what is read"
@@ -104,6 +113,24 @@ def read_all(read: Callable[[int], bytes], name: str) -> bytes:
         if b"\0" in chunk and not compression.found(chunks[0]):
             break
     return compression.opened(b"".join(chunks), name)
+
+
+def read_stream(stream: Readable) -> tuple[bytes, str, Path | None]:
+    """The bytes of an open file, of text or of bytes, from where it stands; its name for messages, and its path if it has one.
+
+    Errors: InputError for what cannot be read; LimitExceeded for what is too large.
+    """
+    known = getattr(stream, "name", None)
+    name = known if isinstance(known, str) and known else "<stream>"
+
+    def read(size: int) -> bytes:
+        chunk = stream.read(size)
+        return chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else chunk or b""
+
+    try:
+        return read_all(read, name), name, Path(name) if os.path.isfile(name) else None
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"cannot be read: {error}", where=name, hint="give a file that is open for reading") from None
 
 
 def opened(source: str | Path | bytes, file: str | None = None) -> tuple[bytes, str, Path | None]:

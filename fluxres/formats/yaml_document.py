@@ -88,6 +88,7 @@ class Document:
         file: its name for messages.
         text: what it was read from.
         path: of the file, from whose folder includes start; None for standard input and text given.
+        is_made: values of a caller, without a text: a place in them is a path without a line.
     """
 
     values: object
@@ -95,6 +96,7 @@ class Document:
     text: str = field(repr=False)
     path: Path | None = None
     is_json: bool = False
+    is_made: bool = False
     _asked: bool = field(default=False, init=False, repr=False, compare=False)
 
     @cached_property
@@ -114,6 +116,8 @@ class Document:
         >>> load(b"a: 1\\nb: [x, y]\\n").position(["b", 1])
         (2, 8)
         """
+        if self.is_made:
+            return 1, 1
         if self.is_json:
             return json_places.position(self.text, list(path), key=key)
         if not self._asked:
@@ -138,8 +142,10 @@ class Document:
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
         """``file:line:column: path.in.document``, as every message begins."""
         path = list(path)
-        line, column = self.position(path, key=key)
-        place = f"{self.file}:{line}:{column}"
+        place = self.file
+        if not self.is_made:
+            line, column = self.position(path, key=key)
+            place = f"{self.file}:{line}:{column}"
         return f"{place}: {path_text(path)}" if path else place
 
 

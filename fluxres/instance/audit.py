@@ -43,7 +43,7 @@ def check(instance: Instance) -> list[Problem]:
 def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     """What is held is of jobs that have not ended, and jobs that run hold something (rule A6)."""
     known = {fluid.encode(job.number) for job in instance.jobs() if job.state is not State.INACTIVE}
-    holding = set(graph.jobs())
+    holding = set(graph.records.jobs())
     found = []
     for name in sorted(holding - known - instance.foreign):
         pools = sorted(graph.records.require_job(name))

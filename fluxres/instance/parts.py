@@ -14,8 +14,8 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.instance.recording import lifted
 from fluxres.model import changes, joining, targets
+from fluxres.model.extending import lifted
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         below = structure.children(at).tolist()
         at, others = next(u for u in below if u <= v < structure.end.item(u)), below
         rest += [u for u in others if u != at]
-    with lifted(graph):
+    with lifted(graph.structure):
         graph.free(job, [above])
         if rest:
             graph.allocate(rest, job=job, start=seconds(now), end=None if limit >= FOREVER else seconds(limit))

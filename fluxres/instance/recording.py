@@ -6,37 +6,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources, NotHeld, UnknownJob, UnknownPool
-from fluxres.graph.kinds import STATES
+from fluxres.model import changes
+from fluxres.model.extending import lifted
 
 if TYPE_CHECKING:
     from fluxres.instance.inventory import Inventory
     from fluxres.model import ResourceGraph
 
 
-@contextmanager
-def lifted(graph: ResourceGraph) -> Iterator[None]:
-    """As if everything were in service: rule A7 is about new work, and a job that runs on a drained node is none."""
-    structure = graph.structure
-    if not len(structure.unavailable_roots()):
-        yield
-        return
-    before = structure.state.copy()
-    structure.set_state(np.flatnonzero(before).astype(np.int32), "up")
-    try:
-        yield
-    finally:
-        for code in np.unique(before).tolist():
-            structure.set_state(np.flatnonzero(before == code).astype(np.int32), STATES[code])
-
-
 def record(graph: ResourceGraph, job: str, pools: Sequence[tuple[str, int]], start: int, end: int) -> None:
     """Make pools an allocation of the job that holds them, over [start, end) in ticks."""
-    with lifted(graph):
-        graph.allocate(pools, job=job, start=seconds(start), end=None if end >= FOREVER else seconds(end))
+    with lifted(graph.structure):
+        changes.allocate(graph, job, pools, (start, min(end, FOREVER)))
 
 
 def hold(
@@ -55,13 +38,13 @@ def hold(
     structure = graph.structure
     if not pools:
         return []
-    with lifted(graph):
+    with lifted(graph.structure):
         if anew:
             with suppress(UnknownJob, NotHeld):
                 graph.free(job, start=seconds(now))
             start = now
         try:
-            graph.allocate(pools, job=job, start=seconds(start), end=None if end >= FOREVER else seconds(end))
+            changes.allocate(graph, job, pools, (start, min(end, FOREVER)))
         except (InsufficientResources, UnknownPool):
             start = max(start, now)
         else:
@@ -78,7 +61,7 @@ def hold(
                 todo += [(u, structure.size.item(u)) for u in structure.children(v).tolist()]
                 continue
             if stop > start:
-                graph.allocate([(v, amount)], job=job, start=seconds(start), end=None if stop >= FOREVER else seconds(stop))
+                changes.allocate(graph, job, [(v, amount)], (start, min(stop, FOREVER)))
             if stop < end:
                 taken.append(structure.where(v))
     return sorted(taken)

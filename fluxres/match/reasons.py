@@ -142,6 +142,9 @@ class Refusal:
             found.append("There is no start while what is out of service, or held without end, stays so.")
         return found
 
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
     def reasons(self) -> dict[str, str]:
         """By place, what is short; for the errors that carry reasons."""
         short = [part for part in self.parts if part.is_short] or list(self.parts)

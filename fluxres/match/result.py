@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fluxres.errors import UsageError
+
+if TYPE_CHECKING:
+    from fluxres.model.pool import Pool
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -46,6 +53,7 @@ class Match:
         graph, generation, revision: where this was found: number of the graph in this process, and its state.
         policy: its name.
         fallback: whether the reference traverser had to answer.
+        handle: gives the handle of a vertex; None for what no graph was asked for.
     """
 
     vertices: Int32
@@ -62,9 +70,17 @@ class Match:
     policy: str = "first"
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
+    handle: Callable[[int], Pool] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.vertices)
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools to be recorded, in vertex order, as handles of the graph that was asked."""
+        if self.handle is None:
+            raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
+        return tuple(map(self.handle, self.vertices.tolist()))
 
     @property
     def targets(self) -> list[tuple[int, int]]:
@@ -82,9 +98,9 @@ class Match:
         """Instances of all slots together."""
         return sum(map(len, self.slots))
 
-    def stamped(self, graph: int, generation: int, revision: int) -> Match:
+    def stamped(self, graph: int, generation: int, revision: int, handle: Callable[[int], Pool] | None = None) -> Match:
         """The same match, made on this state of this graph."""
-        return replace(self, graph=graph, generation=generation, revision=revision)
+        return replace(self, graph=graph, generation=generation, revision=revision, handle=handle)
 
     def is_equal(self, other: Match) -> bool:
         """Whether both take the same units of the same pools for the same slots over the same window."""

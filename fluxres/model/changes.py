@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
-from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.model import events, targets
+from fluxres.model import events, extending, targets
 from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Span
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.match import Match, Policy
@@ -94,6 +95,25 @@ def with_graph(structure: Structure, held: Held, window: Window, nslots: int | N
     return r if form is None else {**r, "scheduling": scheduling(structure, vertices, amounts, form)}
 
 
+def require_end(graph: ResourceGraph, window: Window) -> None:
+    """Refuse an allocation that begins later than now and has no end (RFC 16), and one that has ended already.
+
+    Errors: UsageError.
+    """
+    start, end = window
+    now = graph.now()
+    if end >= FOREVER and start > now:
+        raise UsageError(
+            f"would begin at {in_message(seconds(start))}, later than now ({in_message(seconds(now))}), and has no end",
+            hint="give an end or a duration",
+        )
+    if end <= now:
+        raise UsageError(
+            f"the window ended at {in_message(seconds(end))}, and now is {in_message(seconds(now))}",
+            hint="give a later end; what is over needs no allocation",
+        )
+
+
 def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:
     """Give pools to a job; see :meth:`ResourceGraph.allocate`."""
     targets.job_id(job)
@@ -126,7 +146,7 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
 
 
 def free(
-    graph: ResourceGraph, job: str, wanted: Targets | None, start: float | None, end: float | None, slots: int = 0
+    graph: ResourceGraph, job: str, wanted: Targets | None, start: Time | None, end: Time | None, slots: int = 0
 ) -> Batch | list[Piece]:
     """Take back what a job holds; see :meth:`ResourceGraph.free`.  Returns what was taken.
 
@@ -148,8 +168,8 @@ def shrink(
     graph: ResourceGraph,
     job: str,
     wanted: Targets | Wanted,
-    start: float | None,
-    end: float | None,
+    start: Time | None,
+    end: Time | None,
     policy: str | Policy,
 ) -> Allocation:
     """Take a part of what a job holds back; see :meth:`ResourceGraph.shrink`."""
@@ -195,6 +215,18 @@ def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
     graph.revision += 1
 
 
+def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> Allocation:
+    """Move the end of what a job holds; see :meth:`ResourceGraph.set_end`."""
+    now = graph.now()
+    until = extending.end_of(graph, job, end, duration_s)
+    move = extending.plan(graph.records, job, until, now)
+    if move.longer or move.shorter:
+        tell(graph, lambda: events.set_end(job, now, until))
+        move.apply(graph.records, job)
+        graph.revision += 1
+    return graph.allocation(job)
+
+
 def expire(graph: ResourceGraph, before: int) -> list[str]:
     """Drop the records that ended; see :meth:`ResourceGraph.expire`."""
     ended = graph.records.ended(before)
@@ -211,14 +243,15 @@ def stage(
     job: str,
     named: list[tuple[int, int]],
     window: Window,
-    ttl_s: float,
+    ttl_s: Length,
     nslots: int = 0,
     *,
     implies: bool = False,
 ) -> Stage:
     """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
     targets.job_id(job)
-    life = ticks(ttl_s, "ttl_s")
+    require_end(graph, window)
+    life = length_ticks(ttl_s, "ttl_s")
     if life < 1:
         raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
     expires = min(graph.now() + life, FOREVER)
@@ -266,12 +299,13 @@ def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], 
 
 
 def grow(
-    graph: ResourceGraph, job: str, wanted: Targets | Wanted, start: float | None, end: float | None, policy: str | Policy
+    graph: ResourceGraph, job: str, wanted: Targets | Wanted, start: Time | None, end: Time | None, policy: str | Policy
 ) -> Allocation:
     """Give more to a job that holds something; see :meth:`ResourceGraph.grow`."""
     have = graph.allocation(job)
     begin = max(have.start, seconds(graph.now())) if start is None else start
     window = graph.open_window(begin, have.end if end is None else end)
+    require_end(graph, window)
     if not targets.is_request(graph, wanted):
         return allocate(graph, job, cast("Targets", wanted), window)
     from fluxres.model import matching

@@ -18,7 +18,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
-from fluxres.model import targets
+from fluxres.model import extending, targets
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -74,6 +74,11 @@ def free(
     """A job gives back; pools None is everything, start and end None the whole time."""
     pools = None if targets is None else _named(structure, targets)
     return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end), **_slots(slots)}
+
+
+def set_end(job: str, start: int, end: int) -> Event:
+    """The end of what a job holds is moved; what ended by `start` stays as it is."""
+    return {"event": "set_end", "job": job, "start": start, "end": _end(end)}
 
 
 def expire(before: int) -> Event:
@@ -160,6 +165,10 @@ def _apply_free(graph: ResourceGraph, e: Event) -> None:
     graph.records.free(graph.records.plan_free(e["job"], pools, e["start"], e["end"]), e["job"], e.get("slots", 0))
 
 
+def _apply_set_end(graph: ResourceGraph, e: Event) -> None:
+    extending.plan(graph.records, e["job"], _until(e["end"]), e["start"]).apply(graph.records, e["job"])
+
+
 def _apply_expire(graph: ResourceGraph, e: Event) -> None:
     for job, pieces in graph.records.ended(e["before"]):
         graph.records.free(pieces, job)
@@ -183,6 +192,7 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "allocate": _apply_allocate,
     "allocate_all": _apply_allocate_all,
     "free": _apply_free,
+    "set_end": _apply_set_end,
     "expire": _apply_expire,
     "stage": _apply_stage,
     "commit": _apply_commit,

@@ -11,11 +11,11 @@ from itertools import count
 from typing import TYPE_CHECKING, cast
 
 from fluxres.allocation.records import Records
-from fluxres.clock import FOREVER, Clock, fixed, seconds, ticks
+from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, events, search, targets, totals, walking
+from fluxres.model import audit, changes, events, joining, search, targets, totals, walking
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.targets import Where
@@ -82,7 +82,7 @@ class Inspection:
             self.records.upstream.refresh()
         return 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
 
-    def window(self, at: float | None, duration_s: float | None) -> tuple[int, int]:
+    def window(self, at: Time | None, duration_s: Length | None) -> tuple[int, int]:
         """Start and duration in seconds as a window in ticks; a moment is one tick long.
 
         Errors: UsageError for a duration that is not positive.
@@ -91,12 +91,12 @@ class Inspection:
         start = now if at is None else ticks(at, "at")
         if duration_s is None:
             return start, start + 1
-        length = ticks(duration_s, "duration_s")
+        length = length_ticks(duration_s)
         if length < 1:
             raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
         return start, min(start + length, FOREVER)
 
-    def open_window(self, start: float | None, end: float | None) -> tuple[int, int]:
+    def open_window(self, start: Time | None, end: Time | None) -> tuple[int, int]:
         """Start (now by default) and end (none by default) in seconds as ticks.
 
         Errors: UsageError for a window that ends before it begins.
@@ -110,7 +110,7 @@ class Inspection:
             )
         return lo, hi
 
-    def _given_window(self, start: float | None, end: float | None, duration_s: float | None) -> tuple[int, int]:
+    def _given_window(self, start: Time | None, end: Time | None, duration_s: Length | None) -> tuple[int, int]:
         if end is not None and duration_s is not None:
             raise UsageError("both an end and a duration were given", hint="give one of them")
         if duration_s is None:
@@ -123,7 +123,10 @@ class Inspection:
         return self.structure.n
 
     def __repr__(self) -> str:
-        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(self.records.jobs())} jobs>"
+        if isinstance(self.structure, joining.Destroyed):
+            return f"<ResourceGraph {self.name}: destroyed>"
+        jobs = self._lasting(ticks(self.clock(), "clock"))  # unlike now(), this asks no instance above
+        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(jobs)} jobs>"
 
     @property
     def root(self) -> Pool:
@@ -186,8 +189,8 @@ class Inspection:
     def find(
         self,
         criteria: str | Criteria | Callable[[Pool], object],
-        at: float | None = None,
-        during: tuple[float, float] | None = None,
+        at: Time | None = None,
+        during: tuple[Time, Time] | None = None,
     ) -> Selection:
         """Pools that meet the criteria (RFC 4 Find and Match; the language is in specs/criteria.md).
 
@@ -228,8 +231,8 @@ class Inspection:
     def aggregate(
         self,
         where: Where = "/",
-        at: float | None = None,
-        duration_s: float | None = None,
+        at: Time | None = None,
+        duration_s: Length | None = None,
         all: bool = False,
         hierarchy: str | None = None,
     ) -> dict[str, int]:
@@ -256,15 +259,24 @@ class Inspection:
         """The unit of each sum that `aggregate` can have; None for a plain number."""
         return dict(self.structure.sums.units)
 
-    def available(self, at: float | None = None, duration_s: float | None = None) -> Selection:
+    def available(self, at: Time | None = None, duration_s: Length | None = None) -> Selection:
         """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
         return search.available(self._face, *self.window(at, duration_s))
 
     def jobs(self) -> list[str]:
-        """Jobs that hold anything, in the order they first did."""
-        return self.records.jobs()
+        """Jobs that hold anything now or later, in the order they first did; what ended is not listed, dropped or not."""
+        return self._lasting(self.now())
 
-    def allocated(self, job: str | None = None, at: float | None = None) -> Selection:
+    def _lasting(self, now: int) -> list[str]:
+        records = self.records
+        over = {job for job, _ in records.ended(now)} if now else set()
+        return [
+            job
+            for job in records.jobs()
+            if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
+        ]
+
+    def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
         """Pools with a record of a job, or of any job (RFC 16 Allocated).
 
         Args:
@@ -275,7 +287,7 @@ class Inspection:
         """
         return search.allocated(self._face, job, at)
 
-    def allocation(self, job: str, at: float | None = None) -> Allocation:
+    def allocation(self, job: str, at: Time | None = None) -> Allocation:
         """The records of one job: all of them, or those of one moment.
 
         Errors: UnknownJob.

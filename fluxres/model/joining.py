@@ -7,6 +7,7 @@ gave, is refused with the graph as it was.
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -255,18 +256,23 @@ def _tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
 
 
 class Destroyed:
-    """What stands in place of a destroyed graph's columns: every use says so."""
+    """Stands in place of the columns of a destroyed graph and refuses every use."""
 
     def __getattr__(self, name: str) -> Any:
         raise StaleHandle("this graph was destroyed", hint="load or copy it again")
 
 
 def destroy(graph: ResourceGraph) -> None:
-    """Drop everything the graph holds on to."""
+    """Drop everything the graph holds on to; see :meth:`ResourceGraph.destroy`."""
+    if isinstance(graph.structure, Destroyed):
+        return
     gone: Any = Destroyed()
     graph.structure = graph.records = graph.planner = gone
+    graph.matcher = None
     graph.sink = None
     graph.generation += 1
+    # A planner and its levels refer to each other, a structure and its lookup, too: counting references frees none of them.
+    gc.collect()
 
 
 def require_other(graph: ResourceGraph, other: object) -> None:

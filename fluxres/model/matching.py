@@ -6,13 +6,15 @@ which refuses a match that something has overtaken.  Between the two lies nothin
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.match import Match, Matcher, Policy, Refusal
 from fluxres.model import changes, parsing, targets
+from fluxres.model.pool import Pool
 from fluxres.model.values import Allocation
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
@@ -31,25 +33,25 @@ def matcher(graph: ResourceGraph) -> Matcher:
     return graph.matcher
 
 
-def length(own_s: float | None, duration_s: float | None) -> int:
+def length(own_s: Length | None, duration_s: Length | None) -> int:
     """Ticks that a request is for: as long as said, else as long as it says itself, else without end.
 
     Errors: UsageError for a duration that is not positive.
     """
     given = own_s if duration_s is None else duration_s
-    found = FOREVER if given is None else ticks(given, "duration_s")
+    found = FOREVER if given is None else length_ticks(given)
     if found < 1:
         raise UsageError(f"duration_s: expected a positive number of seconds, got {given!r}")
     return found
 
 
-def _window(graph: ResourceGraph, request: Request, at: float | None, duration_s: float | None) -> tuple[int, int]:
+def _window(graph: ResourceGraph, request: Request, at: Time | None, duration_s: Length | None) -> tuple[int, int]:
     now = graph.now()
     start = now if at is None else ticks(at, "at")
     return start, min(start + length(request.duration_s, duration_s), FOREVER)
 
 
-def match(graph: ResourceGraph, wanted: Wanted, at: float | None, duration_s: float | None, policy: str | Policy) -> Match:
+def match(graph: ResourceGraph, wanted: Wanted, at: Time | None, duration_s: Length | None, policy: str | Policy) -> Match:
     """Pools for a request; see :meth:`ResourceGraph.match`."""
     request = as_request(wanted)
     return match_within(graph, request, _window(graph, request, at, duration_s), policy)
@@ -66,7 +68,7 @@ def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], 
 
 def stamped(graph: ResourceGraph, found: Match) -> Match:
     """The match, as one of this graph in its present state."""
-    return found.stamped(graph.number, graph.generation, graph.revision)
+    return found.stamped(graph.number, graph.generation, graph.revision, partial(Pool, graph, generation=graph.generation))
 
 
 def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
@@ -109,7 +111,7 @@ def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], p
 
 
 def why_not(
-    graph: ResourceGraph, wanted: Wanted, at: float | None, duration_s: float | None, policy: str | Policy
+    graph: ResourceGraph, wanted: Wanted, at: Time | None, duration_s: Length | None, policy: str | Policy
 ) -> Refusal | None:
     """Why there are no pools for a request; see :meth:`ResourceGraph.why_not`."""
     request = as_request(wanted)
@@ -117,7 +119,7 @@ def why_not(
 
 
 def earliest(
-    graph: ResourceGraph, wanted: Wanted, after: float | None, duration_s: float | None, policy: str | Policy
+    graph: ResourceGraph, wanted: Wanted, after: Time | None, duration_s: Length | None, policy: str | Policy
 ) -> float | None:
     """The first start; see :meth:`ResourceGraph.earliest`."""
     request = as_request(wanted)
@@ -131,26 +133,31 @@ def satisfiable(graph: ResourceGraph, wanted: Wanted) -> bool:
 
 
 def allocate(
-    graph: ResourceGraph, wanted: Wanted, job: str, at: float | None, duration_s: float | None, policy: str | Policy
+    graph: ResourceGraph, wanted: Wanted, job: str, at: Time | None, duration_s: Length | None, policy: str | Policy
 ) -> Allocation:
     """Match a request and give what was found; see :meth:`ResourceGraph.allocate`."""
     targets.job_id(job)
     request = as_request(wanted)
     window = _window(graph, request, at, duration_s)
+    if at is not None:
+        changes.require_end(graph, window)
     revision = graph.revision
     found = matcher(graph).match(request, *window, policy)
     return _given(graph, request, window, policy, found, job, revision)
 
 
 def reserve(
-    graph: ResourceGraph, wanted: Wanted, job: str, after: float | None, duration_s: float | None, policy: str | Policy
+    graph: ResourceGraph, wanted: Wanted, job: str, after: Time | None, duration_s: Length | None, policy: str | Policy
 ) -> Allocation:
     """The same at the earliest start; see :meth:`ResourceGraph.allocate_orelse_reserve`."""
     targets.job_id(job)
     request = as_request(wanted)
     window = _window(graph, request, after, duration_s)
     revision = graph.revision
-    return _given(graph, request, window, policy, _first(graph, request, window, policy), job, revision)
+    found = _first(graph, request, window, policy)
+    if found is not None and (after is not None or found.start > window[0]):
+        changes.require_end(graph, (found.start, found.end))
+    return _given(graph, request, window, policy, found, job, revision)
 
 
 def _given(
@@ -178,6 +185,7 @@ def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     targets.job_id(job)
     require_fresh(graph, found)
     require_picks(found)
+    changes.require_end(graph, (found.start, found.end))
     return changes.commit_match(graph, found, job)
 
 

@@ -11,6 +11,7 @@ from fluxres.graph.kinds import EXCLUSIVE, PropertyValue
 from fluxres.model.values import Allocation, Span
 
 if TYPE_CHECKING:
+    from fluxres.clock import Length, Time
     from fluxres.model.resource_graph import ResourceGraph
 
 Direction = Literal["out", "in", "both"]
@@ -245,7 +246,7 @@ class Pool:
         """Jobs that hold something below it now (RFC 4 `shared`)."""
         return self.shared_by()
 
-    def shared_by(self, at: float | None = None, duration_s: float | None = None) -> list[str]:
+    def shared_by(self, at: Time | None = None, duration_s: Length | None = None) -> list[str]:
         """Jobs that hold something below it at a moment, or at some moment of a window."""
         start, end = self.graph.window(at, duration_s)
         return sorted(self.graph.records.shared_jobs(self.vertex, start, end))
@@ -255,7 +256,7 @@ class Pool:
         """Whether a stage locks units of it."""
         return self.graph.records.is_staged(self.vertex)
 
-    def allocated(self, at: float | None = None) -> int:
+    def allocated(self, at: Time | None = None) -> int:
         """Units held at a moment (now by default), what a pool above implies included."""
         start, end = self.graph.window(at, None)
         planner, structure = self.graph.planner, self.graph.structure
@@ -265,7 +266,7 @@ class Pool:
             else planner.used(self.vertex, start, end)
         )
 
-    def available(self, at: float | None = None, duration_s: float | None = None) -> int:
+    def available(self, at: Time | None = None, duration_s: Length | None = None) -> int:
         """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7).
 
         A pool that is in a copy only as the way from its root has none.
@@ -275,15 +276,15 @@ class Pool:
             return 0
         return self.graph.planner.free(self.vertex, start, end)
 
-    def allocations(self, start: float | None = None, end: float | None = None) -> list[Span]:
+    def allocations(self, start: Time | None = None, end: Time | None = None) -> list[Span]:
         """Records that have begun by now and touch the window (from now on by default), by start."""
         return self._select(start, end, begun=True)
 
-    def reservations(self, start: float | None = None, end: float | None = None) -> list[Span]:
+    def reservations(self, start: Time | None = None, end: Time | None = None) -> list[Span]:
         """Records that begin after now and touch the window (from now on by default), by start."""
         return self._select(start, end, begun=False)
 
-    def _select(self, start: float | None, end: float | None, *, begun: bool) -> list[Span]:
+    def _select(self, start: Time | None, end: Time | None, *, begun: bool) -> list[Span]:
         now = self.graph.now()
         lo, hi = self.graph.open_window(start, end)
         where = self.where
@@ -294,7 +295,7 @@ class Pool:
         ]
 
     def allocate(
-        self, amount: int, job: str, start: float | None = None, end: float | None = None, duration_s: float | None = None
+        self, amount: int, job: str, start: Time | None = None, end: Time | None = None, duration_s: Length | None = None
     ) -> Allocation:
         """Give `amount` units to a job, growing what it has (RFC 4 Allocate(N, S)).
 
@@ -302,7 +303,7 @@ class Pool:
         """
         return self.graph.allocate([(self, amount)], job=job, start=start, end=end, duration_s=duration_s)
 
-    def free(self, job: str, amount: int | None = None, start: float | None = None, end: float | None = None) -> None:
+    def free(self, job: str, amount: int | None = None, start: Time | None = None, end: Time | None = None) -> None:
         """Take a job's units back, all or `amount` of them (RFC 4 Free(S, [N])).
 
         Errors: UnknownJob, NotHeld; nothing changes then.

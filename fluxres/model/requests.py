@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fluxres.clock import seconds
+from fluxres.clock import Length, Time, seconds
 from fluxres.model.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Requests(Inspection):
     # -- one request -------------------------------------------------------------------------------------------------
 
     def match(
-        self, wanted: Wanted, at: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
+        self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Match:
         """Pools for a request, recorded nowhere (specs/matching.md); `commit_match` gives them to a job.
 
@@ -54,7 +54,7 @@ class Requests(Inspection):
         return matching.satisfiable(self._face, wanted)
 
     def why_not(
-        self, wanted: Wanted, at: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
+        self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Refusal | None:
         """Why there are no pools for a request; None when there are.  `.sentences()` says it in words."""
         from fluxres.model import matching
@@ -62,7 +62,7 @@ class Requests(Inspection):
         return matching.why_not(self._face, wanted, at, duration_s, policy)
 
     def earliest(
-        self, wanted: Wanted, after: float | None = None, duration_s: float | None = None, policy: str | Policy = "first"
+        self, wanted: Wanted, after: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> float | None:
         """The first start, in seconds, at which there are pools for a request; None when there never are."""
         from fluxres.model import matching
@@ -74,8 +74,8 @@ class Requests(Inspection):
     def match_all(
         self,
         wanted: Iterable[Wanted],
-        at: float | None = None,
-        duration_s: float | None = None,
+        at: Time | None = None,
+        duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> list[Match]:
         """Pools for several requests at one start, of which no two take the same; `commit_all` gives them to jobs.
@@ -98,8 +98,8 @@ class Requests(Inspection):
     def why_not_all(
         self,
         wanted: Iterable[Wanted] | Iterable[tuple[Targets | Wanted, str]],
-        at: float | None = None,
-        duration_s: float | None = None,
+        at: Time | None = None,
+        duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> Shortage | None:
         """Which of several requests has no pools beside the others, and why; None when all have.
@@ -117,8 +117,8 @@ class Requests(Inspection):
     def earliest_all(
         self,
         wanted: Iterable[Wanted],
-        after: float | None = None,
-        duration_s: float | None = None,
+        after: Time | None = None,
+        duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> float | None:
         """The first start, in seconds, at which there are pools for several requests together; None when there never are."""

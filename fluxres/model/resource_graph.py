@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 from fluxres import limits
 from fluxres.allocation.records import Records
-from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.clock import FOREVER, Length, Time, seconds, ticks
+from fluxres.errors import UsageError
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, events, joining, targets
 from fluxres.model.requests import Requests
@@ -25,6 +26,14 @@ from fluxres.model.values import Allocation
 if TYPE_CHECKING:
     from fluxres.match import Match, Policy
     from fluxres.model.matching import Wanted
+
+
+def _one_start(start: Time | None, at: Time | None) -> Time | None:
+    if at is None:
+        return start
+    if start is not None:
+        raise UsageError(f"both a start ({start}) and at ({at}) were given", hint="they mean the same: give one of them")
+    return at
 
 
 class ResourceGraph(Requests):
@@ -45,10 +54,10 @@ class ResourceGraph(Requests):
         wanted: Targets | Wanted,
         *,
         job: str,
-        start: float | None = None,
-        end: float | None = None,
-        duration_s: float | None = None,
-        at: float | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        duration_s: Length | None = None,
+        at: Time | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
         """Give pools to a job, all or nothing; what it has already grows (RFC 4 Allocate, RFC 16 Allocate).
@@ -57,21 +66,23 @@ class ResourceGraph(Requests):
             wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, without an amount the whole pool; or a
                 request: a shape such as ``slot=4/[core=2;gpu=1]``, short options such as ``-N4 -c8``, a jobspec, a Request.
             job: id.
-            start: seconds, now by default; `at` is the same. end or duration_s: until when; by default as long as the request
-                says, else without end.
+            start: seconds, or a datetime with a time zone; now by default; `at` is the same. end or duration_s: until when; by
+                default as long as the request says, else without end. What begins later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
         changes.expire_stages(self)
-        begin = start if at is None else at
+        begin = _one_start(start, at)
         if targets.is_request(self, wanted):
             from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
 
             return matching.allocate(self, cast("Wanted", wanted), job, begin, self._duration(begin, end, duration_s), policy)
-        return changes.allocate(self, job, cast("Targets", wanted), self._given_window(begin, end, duration_s))
+        window = self._given_window(begin, end, duration_s)
+        changes.require_end(self, window)
+        return changes.allocate(self, job, cast("Targets", wanted), window)
 
-    def _duration(self, start: float | None, end: float | None, duration_s: float | None) -> float | None:
+    def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None) -> Length | None:
         if end is None:
             return duration_s
         lo, hi = self._given_window(start, end, duration_s)
@@ -91,8 +102,8 @@ class ResourceGraph(Requests):
         wanted: Wanted,
         *,
         job: str,
-        after: float | None = None,
-        duration_s: float | None = None,
+        after: Time | None = None,
+        duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
         """Give pools for a request to a job now (or at `after`), or else at the earliest time.
@@ -110,10 +121,10 @@ class ResourceGraph(Requests):
         self,
         wanted: Iterable[tuple[Targets | Wanted, str]],
         *,
-        start: float | None = None,
-        end: float | None = None,
-        duration_s: float | None = None,
-        at: float | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        duration_s: Length | None = None,
+        at: Time | None = None,
         policy: str | Policy = "first",
     ) -> list[Allocation]:
         """Give pools to several jobs, or several times to one, at one start: all of it or none.
@@ -129,7 +140,7 @@ class ResourceGraph(Requests):
         from fluxres.model import several
 
         changes.expire_stages(self)
-        begin = start if at is None else at
+        begin = _one_start(start, at)
         parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s))
         return several.give(self, parts, self.open_window(begin, None)[0], policy)
 
@@ -137,8 +148,8 @@ class ResourceGraph(Requests):
         self,
         wanted: Iterable[tuple[Wanted, str]],
         *,
-        after: float | None = None,
-        duration_s: float | None = None,
+        after: Time | None = None,
+        duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> list[Allocation]:
         """Give pools for several requests to their jobs now (or at `after`), or else at the earliest time at which all can start.
@@ -171,7 +182,7 @@ class ResourceGraph(Requests):
 
     # -- giving back -------------------------------------------------------------------------------------------------
 
-    def free(self, job: str, wanted: Targets | None = None, start: float | None = None, end: float | None = None) -> None:
+    def free(self, job: str, wanted: Targets | None = None, start: Time | None = None, end: Time | None = None) -> None:
         """Take back what a job holds: everything, or pools, or units of them (RFC 4 Free, RFC 16 Release).
 
         Args:
@@ -189,8 +200,8 @@ class ResourceGraph(Requests):
         job: str,
         wanted: Targets | Wanted,
         *,
-        start: float | None = None,
-        end: float | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
         """Give more, pools or what a request asks for, to a job that holds something; by default until it ends (RFC 16 grow).
@@ -205,8 +216,8 @@ class ResourceGraph(Requests):
         job: str,
         wanted: Targets | Wanted,
         *,
-        start: float | None = None,
-        end: float | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
         policy: str | Policy = "high",
     ) -> Allocation:
         """Take part of what a job holds back (RFC 16 shrink).
@@ -223,7 +234,24 @@ class ResourceGraph(Requests):
         changes.expire_stages(self)
         return changes.shrink(self, job, wanted, start, end, policy)
 
-    def expire(self, before: float | None = None) -> list[str]:
+    def set_end(self, job: str, end: Time | None = None, *, duration_s: Length | None = None) -> Allocation:
+        """Extend or shorten what a job holds: all of it ends at another time, or nothing changes.
+
+        Each pool keeps the units that the job holds of it last; what begins after the new end is given back.
+
+        Args:
+            job: id.
+            end: seconds or a datetime; `math.inf` for no end, which only a job that has begun can have.
+            duration_s: instead, how long from the beginning of what the job holds.
+
+        Returns: what the job holds now.
+        Errors: InsufficientResources where something is in the way, with the latest end for which nothing is; UnknownJob;
+            NotHeld for a job that has ended; UsageError for an end that is over, or before the job begins.
+        """
+        changes.expire_stages(self)
+        return changes.set_end(self, job, end, duration_s)
+
+    def expire(self, before: Time | None = None) -> list[str]:
         """Drop the records that ended by now, or by `before`, and the stages whose time is over; the jobs concerned.
 
         RFC 16: an allocation that expires is removed from the resources.
@@ -238,10 +266,10 @@ class ResourceGraph(Requests):
         wanted: Targets | Wanted,
         *,
         job: str,
-        start: float | None = None,
-        end: float | None = None,
-        duration_s: float | None = None,
-        ttl_s: float = limits.STAGE_SECONDS_DEFAULT,
+        start: Time | None = None,
+        end: Time | None = None,
+        duration_s: Length | None = None,
+        ttl_s: Length = limits.STAGE_SECONDS_DEFAULT,
         policy: str | Policy = "first",
     ) -> Stage:
         """Lock pools for a job that is being considered (RFC 4 Staged).
@@ -310,7 +338,7 @@ class ResourceGraph(Requests):
 
     # -- copying and joining -----------------------------------------------------------------------------------------
 
-    def copy(self, where: Where = "/", *, job: str | None = None, at: float | None = None) -> ResourceGraph:
+    def copy(self, where: Where = "/", *, job: str | None = None, at: Time | None = None) -> ResourceGraph:
         """What is available of a subtree, with the way up to the root, as a graph of its own (RFC 4 Copy, rule C1).
 
         Args:
@@ -352,7 +380,11 @@ class ResourceGraph(Requests):
         joining.unlink(self, where, hierarchy)
 
     def destroy(self) -> None:
-        """Release the memory of this graph (RFC 16 Destroy); it can no longer be used."""
+        """Release the memory of this graph, at once (RFC 16 Destroy).
+
+        Every later use of the graph, its pools, selections and stages raises StaleHandle.  What outlives it keeps the columns
+        it needs: an Allocation, and a view of networkx.  Cost: a run of the garbage collector.
+        """
         joining.destroy(self)
 
     def restructure(self, structure: Structure, records: Records) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
-from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.clock import FOREVER, Time, seconds, ticks
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.kinds import STATES, Kind
 from fluxres.graph.structure import CONTAINMENT
@@ -45,7 +45,7 @@ Wanted = str | Criteria | Callable[[Pool], object]
 """Criteria as text, parsed criteria, or a function that says of a pool whether it is meant."""
 
 
-def find(graph: ResourceGraph, criteria: Wanted, at: float | None = None, during: tuple[float, float] | None = None) -> Selection:
+def find(graph: ResourceGraph, criteria: Wanted, at: Time | None = None, during: tuple[Time, Time] | None = None) -> Selection:
     """Pools that meet the criteria; see :meth:`ResourceGraph.find`."""
     if at is not None and during is not None:
         raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
@@ -340,7 +340,7 @@ def available(graph: ResourceGraph, start: int, end: int) -> Selection:
     return Selection(graph, np.flatnonzero(available_units(graph, start, end)).astype(np.int32))
 
 
-def allocated(graph: ResourceGraph, job: str | None, at: float | None) -> Selection:
+def allocated(graph: ResourceGraph, job: str | None, at: Time | None) -> Selection:
     """Pools with a record; see :meth:`ResourceGraph.allocated`."""
     records = graph.records
     start, end = (graph.now(), FOREVER) if at is None else graph.window(at, None)

@@ -17,7 +17,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import together
 from fluxres.allocation.together import Share, located, locking
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import FOREVER, Length, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.match import Match, Policy, Refusal
@@ -78,6 +78,9 @@ class Shortage:
         found += [f"{_BESIDE.capitalize()}."] * (not self.is_alone)
         return found + [f"{_NEVER.capitalize()}."] * (self.is_never and not self.refusal.never)
 
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
     def error(self, said: InsufficientResources | InfeasibleRequest | None = None) -> InsufficientResources | InfeasibleRequest:
         """The shortage as an error.
 
@@ -105,7 +108,7 @@ def _place(number: int, job: str) -> str:
 
 
 def parts_of(
-    graph: ResourceGraph, wanted: Iterable[tuple[Targets | Wanted, str]], duration_s: float | None, *, sought_only: bool = False
+    graph: ResourceGraph, wanted: Iterable[tuple[Targets | Wanted, str]], duration_s: Length | None, *, sought_only: bool = False
 ) -> list[Part]:
     """What is asked for, checked.
 
@@ -132,7 +135,7 @@ def parts_of(
 
 
 def _part(
-    graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, duration_s: float | None, sought_only: bool
+    graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, duration_s: Length | None, sought_only: bool
 ) -> Part:
     if not targets.is_request(graph, what):
         if sought_only:
@@ -142,7 +145,7 @@ def _part(
     return Part(place, job, request, [], matching.length(request.duration_s, duration_s))
 
 
-def requests_of(wanted: Iterable[Wanted], duration_s: float | None) -> list[Part]:
+def requests_of(wanted: Iterable[Wanted], duration_s: Length | None) -> list[Part]:
     """As :func:`parts_of`, for requests of nobody.
 
     Errors: UsageError, InputError with the number of the request.
@@ -159,7 +162,7 @@ def requests_of(wanted: Iterable[Wanted], duration_s: float | None) -> list[Part
     return found
 
 
-def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s: float | None) -> list[Part]:
+def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s: Length | None) -> list[Part]:
     """As :func:`parts_of` for pairs, and as :func:`requests_of` for requests alone."""
     if wanted and isinstance(wanted[0], tuple):
         return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), duration_s)
@@ -353,6 +356,9 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
 
 def _grant(graph: ResourceGraph, shares: Sequence[Share]) -> list[Allocation]:
     structure = graph.structure
+    for share in shares:
+        with located(share.place):
+            changes.require_end(graph, (share.start, share.end))
     pools = sum(len(share.targets) for share in shares)
     together.grant(graph.records, shares, lambda: changes.tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1

@@ -103,6 +103,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "stage": _stage,
     "commit": lambda event: str(event["stage"]),
     "release": lambda event: str(event["stage"]),
+    "set_end": lambda event: f"{event['job']}: until {when(seconds(FOREVER if event['end'] is None else event['end']))}",
     "expire": lambda event: f"records that ended by {when(seconds(event['before']))}",
     "state": _state,
     "tag": _tag,

@@ -34,7 +34,7 @@ def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: 
     Args:
         url: ``sqlite:///path/to/file.db`` with or without ``?graph=NAME``, or a path; by default ``$FLUXRES_STORE``, else the
             SQLite file in the XDG data folder.
-        clock: gives the time of journal entries.
+        clock: gives the time of journal entries, and "now" of the graphs.
         notify: told who holds the lock when a write waits for more than half a second.
 
     Errors: StoreError for a scheme there is no store of.

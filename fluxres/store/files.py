@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from fluxres import clock as clocks
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import compression, registry, source_text
@@ -29,8 +30,11 @@ from fluxres.store.pending import Mark, Pending
 from fluxres.store.rows import Saved
 from fluxres.store.sqlite import Position, SqliteStore
 from fluxres.store.url import is_store_url
+from fluxres.syntax.moment import EPOCH_FROM_S
 
 Source = str | os.PathLike[str]
+Given = bytes | bytearray | memoryview | source_text.Readable | Mapping[str, Any]
+"""What is no address: the content of a file, an open file, or values."""
 _FILE: Final = "file"
 """The mark of the last save to a file, or load from one: what a new document of changes follows, stores or not in between.
 With ``:PATH`` behind it, the mark of the last save of changes to that document, which the next one there continues."""
@@ -47,8 +51,8 @@ class SaveReport:
         pools: of the graph.
         events: written, where only changes were; None for a whole graph.
         left_out: what the format cannot say, in words.
-        note: why the whole graph was written although only changes were asked for; or what another program that reads the format
-            does not see.
+        note: why the whole graph was written although only changes were asked for; what another program that reads the format
+            does not see; what to mind when it is loaded again.
     """
 
     dest: str
@@ -63,7 +67,7 @@ class SaveReport:
 
 
 def load(
-    source: Source | Sequence[Source] | files.Sources,
+    source: Source | Sequence[Source] | files.Sources | Given,
     *,
     name: str | None = None,
     format: str | None = None,
@@ -71,45 +75,69 @@ def load(
     changes: Source | Sequence[Source] = (),
     **options: Any,
 ) -> ResourceGraph:
-    """The graph in a file or store.
+    """The graph in a file or store, or of a description in Python.
 
     Args:
         source: a path, of any format it knows by content, compressed or not; ``-`` for standard input; the URL of a store, with
-            ``?graph=NAME`` or without; or several paths, of a format whose files are parts of one machine.
+            ``?graph=NAME`` or without; or several paths, of a format whose files are parts of one machine. Or the content itself:
+            bytes, an open file, or a mapping with what a cluster file has (specs/cluster-yaml.md), or a JSON file of another
+            format.
         name: of the graph; that which the source gives by default.
         format: of the file; by its content by default.
-        clock: "now" of the graph in seconds; stands still at 0 by default.
+        clock: called for "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, which the
+            commands change by the same clock, and for one with allocations by the calendar (after 1973, in seconds since 1970);
+            the clock of any other graph stands still at 0.
         changes: documents that ``save(…, changed_only=True)`` wrote after it, in order.
         options: of the format (``fluxres formats`` lists them).
 
     Errors: InputError with file, line and column; StoreError, UnknownGraph; StoreConflict for changes of another state.
     Warns: InputWarning for what the reader of the format left out, or read otherwise than it is written.
 
+    >>> load({"fluxres": 1, "name": "tiny", "resources": [{"type": "node", "count": 2}]}).pool("/tiny/node1").id
+    1
+    >>> load({"fluxres": 1, "resources": [{"type": "node", "count": "two"}]})
+    Traceback (most recent call last):
+    fluxres.errors.InputError: <dict>: resources[0].count: expected int >= 1, got 'two'
     >>> load("site.yaml")
     Traceback (most recent call last):
     fluxres.errors.InputError: site.yaml: no such file (check the path, which starts here or at '/')
     """
-    position, place = None, _FILE
+    position, place, known = None, _FILE, clock
     notes: tuple[str, ...] = ()
-    if not isinstance(source, str | bytes | os.PathLike) and isinstance(source, Sequence):
-        parts = source if isinstance(source, files.Sources) else files.Sources([_text(each) for each in source])
+    if isinstance(source, Mapping):
+        graph, notes = _graph(registry.read_values(source, format=format, **options), "<dict>", clock)
+    elif isinstance(source, bytes | bytearray | memoryview):
+        graph, notes = _load_source(files.Source.open(bytes(source)), format, clock, options)
+    elif hasattr(source, "read") and not isinstance(source, os.PathLike):
+        graph, notes = _load_source(files.Source(*source_text.read_stream(source)), format, clock, options)
+    elif not isinstance(source, str | os.PathLike) and isinstance(source, Sequence):
+        parts = source if isinstance(source, files.Sources) else files.Sources([_text(cast("Source", each)) for each in source])
         graph, notes = _graph(registry.read_many(parts, format=format, **options), parts.names[0], clock)
     elif is_store_url(text := _text(source)):
         if format is not None or options:
             raise UsageError("a store has neither a format nor options", where=text, hint="leave them out")
         store = open_store(text)
-        graph, position = store.open(clock=clock)
+        known = clocks.system if clock is None else clock
+        graph, position = store.open(clock=known)
         place = _place(store, graph.name)
     else:
         graph, notes = _load_file(text, format, clock, options)
     for note in notes:
         warnings.warn(note, InputWarning, stacklevel=2)
     for document in [changes] if isinstance(changes, str | os.PathLike) else changes:
-        graph = documents.read(source_text.file_named(_text(document))).apply(graph, clock)
+        graph = documents.read(source_text.file_named(_text(document))).apply(graph, known)
         position, place = None, _FILE
+    if known is None and _is_by_calendar(graph):
+        graph.clock = clocks.system
     graph.name = name if name is not None else graph.name
     _listen(graph).mark(place, position)
     return graph
+
+
+def _is_by_calendar(graph: ResourceGraph) -> bool:
+    """Whether something is held at times that only the calendar has."""
+    first = ticks(EPOCH_FROM_S)
+    return any(spans[-1][0] > first for holders in graph.records.held.values() for spans in holders.values())
 
 
 def _text(source: Source) -> str:
@@ -125,8 +153,13 @@ def _load_file(
     live = registry.read_live(text, **options)
     if live is not None:
         return _graph(live, text, clock)
+    return _load_source(files.Source.named(text), format, clock, options)
+
+
+def _load_source(
+    opened: files.Source, format: str | None, clock: Clock | None, options: dict[str, Any]
+) -> tuple[ResourceGraph, tuple[str, ...]]:
     # Read once: what comes from a pipe cannot be looked at first.
-    opened = files.Source.named(text)
     if format is None and documents.is_changes(opened.data):
         return documents.parse(opened.data, opened.file).apply(None, clock), ()
     return _graph(registry.read(opened, format=format, **options), opened.file, clock)
@@ -259,9 +292,10 @@ def _save_to_store(g: ResourceGraph, store: SqliteStore, how: _Writing) -> SaveR
     if how.changed_only and pending is not None and mark is not None and base is not None:
         events = [journal.event_of(stored) for stored in pending.since(mark)]
         pending.mark(place, store.append(name, g, events, base, **by))
-        return SaveReport(store.url, "store", len(g), events=len(events))
+        return SaveReport(store.url, "store", len(g), events=len(events), note=_other_clock(g))
     position = store.put(name, g, replace=how.replace, base=None if how.replace else base, **by)
-    note = _why_whole(pending, "this store") if how.changed_only else ""
+    notes = [_why_whole(pending, "this store") if how.changed_only else "", _other_clock(g)]
+    note = "; ".join(filter(None, notes))
     _listen(g).mark(place, position)
     return SaveReport(store.url, "store", len(g), note=note)
 
@@ -328,6 +362,15 @@ def _why_whole(pending: Pending | None, place: str) -> str:
     if pending is None:
         return "everything was written: nobody noted what changed since the last save"
     return f"everything was written: it was not saved to {place} before, or too much changed since"
+
+
+def _other_clock(g: ResourceGraph) -> str:
+    """What to mind when a graph with a clock of its own is loaded again."""
+    if g.clock is clocks.system or not g.records.held or _is_by_calendar(g):
+        return ""
+    return (
+        "its times are not those of the calendar: load it with a clock of your own, for a graph in a store has the system clock"
+    )
 
 
 def _place(store: SqliteStore, name: str) -> str:

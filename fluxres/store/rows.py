@@ -207,7 +207,7 @@ class Rows:
             graph = self.read(row)
         except StoreError:
             return f"{row.pools} pools, whose records cannot be read,"
-        jobs = set(graph.jobs())
+        jobs = set(graph.records.jobs())
         spans = sum(len(held) for holders in graph.records.held.values() for job, held in holders.items() if job in jobs)
         return f"{row.pools} pools and {spans} span{'' if spans == 1 else 's'} of {len(jobs)} job{'' if len(jobs) == 1 else 's'}"
 

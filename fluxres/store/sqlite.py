@@ -63,7 +63,7 @@ class SqliteStore:
 
     Args:
         url: where; the file is made by the first write.
-        clock: gives the time of journal entries.
+        clock: gives the time of journal entries, and "now" of the graphs.
         notify: told who holds the lock when a write has to wait for more than half a second.
     """
 
@@ -103,7 +103,7 @@ class SqliteStore:
 
         Args:
             name: of the graph; the default one if None.
-            clock: "now" of the graph; stands still at 0 by default.
+            clock: "now" of the graph; by default that of the store, as for the commands.
 
         Errors: UnknownGraph; StoreError for damage.
         """
@@ -113,7 +113,7 @@ class SqliteStore:
         """As :meth:`load`, with the position that was read."""
         with self._reading(name) as rows:
             row = rows.graph(name)
-            return rows.read(row, clock), Position(row.uid, row.seq)
+            return rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq)
 
     def log(
         self,
@@ -164,7 +164,7 @@ class SqliteStore:
             name: of the graph; the default one if None.
             command: for the journal, and for others who wait.
             wait_s: how long to wait for another writer; LOCK_WAIT_SECONDS_DEFAULT by default.
-            clock: "now" of the graph.
+            clock: "now" of the graph; by default that of the store.
 
         Errors: StoreBusy, UnknownGraph, StoreError.
         """
@@ -177,7 +177,7 @@ class SqliteStore:
             try:
                 with schema.translated(self.path):
                     row = rows.graph(name)
-                    transaction = Transaction(rows.read(row, clock), Position(row.uid, row.seq))
+                    transaction = Transaction(rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq))
                 graph, revision = transaction.graph, transaction.graph.revision
                 graph.sink = transaction.events.append
                 yield transaction
@@ -242,7 +242,7 @@ class SqliteStore:
             schema.create(self.path, private=self.address.private)
             with schema.writing(self.path) as db:
                 rows = self._rows(db)
-                event = {"event": "load", "count": len(graph), "jobs": len(graph.jobs())}
+                event = {"event": "load", "count": len(graph), "jobs": len(graph.records.jobs())}
                 row, chosen = rows.find(name), rows.default()
                 if row is None:
                     row = rows.make(name, self.clock())
@@ -288,7 +288,7 @@ class SqliteStore:
         """
         with self._reading(name) as rows:
             row = rows.graph(name)
-            graph, oldest = rows.read(row), rows.oldest(row)
+            graph, oldest = rows.read(row, self.clock), rows.oldest(row)
             places = [place for place in rows.saved(row) if oldest - 1 <= place.seq <= row.seq]
             first = min((place.seq for place in places), default=row.seq)
             return graph, Position(row.uid, row.seq), places, list(rows.entries(row, after=first))

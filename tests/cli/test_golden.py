@@ -32,8 +32,8 @@ def transcript(commands: list[str], place: Path) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_transcript_comes_out_again(file: Path, place: Path) -> None:
-    for name in (MACHINE, MACHINE.with_name("job.yaml"), MACHINE.with_name("study.yaml")):
-        shutil.copy(name, place)
+    for name in (MACHINE.name, "job.yaml", "study.yaml", "ended.yaml"):
+        shutil.copy(MACHINE.with_name(name), place)
     expected = file.read_text(encoding="utf-8")
     commands = [line.removeprefix("$ ") for line in expected.splitlines() if line.startswith("$ ")]
     got = transcript(commands, place)

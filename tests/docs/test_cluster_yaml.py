@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
@@ -23,6 +24,14 @@ def example(number: int) -> Structure:
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_every_example_is_read(number: int) -> None:
     assert example(number).n > 1
+
+
+def test_the_python_in_it_runs() -> None:
+    blocks = re.findall(r"```pycon\n(.*?)```", TEXT, re.DOTALL)
+    assert blocks
+    test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "cluster-yaml.md", None, 0)
+    failures: list[str] = []
+    assert doctest.DocTestRunner(verbose=False).run(test, out=failures.append).failed == 0, "".join(failures)
 
 
 def test_the_examples_mean_what_is_said_beside_them() -> None:

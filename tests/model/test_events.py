@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -36,6 +37,8 @@ def act(g: ResourceGraph, source: random.Random, now: list[float], stages: list[
         lambda: g.tag(pool, source.choice(["a", "b"]), source.choice([None, "1"])),
         lambda: g.untag(pool, "a"),
         g.expire,
+        lambda: g.set_end(job, source.choice([1, 4, 9, math.inf])),
+        lambda: g.set_end(job, duration_s=source.choice([1, 6])),
         lambda: now.__setitem__(0, now[0] + source.choice([0, 0.5, 2])),
     ]
     source.choice(operations)()

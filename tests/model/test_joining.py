@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -269,7 +271,38 @@ def test_a_destroyed_graph_says_so() -> None:
         lambda: g.pool(BUNDLE),
         lambda: g.find("all"),
         lambda: g.allocate(CORE, job="a"),
+        lambda: g.match("slot=1/core"),
+        lambda: g.why_not("slot=1/core"),
+        g.copy,
+        g.jobs,
         lambda: len(g),
     ):
         with pytest.raises(StaleHandle):
             use()
+    assert repr(g) == "<ResourceGraph demo: destroyed>"
+    g.destroy()
+
+
+def test_a_destroyed_graph_gives_back_what_was_made_for_questions() -> None:
+    def used() -> ResourceGraph:
+        node = Recipe("node", 5000, children=(Recipe("core", 8),))
+        g = ResourceGraph(expand(Recipe("cluster", children=(node,)), origin=origin))
+        for policy in ("low", "high", "locality"):
+            g.allocate("slot=9/[core=4]", job=policy, policy=policy).R(scheduling=True)
+        assert g.why_not("slot=5001/node") is not None
+        assert len(g.find("type=core and available>=1 and job~l*")) == 0
+        g.shrink("low", "slot=1/core")
+        return g
+
+    origin = uuids.new_origin()
+    used().destroy()  # imports, and what is kept for all graphs, are paid for here
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        g = used()
+        assert tracemalloc.get_traced_memory()[0] - before > 2_000_000
+        g.destroy()
+        assert tracemalloc.get_traced_memory()[0] - before < 200_000
+    finally:
+        tracemalloc.stop()

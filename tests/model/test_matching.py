@@ -11,8 +11,8 @@ import pytest
 
 import fluxres
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StaleHandle, UsageError
-from fluxres.model import ResourceGraph
-from tests.allocation.test_records import CORE, MEMORY, NODE, machine, trace
+from fluxres.model import ResourceGraph, matching
+from tests.allocation.test_records import CORE, LICENSE, MEMORY, NODE, machine, trace
 
 JOBSPEC: dict[str, Any] = {
     "version": 1,
@@ -36,19 +36,19 @@ def test_a_request_is_given_in_any_form(request_: Any) -> None:
 
 def test_the_duration_is_that_of_the_call_or_else_of_the_request() -> None:
     g = machine()
+    assert g.allocate(JOBSPEC, job="e", start=0, end=math.inf).end == math.inf
+    g.free("e")
     assert g.allocate(JOBSPEC, job="a", at=5).end == 65
     assert g.allocate("slot/core", job="b", at=5, duration_s=7).end == 12
     assert g.allocate("slot/core", job="c", start=5, end=9).end == 9
-    assert g.allocate(JOBSPEC, job="e", start=70, end=math.inf).end == math.inf
-    g.free("e")
     assert g.allocate(fluxres.Request.parse("core{x}", duration_s=3), job="d", at=100).end == 103
 
 
 def test_one_word_is_a_type_and_a_path_is_a_pool() -> None:
     g = machine()
     g.allocate("node{x}", job="a", start=0, end=1)
-    g.allocate(MEMORY, job="b", start=5)
-    g.allocate(g.pool(CORE).uuid, job="c", start=5)
+    g.allocate(MEMORY, job="b", start=5, end=9)
+    g.allocate(g.pool(CORE).uuid, job="c", start=5, end=9)
     assert paths(g, "b") == [MEMORY]
     assert paths(g, "c") == [CORE]
 
@@ -161,6 +161,32 @@ def test_what_is_no_request_is_refused_by_place(wrong: Any) -> None:
     with pytest.raises(InputError):
         g.allocate(wrong, job="a")
     assert g.jobs() == []
+
+
+def test_a_match_has_the_pools_that_an_allocation_of_it_would_have() -> None:
+    g = machine()
+    found = g.match("slot=2/[core;memory=3]", duration_s=60)
+    pools = found.pools
+    assert [pool.path for pool in pools] == [CORE, "/demo/rack/node0/core1", MEMORY]
+    assert [each.pools for each in g.match_all(["slot/core"], duration_s=60)] == [(g.pool(CORE),)]
+    assert g.commit_match(found, job="a").pools == pools
+    g.unlink(LICENSE)
+    with pytest.raises(StaleHandle):
+        _ = pools[0].path
+    without_graph = matching.matcher(g).match(matching.as_request("slot/core"), 100, 200)
+    assert without_graph is not None
+    with pytest.raises(UsageError, match="not found by a graph"):
+        _ = without_graph.pools
+
+
+def test_a_refusal_is_printed_as_sentences() -> None:
+    g = machine()
+    refusal, shortage = g.why_not("slot=9/core"), g.why_not_all(["slot/core", "slot=9/core"])
+    assert refusal is not None
+    assert shortage is not None
+    assert str(refusal).splitlines() == refusal.sentences()
+    assert str(refusal).startswith("resources[0]: 9 instances of a slot asked for, 4 to be had")
+    assert str(shortage).splitlines() == shortage.sentences()
 
 
 REQUESTS = [

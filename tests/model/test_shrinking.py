@@ -178,7 +178,7 @@ def test_growing_by_request_lasts_as_long_as_the_job_or_a_window() -> None:
     assert [(s.start, s.end) for s in g.grow("a", "slot/core").spans] == [(10, 100)]
     now[0] = 50
     assert [(s.start, s.end) for s in g.grow("a", "slot/core").spans] == [(50, 100)]
-    assert [(s.start, s.end) for s in g.grow("a", "slot/core", start=20, end=30).spans] == [(20, 30)]
+    assert [(s.start, s.end) for s in g.grow("a", "slot/core", start=60, end=70).spans] == [(60, 70)]
     assert [(s.start, s.end) for s in g.grow("a", "slot/core", end=120).spans] == [(50, 120)]
     before = trace(g)
     for start, end in ((130, None), (None, 20)):

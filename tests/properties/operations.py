@@ -21,6 +21,7 @@ WEIGHTS = {
     "release": 3,
     "pass_time": 4,
     "expire": 1,
+    "set_end": 6,
     "state": 6,
     "tag": 2,
     "untag": 1,
@@ -43,8 +44,9 @@ def some_key(integer: Integer, oracle: Oracle) -> str:
 
 def some_window(integer: Integer, oracle: Oracle) -> tuple[int | None, int | None]:
     start = None if chance(integer, 4) else integer(0, oracle.horizon)
-    low = oracle.now if start is None else start
-    if chance(integer, 3) or low >= oracle.horizon:
+    low = max(oracle.now, oracle.now if start is None else start)
+    is_later = start is not None and start > oracle.now
+    if chance(integer, 40 if is_later else 3) or low >= oracle.horizon:
         return start, None
     return start, integer(low + 1, oracle.horizon) if not chance(integer, 60) else integer(0, low)
 
@@ -134,6 +136,7 @@ CHOICES: dict[str, Callable[[Integer, Oracle, str], Operation]] = {
     "commit": _on_stage("commit"),
     "release": _on_stage("release"),
     "pass_time": lambda integer, oracle, job: ["pass_time", integer(0, 3)],
+    "set_end": lambda integer, oracle, job: ["set_end", job, None if chance(integer, 5) else integer(0, oracle.horizon)],
     "expire": lambda integer, oracle, job: ["expire"],
     "state": _state,
     "tag": lambda integer, oracle, job: ["tag", some_key(integer, oracle), pick(integer, "ab"), pick(integer, (None, "x", "ü"))],

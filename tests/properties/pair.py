@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import random
 import shutil
 import tempfile
@@ -134,6 +135,12 @@ class Pair(Comparison):
     def _do_grow(self, job: str, targets: list[Any]) -> None:
         self.graph.grow(job, self.named(targets))
 
+    def _expect_set_end(self, job: str, end: int | None) -> None:
+        self.oracle.set_end(job, end)
+
+    def _do_set_end(self, job: str, end: int | None) -> None:
+        self.graph.set_end(job, math.inf if end is None else self.end(end))
+
     def _expect_expire(self) -> None:
         self.oracle.expire()
 
@@ -155,12 +162,14 @@ class Pair(Comparison):
 
     def _do_commit(self, number: int) -> None:
         self.stage(number).commit()
+        self.stages.pop(number)  # a graph that was loaded may give the id to another stage
 
     def _expect_release(self, number: int) -> None:
         self.oracle.release(number)
 
     def _do_release(self, number: int) -> None:
         self.stage(number).release()
+        self.stages.pop(number)
 
     def stage(self, number: int) -> fluxres.Stage:
         return self.stages.get(number) or fluxres.Stage(self.graph, f"none{number}", "j1")

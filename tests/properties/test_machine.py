@@ -51,6 +51,7 @@ class ModelMachine(RuleBasedStateMachine):
     release = operation("release")
     pass_time = operation("pass_time")
     expire = operation("expire")
+    set_end = operation("set_end")
     state = operation("state")
     tag = operation("tag")
     untag = operation("untag")

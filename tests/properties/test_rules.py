@@ -71,7 +71,7 @@ def test_rule_a2_a_unit_is_one_job_s(graph: ResourceGraph) -> None:
     for taken in (NODE, f"{NODE}/core0", (MEMORY, 1)):
         with pytest.raises(InsufficientResources):
             graph.allocate([taken], job="j2", start=9, end=11)
-    graph.allocate([NODE], job="j2", start=10)
+    graph.allocate([NODE], job="j2", start=10, end=20)
     assert [graph.pool(f"{NODE}/core0").allocated(at=t) for t in (9, 10)] == [1, 1]
     assert [s.job for s in graph.pool(NODE).allocations(0) + graph.pool(NODE).reservations(0)] == ["j1", "j2"]
 
@@ -142,7 +142,7 @@ def test_rule_a7_what_is_unavailable_is_given_to_nobody_and_taken_from_nobody(gr
     graph.set_state("/c/rack0", barred)
     for wanted in ("/c/rack0", OTHER, f"{NODE}/core1"):
         with pytest.raises(InsufficientResources):
-            graph.allocate(wanted, job="j2", start=100)
+            graph.allocate(wanted, job="j2", start=100, end=200)
     assert graph.aggregate("/c") == {"c": 1, "rack": 1, "node": 2, "core": 4, "memory": 8}
     assert [pool.where for pool in graph.allocated("j1")] == [f"{NODE}/core0"]
     graph.free("j1")

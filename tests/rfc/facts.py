@@ -25,7 +25,6 @@ def paths(g: ResourceGraph) -> list[str]:
 
 
 def records(g: ResourceGraph) -> list[tuple[str, str, int, float, float]]:
-    """Who holds what, and when."""
-    return sorted(
-        (span.job, span.pool, span.amount, span.start, span.end) for job in g.jobs() for span in g.allocation(job).spans
-    )
+    """Who holds what, and when, what has ended included."""
+    jobs = g.records.jobs()
+    return sorted((span.job, span.pool, span.amount, span.start, span.end) for job in jobs for span in g.allocation(job).spans)

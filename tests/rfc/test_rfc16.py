@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+import math
 import subprocess
 import sys
 import weakref
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fluxres
-from fluxres import FluxresError, InsufficientResources, NotHeld, ResourceGraph, UnknownJob
+from fluxres import FluxresError, InsufficientResources, NotHeld, ResourceGraph, StaleHandle, UnknownJob, UsageError, clock
 from tests.rfc.facts import facts, paths, records
 from tests.traceability import ROOT
 
@@ -230,13 +230,13 @@ def test_changes_in_a_database_after_a_save_equal_a_full_save(g: ResourceGraph, 
 
 @pytest.mark.rfc("RFC16-22")
 def test_destroy_gives_the_memory_back(g: ResourceGraph) -> None:
-    column = weakref.ref(g.structure.size)
+    g.allocate("slot=2/[core=2;gpu]", job="j1").R()
     part = g.copy("/demo/rack0")
+    kept = [weakref.ref(held) for held in (g.structure, g.structure.size, g.records, g.planner, g.matcher)]
     g.destroy()
-    gc.collect()
-    assert column() is None
-    assert part.aggregate("/demo/rack0")["core"] == 8
-    with pytest.raises(FluxresError):
+    assert [held() for held in kept] == [None] * 5
+    assert part.aggregate("/demo/rack0")["core"] == 4
+    with pytest.raises(StaleHandle):
         g.pool("/demo")
 
 
@@ -290,10 +290,13 @@ def test_future_allocations_have_a_start_and_an_end(g: ResourceGraph) -> None:
     given = g.allocate("/demo/rack0/node0", job="j1", start=100, end=200)
     assert (given.start, given.end) == (100.0, 200.0)
     assert [(span.start, span.end) for span in g.pool("/demo/rack0/node0").reservations()] == [(100.0, 200.0)]
-    for start, end in ((200, 100), (100, 100)):
-        with pytest.raises(FluxresError):
+    for start, end in ((200, 100), (100, 100), (100, None)):
+        with pytest.raises(UsageError):
             g.allocate("/demo/rack0/node1", job="j1", start=start, end=end)
+        with pytest.raises(UsageError):
+            g.allocate("slot=1/node", job="j1", start=start, end=end)
     assert g.allocated("j1").paths() == ["/demo/rack0/node0"]
+    assert g.allocate("/demo/rack0/node1", job="j1").end == math.inf
 
 
 @pytest.mark.rfc("RFC16-28")
@@ -307,6 +310,19 @@ def test_an_allocation_grows_and_shrinks(g: ResourceGraph) -> None:
     assert g.allocated("j1").paths() == ["/demo/rack0/node0/core0", "/demo/rack0/node0/memory"]
 
 
+@pytest.mark.rfc("RFC16-M1")
+def test_an_allocation_is_extended_and_shortened(g: ResourceGraph) -> None:
+    g.allocate(["/demo/rack0/node0", ("/demo/rack0/node1/memory", 8)], job="j1", end=100)
+    g.allocate("/demo/rack0/node1", job="j2", start=200, end=300)
+    assert {(span.start, span.end) for span in g.set_end("j1", 150).spans} == {(0, 150)}
+    with pytest.raises(InsufficientResources, match=r"j2.*free until 200 s"):
+        g.set_end("j1", 201)
+    assert g.set_end("j1", duration_s=200).end == 200
+    assert {(span.start, span.end) for span in g.set_end("j1", 50).spans} == {(0, 50)}
+    assert g.pool("/demo/rack0/node0").available(at=50) == 1
+    assert g.check() == []
+
+
 @pytest.mark.rfc("RFC16-29")
 def test_records_of_one_pool_or_of_all_are_removed(g: ResourceGraph) -> None:
     before = g.aggregate()
@@ -315,6 +331,24 @@ def test_records_of_one_pool_or_of_all_are_removed(g: ResourceGraph) -> None:
     assert g.allocated("j1").paths() == ["/demo/rack0/node0", "/demo/rack1/node2/core0"]
     g.free("j1")
     assert (g.jobs(), g.aggregate(), g.check()) == ([], before, [])
+
+
+@pytest.mark.rfc("RFC16-29", "RFC16-30")
+def test_what_has_expired_is_held_by_nobody_before_and_after_its_record_is_removed(g: ResourceGraph) -> None:
+    g.allocate(["/demo/rack0/node0", "/demo/rack0/node1/core0"], job="j1", end=100)
+    g.allocate("slot=2/core", job="j2", duration_s=100)
+    g.allocate("/demo/rack1/node2", job="j3", end=100)
+    g.allocate("/demo/rack1/node3", job="j3", start=150, end=200)
+    g.clock = clock.fixed(100.0)
+    revision = g.revision
+    assert (g.jobs(), g.allocated().paths(), g.allocated("j1").paths()) == (["j3"], ["/demo/rack1/node3"], [])
+    assert repr(g) == "<ResourceGraph demo: 34 pools, 1 jobs>"
+    assert len(g.available()) == len(g)
+    assert (g.allocation("j1").end, g.revision) == (100.0, revision)
+    assert g.expire() == ["j1", "j2", "j3"]
+    assert (g.jobs(), g.allocated().paths()) == (["j3"], ["/demo/rack1/node3"])
+    with pytest.raises(UnknownJob):
+        g.allocated("j1")
 
 
 @pytest.mark.rfc("RFC16-30")

@@ -39,6 +39,17 @@ def test_a_part_of_a_composite_pool_is_one(g: ResourceGraph) -> None:
     assert part.copy("/demo/rack1/node2").aggregate()["core"] == 3
 
 
+@pytest.mark.rfc("RFC4-C3")
+def test_resources_are_created_piece_by_piece() -> None:
+    core = fluxres.Resource("core", 4)
+    node = fluxres.Resource("node", 2, children=[core, fluxres.Resource("memory", size=64, unit="GiB")])
+    g = fluxres.build(fluxres.Resource("rack", children=[node]), name="demo")
+    g.merge(
+        fluxres.load({"fluxres": 1, "root": {"type": "node", "id": 2, "with": [{"type": "core", "count": 8}]}}), at="/demo/rack"
+    )
+    assert g.aggregate() == {"cluster": 1, "rack": 1, "node": 3, "core": 16, "memory": 128}
+
+
 @pytest.mark.rfc("RFC4-03")
 def test_pools_keep_their_data_and_their_relations(g: ResourceGraph) -> None:
     memory = g.pool("/demo/rack0/node1/memory")

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gzip
+import io
 import os
 import stat
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres import limits
+from fluxres import clock, limits
 from fluxres.clock import fixed
-from fluxres.errors import FluxresError, InputError, LimitExceeded, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.errors import (
+    FluxresError,
+    InputError,
+    InsufficientResources,
+    LimitExceeded,
+    StoreConflict,
+    StoreError,
+    UnknownGraph,
+    UsageError,
+)
 from fluxres.model import ResourceGraph
 from fluxres.store import changes, open_store, rows
 from fluxres.store.files import save_stored
@@ -246,6 +260,51 @@ def test_saving_twice_to_a_store_is_no_loss_of_others() -> None:
         fluxres.save(machine(), "site.db")
 
 
+def test_what_is_held_now_in_a_store_is_held_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "system", fixed(1.8e9))
+    fluxres.save(machine(), "sqlite:///site.db")
+    with open_store("sqlite:///site.db", clock=clock.system).writing() as transaction:
+        transaction.graph.allocate("slot=3/node", job="j1", duration_s=3600)
+    again = fluxres.load("sqlite:///site.db")
+    assert again.clock() == 1.8e9
+    assert [pool.available() for pool in again.find("type=node")] == [0, 0, 0, 1, 1, 1]
+    with pytest.raises(InsufficientResources):
+        again.allocate("slot=4/node", job="j2", duration_s=60)
+    assert fluxres.load("sqlite:///site.db", clock=fixed(1.9e9)).pool("/demo/rack0/node0").available() == 1
+    assert open_store("sqlite:///site.db", clock=clock.system).load().pool("/demo/rack0/node0").available() == 0
+
+
+@pytest.mark.parametrize("form", ["whole", "changes", "file of changes"])
+def test_a_file_with_dates_is_asked_by_the_calendar(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr(clock, "system", fixed(1.8e9))
+    g = machine()
+    fluxres.save(g, "base.yaml")
+    g.clock = clock.system
+    g.allocate("slot=3/node", job="j1", duration_s=3600)
+    if form == "whole":
+        fluxres.save(g, "site.yaml")
+        again = fluxres.load("site.yaml")
+    elif form == "changes":
+        fluxres.save(g, "site.changes", changed_only=True)
+        again = fluxres.load("base.yaml", changes="site.changes")
+    else:
+        fluxres.save(g.duplicate(), "site.changes", changed_only=True)
+        again = fluxres.load("site.changes")
+    assert again.pool("/demo/rack0/node0").available() == 0
+    assert again.clock() == 1.8e9
+    assert fluxres.load("base.yaml").clock() == 0
+
+
+def test_a_graph_with_a_clock_of_its_own_says_so_when_it_goes_to_a_store() -> None:
+    g = machine()
+    assert fluxres.save(g, "sqlite:///site.db").note == ""
+    g.allocate("slot/node", job="j1", duration_s=60)
+    report = fluxres.save(g, "sqlite:///site.db", changed_only=True)
+    assert "load it with a clock of your own" in report.note
+    assert fluxres.load("sqlite:///site.db", clock=fixed(0)).pool("/demo/rack0/node0").available() == 0
+    assert "load it with a clock of your own" in fluxres.save(g, "sqlite:///other.db").note
+
+
 def test_a_graph_of_a_store_is_named_in_its_url() -> None:
     fluxres.save(machine(), "sqlite:site.db?graph=a")
     fluxres.save(machine(1, 1), "sqlite:site.db?graph=b")
@@ -447,7 +506,7 @@ def test_a_source_that_cannot_be_read_is_an_input_error_of_one_kind(source: str)
         assert caught.value.hint
 
 
-@pytest.mark.parametrize("source", [None, 7, b"base.yaml"])
+@pytest.mark.parametrize("source", [None, 7, 2.5])
 def test_what_is_no_path_at_all_is_refused_by_name(source: object) -> None:
     with pytest.raises(UsageError, match=f"got {type(source).__name__}"):
         fluxres.load(source)  # type: ignore[arg-type]  # the point of the test
@@ -513,3 +572,88 @@ def test_allocations_of_a_file_that_break_a_rule_name_the_file() -> None:
     Path("x.yaml").write_text(text.replace("memory0: 3}", "memory0: 9}"))
     with pytest.raises(InputError, match=r"x.yaml.*9"):
         fluxres.load("x.yaml")
+
+
+SITE = b"{fluxres: 1, name: site, resources: [{type: node, count: 2, with: [{type: core, count: 4}]}]}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SITE,
+        bytearray(SITE),
+        memoryview(SITE),
+        gzip.compress(SITE),
+        io.BytesIO(SITE),
+        io.StringIO(SITE.decode()),
+        io.BytesIO(gzip.compress(SITE)),
+        yaml.safe_load(SITE),
+        MappingProxyType(yaml.safe_load(SITE)),
+    ],
+    ids=lambda source: type(source).__name__,
+)
+def test_content_and_values_are_loaded_like_a_file(source: Any) -> None:
+    g = fluxres.load(source, name="other")
+    assert (g.name, g.pool("/site/node1/core3").type, len(g)) == ("other", "core", 11)
+    g.tag("/site", "a")
+    assert fluxres.save(g, "changes.json", changed_only=True).events == 1
+    again = fluxres.load(yaml.safe_load(SITE), changes="changes.json")
+    assert dict(again.pool("/site").tags) == {"a": None}
+
+
+@pytest.mark.parametrize("mode", ["r", "rb"])
+def test_an_open_file_is_read_from_where_it_stands_and_includes_from_its_folder(here: Path, mode: str) -> None:
+    folder = here / "folder"
+    folder.mkdir()
+    (folder / "parts.yaml").write_text("{fluxres: 1, parts: {cpu: {type: core, count: 2}}}")
+    (folder / "site.yaml").write_text("ignored\nfluxres: 1\ninclude: [parts.yaml]\nresources: [{use: cpu}]\n")
+    with open(folder / "site.yaml", mode) as file:
+        file.readline()
+        assert len(fluxres.load(file)) == 3
+    with pytest.raises(InputError, match=r"folder/site.yaml: cannot be read: .*closed file"):
+        fluxres.load(file)
+
+
+def test_what_other_formats_have_is_loaded_from_values() -> None:
+    g = fluxres.load(SITE)
+    r = g.allocate("slot=2/core", job="a", duration_s=60).R(scheduling=True)
+    assert fluxres.load(r).aggregate()["core"] == 2
+    assert fluxres.load(r, format="R").aggregate()["core"] == 2
+    with pytest.raises(InputError, match=r"<dict>: execution: expected a finite number, got nan"):
+        fluxres.load({"version": 1, "execution": float("nan")})
+    with pytest.raises(InputError, match="<dict>: cannot be written as JSON: Integer exceeds 64-bit range"):
+        fluxres.load({"version": 2**70, "execution": {"R_lite": []}})
+
+
+def test_changes_are_loaded_from_content() -> None:
+    g = fluxres.load(SITE)
+    g.allocate("slot=2/core", job="a", duration_s=60)
+    fluxres.save(g.duplicate(), "all.json", changed_only=True)
+    assert fluxres.load(Path("all.json").read_bytes()).jobs() == ["a"]
+
+
+CYCLE: dict[str, Any] = {"fluxres": 1}
+CYCLE["resources"] = [CYCLE]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, r"<dict>: the key 'fluxres' is missing"),
+        ({"fluxres": 2}, r"<dict>: fluxres: expected 1, got 2"),
+        ({"fluxres": 1, "resources": [{"type": "node", "cuont": 2}]}, r"<dict>: resources\[0\].cuont: unknown key 'cuont'"),
+        ({"fluxres": 1, "resources": [{"type": {1}}]}, r"<dict>: resources\[0\].type: expected text, a number.* got set"),
+        ({"fluxres": 1, 2: 3}, r"<dict>: the key 2 is not text"),
+        ({"fluxres": 1, "include": ["a"], "resources": []}, r"<dict>: include\[0\]: text that is not in a file"),
+        (CYCLE, rf"more than {limits.DOCUMENT_DEPTH_MAX} levels"),
+    ],
+)
+def test_wrong_values_are_named_by_their_path(values: dict[Any, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fluxres.load(values)
+
+
+def test_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DOCUMENT_VALUES_MAX", 9)
+    with pytest.raises(LimitExceeded, match="more than 9 values"):
+        fluxres.load({"fluxres": 1, "resources": [{"type": "node", "id": range(9)}]})

@@ -164,7 +164,7 @@ def test_the_log_is_bounded_by_log_bytes_max(store: SqliteStore, monkeypatch: py
 def test_the_log_is_asked_by_number_job_and_path(store: SqliteStore) -> None:
     store.put("demo", machine(), command="fluxres load demo.yaml")
     with store.writing(command="fluxres  allocate\n/demo/rack0") as tx:
-        tx.graph.allocate("/demo/rack0/node1", job="j1", start=0, end=5)
+        tx.graph.allocate("/demo/rack0/node1", job="j1", start=0, end=1_800_000_000)
         tx.graph.allocate("/demo/rack1", job="j2")
         tx.graph.tag("/demo/rack0/node1/core2", "k")
     entries = store.log()
@@ -177,7 +177,7 @@ def test_the_log_is_asked_by_number_job_and_path(store: SqliteStore) -> None:
         "job": "j1",
         "pools": [["/demo/rack0/node1", 1]],
         "start": 0,
-        "end": 5_000_000,
+        "end": 1_800_000_000_000_000,
     }
     assert [e.seq for e in store.log(after=2)] == [3, 4]
     assert [e.seq for e in store.log(job="j2")] == [3]

@@ -1,0 +1,37 @@
+"""`fluxres extend`: another end for what a job holds."""
+
+from __future__ import annotations
+
+import click
+
+from fluxres.cli.arguments import Moment
+from fluxres.cli.completing import complete_job
+from fluxres.cli.holding import answer_held
+from fluxres.cli.program import Command
+from fluxres.cli.settings import Duration, Settings
+from fluxres.errors import UsageError
+
+
+@click.command("extend", cls=Command)
+@click.argument("job", shell_complete=complete_job)
+@click.option("--until", "--end", "end", type=Moment(), metavar="T", help="The new end; - for none.")
+@click.option(
+    "--duration",
+    metavar="[+|-]D",
+    help="In place of it, how long in all from where the job begins; +D moves the present end later, -D earlier.",
+)
+@click.pass_obj
+def command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
+    """Move the end of what a job holds, later or earlier: of all its pools, or of none."""
+    from fluxres.cli.stores import changing
+
+    if (end is None) == (duration is None):
+        given = "both --until and --duration were given" if end is not None else "neither --until nor --duration was given"
+        raise UsageError(given, hint="give one of them, such as --until +2h or --duration +30m")
+    sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
+    length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
+    with changing(settings) as graph:
+        if sign and length is not None:
+            end, length = graph.allocation(job).end + (length if sign == "+" else -length), None
+        graph.set_end(job, end, duration_s=length)
+    answer_held(settings, graph, job)

@@ -1,0 +1,171 @@
+"""A machine described in Python: `fluxres.build`, in the words of ``cluster.yaml``.
+
+What is described here becomes the same values as such a file has, so it has the same meaning, bounds and messages; columns are
+filled from it without a loop over pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+from numpy.typing import NDArray
+
+from fluxres.clock import Clock
+from fluxres.errors import UsageError
+from fluxres.formats import cluster, plain_values
+from fluxres.graph.kinds import PropertyValue
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.syntax.hostlist import Hostlist
+from fluxres.syntax.idset import IDset
+
+Ids = int | str | Sequence[int] | NDArray[np.integer[Any]] | IDset
+"""The first id, an idset, or the ids."""
+
+
+class _Entry:
+    """Keys and values of an entry as its fields say them."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        said = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]  # all are dataclasses
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said if value is not UNSET)})"
+
+    def described(self) -> dict[str, object]:
+        """The entry of ``cluster.yaml``: what was left out is left out."""
+        found = {f.metadata.get("key", f.name): getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # all are dataclasses
+        return {key: value for key, value in found.items() if value is not UNSET}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Resource(_Entry):
+    """A sort of pool, how many of it stand in each parent, and what is in each of them (specs/cluster-yaml.md, Entries).
+
+    Args:
+        type: resource type.
+        count: pools in each parent; as many as there are ids or names by default, else 1.
+        children: what is in each of these pools.
+        name: name, or template such as ``node-${rack}-${id}``; basename and id by default.
+        hosts, names: names as a hostlist, whose numbers become the ids; names word for word.
+        basename: first part of the default name; the type by default.
+        id: ids; a mapping ``{"start": 0, "within": "node"}`` lets them run on; None for no id.
+        size, unit: units of each pool.
+        properties, tags: names with values, or a list of names.
+        state, exclusive, rank, uuid: as in the file.
+
+    >>> Resource("node", 2, children=[Resource("core", 4)]).count
+    2
+    """
+
+    type: str
+    count: int | UnsetType = UNSET
+    _: KW_ONLY
+    children: Sequence[Resource] | UnsetType = field(default=UNSET, metadata={"key": "with"})
+    name: str | UnsetType = UNSET
+    hosts: str | Hostlist | UnsetType = UNSET
+    names: str | Sequence[str] | Hostlist | UnsetType = UNSET
+    basename: str | UnsetType = UNSET
+    id: Ids | Mapping[str, int | str] | UnsetType | None = UNSET
+    size: int | UnsetType = UNSET
+    unit: str | UnsetType = UNSET
+    properties: Mapping[str, PropertyValue] | Sequence[str] | UnsetType = UNSET
+    tags: Mapping[str, str | None] | Sequence[str] | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    exclusive: bool | UnsetType = UNSET
+    rank: Ids | UnsetType | None = UNSET
+    uuid: str | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Edge(_Entry):
+    """Edges of an auxiliary graph: one, or all between two selections of pools (specs/cluster-yaml.md, Graphs).
+
+    Args:
+        source, target: paths or URIs, with ``[0-3]`` for numbers and ``*`` for any name; or several of them.
+        relation: what an edge says; ``link`` by default.
+        direction: ``out`` from source to target, ``in`` or ``both``.
+        pairing: ``each``, ``cross`` or ``share``; by default what the numbers of pools say.
+        capacity: of each edge.
+        attributes: further ones of each edge.
+    """
+
+    source: str | Sequence[str] = field(metadata={"key": "from"})
+    target: str | Sequence[str] = field(metadata={"key": "to"})
+    _: KW_ONLY
+    relation: str | UnsetType = UNSET
+    direction: Literal["out", "in", "both"] | UnsetType = UNSET
+    pairing: Literal["each", "cross", "share"] | UnsetType = UNSET
+    capacity: float | UnsetType = UNSET
+    attributes: Mapping[str, str | float | bool] | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class AuxiliaryGraph(_Entry):
+    """An auxiliary graph: pools that stand only in it, and edges.
+
+    Args:
+        hierarchy: whether it is a forest, in which every pool has a URI ``name:/path``.
+    """
+
+    hierarchy: bool | UnsetType = UNSET
+    pools: Sequence[Resource] | UnsetType = UNSET
+    edges: Sequence[Edge] | UnsetType = UNSET
+
+
+def build(
+    *resources: Resource,
+    name: str | None = None,
+    root: Resource | None = None,
+    pools: Iterable[Resource] = (),
+    graphs: Mapping[str, AuxiliaryGraph] | None = None,
+    clock: Clock | None = None,
+) -> ResourceGraph:
+    """A resource graph described in Python, in the words of ``cluster.yaml``.
+
+    Args:
+        resources: what the root has, a pool of type cluster; or the root itself, one of type cluster or center.
+        name: of the graph and of its root.
+        root: in place of resources, the root, of any type: a node, say, to be merged into a machine.
+        pools: that stand outside the has-a tree and in no graph in particular.
+        graphs: auxiliary graphs by name.
+        clock: "now" of the graph in seconds; stands still at 0 by default.
+
+    Errors: InputError and LimitExceeded with the place, as it would be in the file: ``resources[0].with[1].count``.
+    Cost: in the entries, and array writes for the pools.
+
+    >>> node = Resource("node", 4, children=[Resource("core", 16), Resource("memory", size=64, unit="GiB")])
+    >>> g = build(
+    ...     Resource("rack", 2, children=[node]),
+    ...     name="demo",
+    ...     graphs={"power": AuxiliaryGraph(
+    ...         hierarchy=True,
+    ...         pools=[Resource("pdu", 2, size=4000, unit="W")],
+    ...         edges=[Edge("power:/pdu[0-1]", "/demo/rack[0-1]", relation="supplies")],
+    ...     )},
+    ... )
+    >>> len(g), g.pool("/demo/rack1/node3/memory").size, g.pool("/demo/rack1").uris
+    (149, 64, ['demo:/rack1', 'power:/pdu1/rack1'])
+    >>> g.merge(build(root=Resource("node", id=[4], children=[Resource("core", 16)])), at="/demo/rack0")
+    >>> g.pool("/demo/rack0/node4/core15").available()
+    1
+    """
+    for given in (*resources, *(() if root is None else (root,))):
+        if not isinstance(given, Resource):
+            raise UsageError(f"expected a Resource, got {given!r:.60}", hint='such as Resource("node", 2)')
+    values: dict[str, object] = {"fluxres": 1}
+    if name is not None:
+        values["name"] = name
+    if resources or root is None:
+        values["resources"] = resources
+    if root is not None:
+        values["root"] = root
+    if others := list(pools):
+        values["pools"] = others
+    if graphs:
+        values["graphs"] = graphs
+    loaded = cluster.build(plain_values.document(values, "build"))
+    return ResourceGraph(loaded.structure, name=loaded.name, clock=clock)

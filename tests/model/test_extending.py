@@ -1,0 +1,150 @@
+"""Another end for what a job holds: of all its pools, or of none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+import pytest
+
+from fluxres.errors import InsufficientResources, LimitExceeded, NotHeld, StaleHandle, UnknownJob, UsageError
+from fluxres.model import ResourceGraph
+from tests.allocation.test_records import BUNDLE, CORE, LICENSE, MEMORY, NODE, machine, trace
+
+
+def spans(g: ResourceGraph, job: str) -> list[tuple[str, int, float, float]]:
+    return [(span.pool, span.amount, span.start, span.end) for span in g.allocation(job).spans]
+
+
+def at(now_s: float) -> ResourceGraph:
+    g = machine()
+    g.clock = lambda: now_s
+    return g
+
+
+def test_what_ends_at_different_times_ends_at_one() -> None:
+    g = at(10)
+    g.allocate(CORE, job="a", start=10, end=20)
+    g.allocate([(MEMORY, 3)], job="a", start=10, end=40)
+    g.allocate([(MEMORY, 1)], job="a", start=30, end=40)
+    assert spans(g, "a") == [(CORE, 1, 10, 20), (MEMORY, 3, 10, 30), (MEMORY, 4, 30, 40)]
+    assert g.set_end("a", 35).end == 35
+    assert spans(g, "a") == [(CORE, 1, 10, 35), (MEMORY, 3, 10, 30), (MEMORY, 4, 30, 35)]
+    g.set_end("a", duration_s=10)
+    assert spans(g, "a") == [(CORE, 1, 10, 20), (MEMORY, 3, 10, 20)]
+    assert g.set_end("a", math.inf).end == math.inf
+    assert g.check() == []
+
+
+def test_what_has_ended_stays_as_it_is() -> None:
+    g = machine()
+    g.allocate(CORE, job="a", end=20)
+    g.allocate([(MEMORY, 3)], job="a", end=40)
+    g.clock = lambda: 30.0
+    g.set_end("a", 60)
+    assert spans(g, "a") == [(CORE, 1, 0, 20), (MEMORY, 3, 0, 60)]
+
+
+def test_a_pool_held_through_one_above_gets_no_record_of_its_own() -> None:
+    g = machine()
+    g.allocate(CORE, job="a", end=20)
+    g.allocate(NODE, job="a", start=40, end=60)
+    g.set_end("a", 80)
+    assert spans(g, "a") == [(NODE, 1, 40, 80), (CORE, 1, 0, 40)]
+    assert g.check() == []
+
+
+def test_all_is_extended_or_nothing() -> None:
+    g = machine()
+    g.allocate([CORE, (MEMORY, 3)], job="a", end=20)
+    g.allocate([(MEMORY, 6)], job="b", start=50, end=60)
+    before, revision = trace(g), g.revision
+    with pytest.raises(InsufficientResources, match=r"3 units wanted.*held by b\) \(free until 50 s\)") as caught:
+        g.set_end("a", math.inf)
+    assert caught.value.reasons == {MEMORY: "b"}
+    assert (trace(g), g.revision) == (before, revision)
+    g.set_end("a", 50)
+    with pytest.raises(InsufficientResources, match="cannot be held any longer"):
+        g.set_end("a", 51)
+    g.free("b")
+    g.stage([(MEMORY, 6)], job="c", start=70, end=80)
+    with pytest.raises(InsufficientResources, match=r"held by c\) \(free until 70 s\)"):
+        g.set_end("a", 90)
+
+
+def test_a_job_on_a_drained_node_is_extended() -> None:
+    g = machine()
+    g.allocate(NODE, job="a", end=20)
+    g.pool("/demo/rack").state = "drain"
+    g.set_end("a", 30)
+    assert (g.allocation("a").end, g.pool("/demo/rack").state) == (30, "drain")
+    assert g.pool(NODE).available(at=40) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"job": "z", "end": 90}, UnknownJob, "no job 'z'"),
+        ({"job": "over", "end": 90}, NotHeld, "job 'over' ended at 10 s, and now is 30 s"),
+        ({"job": "a", "end": 30}, UsageError, "the end 30 s is over"),
+        ({"job": "later", "end": 40}, UsageError, "would end at 40 s, not after its beginning at 40 s"),
+        ({"job": "later", "end": math.inf}, UsageError, "holds something from 40 s on, later than now"),
+        ({"job": "a"}, UsageError, "neither an end nor a duration"),
+        ({"job": "a", "end": 90, "duration_s": 9}, UsageError, "both an end and a duration"),
+        ({"job": "a", "end": "1h"}, UsageError, "end: expected seconds as a number or a datetime, got '1h'"),
+        ({"job": "a", "duration_s": -1}, UsageError, "duration_s: expected 0 <= seconds"),
+    ],
+)
+def test_what_cannot_be_says_why_and_changes_nothing(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    g = machine()
+    g.allocate(CORE, job="over", end=10)
+    g.allocate([(MEMORY, 3)], job="a", end=60)
+    g.allocate(CORE, job="later", start=40, end=60)
+    g.clock = lambda: 30.0
+    before = trace(g)
+    with pytest.raises(error, match=message):
+        g.set_end(**given)
+    assert trace(g) == before
+
+
+def test_the_number_of_slots_stays_and_one_event_says_it() -> None:
+    g, told = machine(), []
+    g.sink = lambda event: told.append(orjson.loads(orjson.dumps(event)))
+    g.allocate("slot=2/core", job="a", duration_s=20)
+    g.set_end("a", 60)
+    g.set_end("a", 30)
+    g.set_end("a", 30)
+    assert [event["event"] for event in told] == ["allocate", "set_end", "set_end"]
+    assert told[1] == {"event": "set_end", "job": "a", "start": 0, "end": 60_000_000}
+    assert g.allocation("a").R()["execution"]["nslots"] == 2
+    replayed = machine()
+    replayed.clock = lambda: 10_000.0
+    for event in told:
+        replayed.apply(event)
+    assert trace(replayed) == trace(g)
+
+
+def test_a_match_found_before_is_stale() -> None:
+    g = machine()
+    g.allocate(LICENSE, job="a", end=20)
+    found = g.match(f"slot/{g.pool(BUNDLE).type}", duration_s=5)
+    g.set_end("a", 30)
+    with pytest.raises(StaleHandle):
+        g.commit_match(found, job="b")
+
+
+def test_what_the_planner_refuses_halfway_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = machine()
+    g.allocate("slot=1/core", job="a", duration_s=20)
+    g.allocate([(MEMORY, 3)], job="a", end=30)
+    before = trace(g)
+
+    def full(*given: Any) -> None:
+        assert g.pool(CORE).allocated(at=25) == 1  # of two windows, the first is made already
+        raise LimitExceeded("too many breakpoints")
+
+    monkeypatch.setattr(g.planner, "hold_all", full)
+    with pytest.raises(LimitExceeded):
+        g.set_end("a", 60)
+    assert trace(g) == before
