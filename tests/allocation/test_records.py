@@ -196,7 +196,7 @@ def test_a_stage_falls_at_a_change_and_at_no_question() -> None:
     g = machine()
     g.clock = lambda: now[0]
     g.stage(NODE, job="a", ttl_s=1)
-    found = g.match("slot=1/core", duration_s=1)
+    found = g.match("slot=1/core", duration_s=100)
     g.sink = events.append
     now[0] = 5.0
     revision = g.revision
@@ -216,10 +216,10 @@ def test_a_stage_falls_at_a_change_and_at_no_question() -> None:
     g.commit_match(found, job="b")
     g.allocate(NODE, job="c", start=6, end=7)
     assert [event["event"] for event in events] == ["allocate", "release", "allocate"]
-    g.stage(NODE, job="a", start=8, ttl_s=1)
+    g.stage(NODE, job="a", start=8, end=9, ttl_s=1)
     now[0] = 7.0
     g.expire()
-    assert g.pool(NODE).available(at=9) == 1
+    assert g.pool(NODE).available(at=8) == 1
 
 
 def test_a_stage_may_name_a_pool_twice() -> None:

@@ -166,7 +166,7 @@ def test_a_merge_never_leaves_a_part_of_what_is_only_given_whole() -> None:
 
     g = license_server(1)
     g.allocate("/cluster/license", job="a")
-    with pytest.raises(MergeConflict, match="only given whole"):
+    with pytest.raises(MergeConflict, match="only allocated exclusively"):
         g.merge(license_server(3))
     g.free("a")
     g.merge(license_server(3))
