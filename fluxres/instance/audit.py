@@ -13,6 +13,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UnknownPool
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Problem, Structure
+from fluxres.instance import recording
 from fluxres.instance.graph_inventory import Held
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
@@ -89,32 +90,35 @@ def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
             continue  # it may end at this very moment, or its start is being decided
         upstream = None if job.child is None else job.child.upstream
         asked = set() if upstream is None else set(upstream.above().values())  # held only when the child draws it
-        vertices = [v for v in instance.inventory.vertices(job.claim) if v not in asked]
-        for v, others in _lost(graph, fluid.encode(job.number), vertices, now):
+        pools = [(v, amount) for v, amount in recording.known(graph, instance.inventory.pools(job.claim)) if v not in asked]
+        if job.number not in instance._disputed:
+            pools = [(v, 1) for v, _ in pools]  # it may have had more of them before
+        for v, others in _lost(graph, fluid.encode(job.number), pools, now):
             who = f"; {', '.join(others)} does" if others else ""
             where = f"{instance.address} {graph.structure.where(v)}"
             found.append(Problem("error", where, f"rule T1: {job.id} has not ended, and does not hold it any more{who}"))
     return found
 
 
-def _lost(graph: ResourceGraph, job: str, vertices: list[int], now: int) -> list[tuple[int, list[str]]]:
+def _lost(graph: ResourceGraph, job: str, pools: list[tuple[int, int]], now: int) -> list[tuple[int, list[str]]]:
     """Pools that a job has and does not hold in the records at this moment, nor by their parts; and which jobs do.
 
     Args:
-        vertices: what it has, below whole pools or not.
+        pools: what it has at least, by vertex and units.
     """
     structure, records = graph.structure, graph.records
     found: list[tuple[int, list[str]]] = []
-    todo, had = sorted(vertices), records.pools_of.get(job, set()) | set(vertices)
+    todo, had = sorted(pools), records.pools_of.get(job, set()) | {v for v, _ in pools}
     while todo:
-        v = todo.pop()
-        if steps.amount_at(records.steps_of(v, job), now) or any(
+        v, amount = todo.pop()
+        if steps.amount_at(records.steps_of(v, job), now) >= amount or any(
             steps.amount_at(records.steps_of(u, job), now) == structure.size.item(u) for u in structure.ancestors(v)
         ):
             continue
         below = structure.children(v).tolist()
         if any(u in had or job in records.shared.get(u, ()) for u in below):
-            todo += [u for u in below if u not in had]  # others hold a part of it, and the job the rest
+            # Others hold a part of it, and the job the rest.
+            todo += [(u, structure.size.item(u)) for u in below if u not in had]
         else:
             near = (v, *structure.ancestors(v), *below)
             found.append((v, sorted({name for u in near for name, *_ in records.spans(u, now, now + 1)} - {job})))

@@ -2,8 +2,8 @@
 end of the instance itself (rule T1).
 
 A job whose limit has passed is asked to stop, and keeps what it has until its runner says that it ended.  What the records say
-it holds is prolonged for as long as that takes, a little at a time.  At the very moment of its limit it is only asked by
-`advance`: whoever says first that it has ended may do so, and until then what it has is not given to others either.
+it holds is prolonged for as long as that takes, a little at a time.  At the very moment of its limit only `advance` asks it to
+stop: any other call of that moment may be the one that reports its end, and until then what it has is not given to others.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def do_first(instance: Lifecycle, before: int) -> None:
 
 
 def hold_through(instance: Lifecycle) -> None:
-    """Let jobs whose limit is this very moment have what they have beyond it, until somebody says what becomes of them.
+    """Let jobs whose limit is this very moment keep what they have, until their end is reported or they are asked to stop.
 
-    A runner that keeps limits has said that before, but of jobs that are late.
+    Not those of a runner that keeps limits, but for jobs that are late.
     """
     for number in instance.inventory.running.until(instance.now):
         if instance.keeps_limits and number not in instance._overtime:
@@ -85,7 +85,7 @@ def hold_through(instance: Lifecycle) -> None:
 
 
 def require_ended(instance: Lifecycle) -> None:
-    """Look after the promise of a runner that keeps limits: a job that has not ended at its limit is as late as any other."""
+    """See whether a runner that keeps limits has kept them: a job that has not ended at its limit is as late as any other."""
     late = [job for number in instance._lapsed if (job := instance._jobs.get(number)) and job.limit == instance._lapsed_at]
     instance._overtime.update(job.number for job in late)
     instance._lapsed, instance._lapsed_at = [], FOREVER
@@ -131,7 +131,7 @@ def _prolong(instance: Lifecycle, job: Job) -> None:
     """Let a job that has not ended hold on to what it has (rule T1).
 
     What others hold by now, or will before it is looked at again, they keep: their records are older than the delay.  The job
-    is told so by an exception that does not end it, and `check` tells it as long as it lasts.
+    gets an exception that does not end it, and `check` reports the pools as long as that lasts.
     """
     now, ends = instance.now, instance._foreign_ends
     end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))

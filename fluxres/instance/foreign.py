@@ -1,7 +1,7 @@
 """What others hold in the graph of an instance: jobs that were there before, advance reservations, pools that are locked.
 
-Whoever has the graph may allocate in it and free what they hold, and nobody tells the instance.  It notices by the revision of
-the graph, which it knows as long as only itself changes anything, at the next call at the latest.
+Others may allocate in the graph and free what they hold without calling the instance.  It notices by the revision of the graph,
+which it knows as long as nothing but itself changes anything, at the next call at the latest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def look(instance: Lifecycle) -> None:
         if instance.is_adaptive:
             instance._adapt(None)
         else:
-            instance._face._shown()  # that what runs is not given to others
+            instance._face._shown()  # so that the graph does not give others what runs
     instance.foreign = frozenset(name for name in names if name in instance.foreign or not instance._is_issued(name))
     ends = {end for name in names for end in records.ends(name)}
     ends.update(min(stage.expires, stage.end) for stage in records.stages.values())

@@ -250,8 +250,7 @@ class GraphInventory:
         Args:
             is_disputed: whether others hold some of it, and the records have less.
         """
-        vertex = self.graph.structure.vertex
-        vertices, amounts = np.array(sorted((vertex(path), amount) for path, amount in pools), np.int64).reshape(-1, 2).T
+        vertices, amounts = np.array(recording.known(self.graph, pools), np.int64).reshape(-1, 2).T
         if is_disputed:
             self._disputed[key] = pools
         count = self._measured().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
@@ -277,8 +276,7 @@ class GraphInventory:
 
     def _held(self, claim: Hold) -> list[tuple[int, int]]:
         if claim.key in self._disputed:
-            vertex = self.graph.structure.vertex
-            return sorted((vertex(path), amount) for path, amount in self._disputed[claim.key])
+            return recording.known(self.graph, self._disputed[claim.key])
         job, records = fluid.encode(claim.key), self.graph.records
         return [(v, max(amount for _, _, amount in records.held[v][job])) for v in self.vertices(claim)]
 

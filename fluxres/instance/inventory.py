@@ -74,7 +74,7 @@ class Inventory(Protocol):
         """
 
     def extend(self, key: int, claim: Claim, now: int, end: int) -> list[str]:
-        """What is held, and has not been given back in time, is held until `end`, as far as nobody else has it by then; all
+        """What is held, and has not been given back in time, is held until `end`, as far as others do not have it by then; all
         reservations are dropped.
 
         Returns: paths of pools that others have; when they have gone, this is called again.
@@ -91,13 +91,16 @@ class Inventory(Protocol):
         """Whether they have, and `refresh` was not called."""
 
     def leave_alone(self, held: dict[int, int]) -> bool:
-        """Others hold so many units of these pools, now or later: none of that is given out before this is called again.
+        """Do not give out what others hold, now or later, until this is called again.
 
-        For inventories that do not look at the records. Whether anything changes by it; reservations are dropped then.
+        Args:
+            held: units by vertex.
+
+        For inventories that do not look at the records. Returns whether anything changes; then all reservations are dropped.
         """
 
     def forget(self) -> None:
-        """Others hold less than before, or something else: what could not be had may be had now."""
+        """What others hold has changed: requests that found nothing may find something now."""
 
     @property
     def is_full(self) -> bool:

@@ -147,13 +147,14 @@ class Lifecycle(Passes):
                 self.now, inventory = now, self.inventory
                 ends = inventory.running.ends
             elif time.is_moving or (ends and ends[0] < now):
-                return  # there are limits that nobody has looked after: to the inventory they would be ends
+                return  # limits have passed and are not handled yet: to the inventory they would be ends
         if ends and ends[0] <= now and (self._overtime or not self.keeps_limits):
             due.hold_through(self)
         lapsed = inventory.advance(now)
         if lapsed:
             self.queue.elapsed = True
-            self._lapsed, self._lapsed_at = lapsed, now
+            self._lapsed = lapsed if self._lapsed_at != now else self._lapsed + lapsed
+            self._lapsed_at = now
 
     def _catch_up(self, before: int) -> None:
         """Do all that was due before a moment, and see what others have changed."""
@@ -187,14 +188,14 @@ class Lifecycle(Passes):
         return taken
 
     def _dispute(self, job: Job, taken: list[str]) -> None:
-        """Note what others hold of what a job has; the job is told once."""
+        """Note what others hold of what a job has; the first time the job gets an exception."""
         if not taken:
             self._disputed.discard(job.number)
             return
         self._disputed.add(job.number)
         if not any(failure.type == "overlap" for failure in job.exceptions):
             more = f" and {len(taken) - 1} more" * (len(taken) > 1)
-            self._except(job, "overlap", states.TOLD, f"it has not ended, and others hold {taken[0]}{more}")
+            self._except(job, "overlap", states.WARNING, f"it has not ended, and others hold {taken[0]}{more}")
 
     # -- coming ------------------------------------------------------------------------------------------------------
 
@@ -374,16 +375,24 @@ class Lifecycle(Passes):
         """
         if self.is_closed:
             raise StaleHandle("this instance is closed")
+        try:
+            found = self._running(job)
+        except FluxresError:
+            self._enter()
+            found = self._running(job)
+        # Before all else that is due: a job that has ended need not be asked to stop, though its limit has passed.
+        now = self.now = self._time.look()
+        self._finish(found, status)
+        self._go_on(now)
+        self._after()
+
+    def _running(self, job: Job | JobId | int | str) -> Job:
         found = self._active(job)
         if found.state not in states.RUNNING:
             raise UsageError(f"job {found.id} does not run, it is {found.state.name}", hint="cancel it")
         if found.child is not None and found.child._is_left:
             raise UsageError(f"job {found.id} has finished", hint="jobs in its child have not ended yet")
-        # Before what else is due: who has ended need not be asked to stop, though the limit has come.
-        now = self.now = self._time.look()
-        self._finish(found, status)
-        self._go_on(now)
-        self._after()
+        return found
 
     def _finish(self, job: Job, status: int) -> None:
         if job.state is State.RUN:

@@ -248,7 +248,7 @@ class Nesting(Lifecycle):
         parent._raise(job, "exec", note)
 
     def shut(self, why: str, kind: str = "cancel") -> None:
-        """End all jobs here and below; the parent is not told.  It is closed when the last of them has ended.
+        """End all jobs here and below, and not the job in the parent.  The instance is closed when the last of them has ended.
 
         Args:
             kind: of the exception that ends them.

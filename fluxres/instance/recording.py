@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InsufficientResources, NotHeld, UnknownJob, UnknownPool
+from fluxres.errors import InsufficientResources, NotHeld, UnknownJob, UnknownPool, UsageError
 from fluxres.model import changes
 from fluxres.model.extending import lifted
 
@@ -27,8 +27,8 @@ def hold(
 ) -> list[str]:
     """As `record`, where others may hold some of it: the job gets what is left beside them, from now on.
 
-    Of a pool that is held whole, and of which others hold a part, it gets the rest.  What it does not get up to the end it gets
-    for as long as that is free.
+    Of a pool that is held whole, and of which others hold a part, it gets the rest, and of each pool as many units as are left,
+    for as long as they are.
 
     Args:
         anew: instead of what the records say from now on that it holds.
@@ -50,21 +50,42 @@ def hold(
         else:
             return []
         taken: list[str] = []
-        todo: list[tuple[int, int]] = []
-        for path, amount in pools:
-            with suppress(UnknownPool):  # it has been taken out of the graph
-                todo.append((structure.vertex(path), amount))
+        todo = known(graph, pools)
         while todo:
             v, amount = todo.pop()
-            stop = _free_until(graph, v, amount, job, start, end)
-            if stop < end and amount == structure.size.item(v) and structure.end.item(v) > v + 1:
-                todo += [(u, structure.size.item(u)) for u in structure.children(v).tolist()]
-                continue
-            if stop > start:
-                changes.allocate(graph, job, [(v, amount)], (start, min(stop, FOREVER)))
-            if stop < end:
+            size, below = structure.size.item(v), structure.children(v).tolist()
+            if below and amount == size and _free_until(graph, v, amount, job, start, end) < end:
+                todo += [(u, structure.size.item(u)) for u in below]
+                if size > 1:
+                    todo.append((v, size - 1))
+            elif not _hold_what_is_left(graph, v, amount, job, start, end):
                 taken.append(structure.where(v))
     return sorted(taken)
+
+
+def known(graph: ResourceGraph, pools: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
+    """Vertices and units of those pools that have not been taken out of the graph, ascending."""
+    found: list[tuple[int, int]] = []
+    for path, amount in pools:
+        with suppress(UnknownPool):
+            found.append((graph.structure.vertex(path), amount))
+    return sorted(found)
+
+
+def _hold_what_is_left(graph: ResourceGraph, v: int, amount: int, job: str, start: int, end: int) -> bool:
+    """Units of one pool, as many as are left, and no more at any moment than before; whether that is all of them to the end."""
+    at, left = start, amount
+    while at < end:
+        left = min(left, graph.planner.free(v, at, at + 1))
+        if left < 1:
+            break
+        stop = _free_until(graph, v, left, job, at, end)
+        if stop > at:
+            changes.allocate(graph, job, [(v, left)], (at, min(stop, FOREVER)))
+            at = stop
+        else:
+            left -= 1  # all units of it cannot be had where others hold something below
+    return at == end and left == amount
 
 
 def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int, end: int) -> int:
@@ -74,7 +95,7 @@ def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int,
         middle = end if low == start and high == end else (low + high + 1) // 2
         try:
             graph.records.plan_allocate([(v, amount)], job, start, middle)
-        except InsufficientResources:
+        except (InsufficientResources, UsageError):  # a part of a pool that is only given whole
             high = middle - 1
         else:
             low = middle

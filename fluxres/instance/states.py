@@ -35,8 +35,8 @@ ACTIVE: Final = PENDING | RUNNING
 FATAL: Final = 0
 """Severity of an exception that ends a job; larger ones (to 7) are told and change nothing."""
 
-TOLD: Final = 1
-"""Severity of an exception that only says what goes on."""
+WARNING: Final = 1
+"""Severity of an exception that reports something and changes nothing."""
 
 LEADS_TO: Final[dict[tuple[State, str], State]] = {
     (State.NEW, "validate"): State.DEPEND,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
+from weakref import ReferenceType, ref
 
 from fluxres.clock import FOREVER, Clock, ticks
 from fluxres.instance import due
@@ -37,7 +38,7 @@ class Timekeeper:
         """Whether what is due is being done: no job starts meanwhile."""
         self.next = FOREVER
         """When something may be due, in ticks."""
-        self._agenda: list[tuple[int, int, int, Lifecycle]] = []
+        self._agenda: list[tuple[int, int, int, ReferenceType[Lifecycle]]] = []
         self._owed: dict[Instance, None] = {}
         self._made = 0
 
@@ -59,7 +60,7 @@ class Timekeeper:
     def announce(self, moment: int, instance: Lifecycle) -> None:
         """Something is due in an instance at a moment, and nothing before."""
         self._made += 1
-        heappush(self._agenda, (moment, -instance._face.depth, self._made, instance))
+        heappush(self._agenda, (moment, -instance._face.depth, self._made, ref(instance)))
         self.next = min(self.next, moment)
 
     def owe(self, instance: Instance) -> None:
@@ -78,7 +79,10 @@ class Timekeeper:
             self.is_moving = True
             try:
                 while agenda and agenda[0][0] < before:
-                    due.do_first(heappop(agenda)[3], before)
+                    moment, _, _, found = heappop(agenda)
+                    one = found()
+                    if one is not None and one._announced == moment:  # else something earlier was announced, and is done
+                        due.do_first(one, before)
             finally:
                 self.is_moving = False
                 self.next = agenda[0][0] if agenda else FOREVER
