@@ -604,12 +604,12 @@ def a_draw_elsewhere_that_is_stale(tree: Tree, source: Random) -> Named:
 
 
 @of_tree
-def a_draw_elsewhere_that_does_not_fit(tree: Tree, source: Random) -> Named:
-    parent, holder = tree.top, "x"
-    v = parent.graph.vertex("power:/feed/pdu0")
-    parent.graph.records.held[v][holder] = ((0, FOREVER, 1000),)
-    parent.graph.revision += 1
-    return source.choice([("N1", tree.child.address), ("A1", "top power:/feed/pdu0")])
+def a_supplier_of_which_more_is_drawn_than_there_is(tree: Tree, source: Random) -> Named:
+    where = supplier(source)
+    v = tree.top.graph.vertex(where)
+    tree.top.graph.records.held[v]["x"] = ((0, FOREVER, tree.top.graph.structure.size.item(v)),)
+    child = source.choice([tree.child, tree.sibling])
+    return source.choice([("A1", f"top {where}"), ("N1", f"{child.address} {where}")])
 
 
 @of_tree
@@ -644,10 +644,22 @@ def a_job_that_runs_and_holds_nothing(tree: Tree, source: Random) -> Named:
 
 
 @of_tree
-def records_of_a_job_that_there_is_not(tree: Tree, source: Random) -> Named:
-    path = "/site/node5/core3"
-    tree.top.graph.allocate([path], job=fluid.encode(9999), start=source.randrange(1000))
+def records_of_a_job_that_has_ended(tree: Tree, source: Random) -> Named:
+    (path,) = (path for path, _ in tree.leaf.pools)
+    tree.top.finish(tree.leaf)
+    now_s = tree.clock.now_s
+    tree.top.graph.allocate([path], job=fluid.encode(tree.leaf.number), start=now_s, end=now_s + source.randint(1, 100))
     return "A6", f"top {path}"
+
+
+@of_tree
+def a_job_that_has_not_ended_and_has_lost_a_pool(tree: Tree, source: Random) -> Named:
+    instance = source.choice([tree.top, tree.sibling, tree.grandchild])
+    pool, *more = (path for job in instance.jobs(State.RUN) if job.child is None for path, _ in job.pools if "core" in path)
+    assert pool, more
+    records, v = instance.graph.records, instance.graph.vertex(pool)
+    del records.held[v]
+    return "T1", f"{instance.address} {pool}"
 
 
 @of_tree

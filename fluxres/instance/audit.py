@@ -10,7 +10,7 @@ import numpy as np
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.clock import FOREVER
-from fluxres.errors import FluxresError, UnknownPool
+from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Problem, Structure
 from fluxres.instance import recording
@@ -48,7 +48,7 @@ def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     found = []
     for name in sorted(holding - known - instance.foreign):
         pools = sorted(graph.records.require_job(name))
-        found.append(_a6(instance, graph, pools, f"{name} holds it and is no job that has not ended"))
+        found.append(_a6(instance, graph, pools, f"{name} holds resources and is no job"))
     for job in instance.jobs(State.RUN, State.CLEANUP):
         if job.claim is None or fluid.encode(job.number) in holding:
             continue
@@ -90,9 +90,11 @@ def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
             continue  # it may end at this very moment, or its start is being decided
         upstream = None if job.child is None else job.child.upstream
         asked = set() if upstream is None else set(upstream.above().values())  # held only when the child draws it
-        pools = [(v, amount) for v, amount in recording.known(graph, instance.inventory.pools(job.claim)) if v not in asked]
-        if job.number not in instance._disputed:
-            pools = [(v, 1) for v, _ in pools]  # it may have had more of them before
+        if job.number in instance._disputed:
+            pools = recording.known(graph, instance.inventory.pools(job.claim))
+        else:
+            pools = [(v, 1) for v in _claimed(instance, graph, job)]  # it may have had more of them before
+        pools = [(v, amount) for v, amount in pools if v not in asked]
         for v, others in _lost(graph, fluid.encode(job.number), pools, now):
             who = f"; {', '.join(others)} does" if others else ""
             where = f"{instance.address} {graph.structure.where(v)}"
@@ -142,12 +144,9 @@ def _drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
     upstream, own = child.upstream, child._graph.records
     if upstream is None:
         return []
-    found = []
-    try:
-        upstream.refresh()
-    except FluxresError as error:
-        found.append(Problem("error", child.address, f"rule N1: what other instances draw does not fit: {error}"))
+    upstream.refresh()
     records, name, now = graph.records, fluid.encode(job.number), job.instance.now
+    found = []
     for v, p in upstream.above().items():
         held = steps.canonical([*records.steps_of(p, name), *records.implied.get(name, {}).get(p, ())])
         drawn = upstream.drawn(v)
