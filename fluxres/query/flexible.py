@@ -79,7 +79,7 @@ class FlexibleTraverser(Traverser):
 def _union(slots: Sequence[Resource]) -> list[Resource]:
     """One resource of each type that any of the slots wants.
 
-    What it asks for below itself is what all of them ask for, because candidates are told apart by their type only.
+    What it asks for below itself is what all of them ask for, because candidates differ by their type only.
     """
     found: dict[str, Resource] = {}
     for child in (child for slot in slots for child in slot.children):
@@ -130,7 +130,7 @@ def mix(slots: Sequence[Resource], inner: Scores) -> list[Candidate]:
 def _most(have: tuple[int, ...], needs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Numbers of needs, ascending, as many as what there is allows.
 
-    One round per slot: what can be left after so many slots, each with the first way to get there.
+    One round per slot: what can be left after that many slots, each with the first way to get there.
 
     >>> _most((10, 1), [(6, 0), (4, 1), (3, 0)])
     (1, 2, 2)

@@ -51,7 +51,7 @@ class Graph:
     """A JGF document, in the order written.
 
     Args:
-        writer: who wrote it, when it says so.
+        writer: the program that wrote it, when it is named.
         free_ranks: ranks that have been given back since.
     """
 

@@ -206,7 +206,7 @@ class Scheduling:
         return self._select(variants, window) is not None
 
     def _enough_nodes(self, request: Jobspec, operation: Operation, duration: int, nodes: int) -> bool:
-        """Whether so many nodes are up, and as the request wants them and free at the only time, or the last, that it allows."""
+        """Whether enough nodes are up, meet the constraint, and are free at the only time, or the last, that is allowed."""
         if "node" not in self.graph.counted:
             return True
         if self._up is None:

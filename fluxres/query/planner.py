@@ -108,7 +108,7 @@ class Aggregate:
         return [wanted.get(type_, 0) for type_ in self.types]
 
     def fits(self, at: int, duration: int, counts: Sequence[int]) -> bool:
-        """Whether so many of each type are left all through a window."""
+        """Whether these counts of each type are left all through a window."""
         pairs = zip(self.plans, counts, strict=True)
         return all(not count or plan.lowest(at, duration) >= count for plan, count in pairs)
 

@@ -34,7 +34,7 @@ class Policy:
     Args:
         low: whether low ids come first.
         node_centric: whether whatever is below a node counts by its node first.
-        node_exclusive: whether nodes are given whole.
+        node_exclusive: whether nodes are allocated exclusively, with all below them.
         stop_on_1_matches: whether the search ends with the first that is enough.
         locality: whether candidates with neighbouring scores go together.
         variation: whether the performance class decides.

@@ -1,6 +1,6 @@
 """Which types are counted below which vertices, so that a search can pass over a subtree that has too few.
 
-The specification is Fluxion's `HL:LL[,HL:LL...]`: at vertices of type HL count units of LL below; `ALL` stands for every
+The specification is Fluxion's `HL:LL[,HL:LL...]`: at vertices of type HL count units of LL below; `ALL` is any
 type.  Whatever is a leaf of the graph is counted at clusters, because times of reservations are looked for there.
 """
 

@@ -1,4 +1,4 @@
-"""Resource sets as resource-query takes them, to update and to cancel: who has which ids on which ranks (RFC 20).
+"""Resource sets as resource-query takes them, to update and to cancel: which ids on which ranks (RFC 20).
 
 A machine is read by :mod:`fluxres.formats.resource_set`.  Here only the execution section is: which vertices it means is for the
 graph to say, and the graph that `scheduling` may carry is a document of its own (:mod:`.jgf`).

@@ -68,7 +68,7 @@ class Scores:
         candidates[:] = [candidates[position] for position in order]
 
     def choose(self, type_: str, units: int) -> None:
-        """Take candidates from the front until they have so many units."""
+        """Take candidates from the front until they have enough units."""
         taken = 0
         candidates = self.found.get(type_, [])
         while units > 0 and taken < len(candidates):

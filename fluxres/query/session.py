@@ -28,7 +28,7 @@ _NOTHING: Final = "No matching resources found"
 
 @dataclass
 class _Job:
-    """What `list` and `info` tell of a job."""
+    """What `list` and `info` show of a job."""
 
     jobspec: str
     state: str
@@ -281,8 +281,8 @@ class Session:
             self._tell(job)
 
     def _tell(self, job: int) -> None:
-        told = self._jobs[job]
-        self._console.write(f"INFO: {job}, {told.jobspec}, {told.state}\n")
+        known = self._jobs[job]
+        self._console.write(f"INFO: {job}, {known.jobspec}, {known.state}\n")
 
     def _about(self, words: list[str]) -> None:
         self._tell(self._known_job(words[1]))

@@ -76,7 +76,7 @@ class Traverser:
     preorder: int = 0
     postorder: int = 0
     exclusive_types: set[str] = field(default_factory=set)
-    """Types of which every vertex taken is given whole, with all below it."""
+    """Types of which every vertex taken is allocated exclusively, with all below it."""
     labels: dict[int, str] = field(default_factory=dict)
     """Labels of the request by identity of the vertices that met them in the last walk."""
     is_hollow: bool = False
@@ -148,7 +148,7 @@ class Traverser:
         if met is None or (met.resource is None and not met.slots and not pristine):
             return None
         asked = exclusive or any(resource.exclusive and resource.type == vertex.type for resource in resources)
-        # A policy that gives whole nodes takes one only when something in it is chosen: that shows when it is recorded.
+        # A policy that allocates whole nodes takes one only when something in it is chosen: that shows when it is recorded.
         whole = asked or vertex.type in self.exclusive_types
         if self._pruned(vertex, resources, whole, window):
             return None

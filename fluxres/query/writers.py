@@ -1,6 +1,6 @@
 """The forms in which a match is printed: Fluxion's match formats.
 
-A writer is told of vertices and edges in the order of the walk, children first, and gives one text at the end.  JSON has
+A writer gets vertices and edges in the order of the walk, children first, and gives one text at the end.  JSON has
 the spacing of jansson's default output, which is that of Python's.
 """
 
@@ -15,7 +15,7 @@ from fluxres.query.graph import Edge, Vertex
 from fluxres.syntax import hostlist, idset
 
 REDUCED: Final = ("core", "gpu")
-"""Types whose ids stand in `children` of R_lite."""
+"""Types whose ids are in `children` of R_lite."""
 GATHERED: Final = ("node", "storage_node")
 """Types that have an entry in R_lite."""
 
@@ -25,7 +25,7 @@ Filters = dict[str, str] | None
 
 
 class Writer(Protocol):
-    """What walks tell of."""
+    """What a walk hands its vertices and edges to."""
 
     def vertex(
         self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None

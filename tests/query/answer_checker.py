@@ -50,7 +50,7 @@ class Ledger:
     """Who has what on a machine.
 
     Args:
-        filters: which types are counted below which, as the session is told; `ALL` is any type.
+        filters: which types are counted below which, as the session has them; `ALL` is any type.
         node_exclusive: whether the policy grants nodes with all below them.
     """
 

@@ -194,7 +194,8 @@ class Transcript:
         job = int(answer.get("JOBID") or -1)
         expected = next(number for number in itertools.count(self.next_job) if number not in self.ledger.jobs)
         require(job == expected, f"job id {job}, expected {expected}")
-        refused = "a type of the graph" in error
+        # What is no jobspec takes no id.
+        refused = "fork" in json.dumps(request["resources"])
         records = not operation.startswith("without")
         if records and not refused:
             self.next_job = job + 1
@@ -467,8 +468,8 @@ def tree(answer: Answer) -> dict[str, Any]:
 
 def pools(found: dict[str, Any], subsystem: str) -> list[tuple[str, bool, int]]:
     """Path, whether exclusively, and units of each node of a graph."""
-    told = [node["metadata"] for node in found.get("nodes", [])]
-    return [(one["paths"][subsystem], one.get("exclusive", False), one.get("size", 1)) for one in told]
+    shown = [node["metadata"] for node in found.get("nodes", [])]
+    return [(one["paths"][subsystem], one.get("exclusive", False), one.get("size", 1)) for one in shown]
 
 
 def compare(form: str, found: dict[str, Any], text: str, subsystem: str) -> None:
@@ -562,14 +563,14 @@ def transcript(seed: int, folder: Path) -> tuple[Counter[str], str]:
             made = Transcript(Random(seed), folder)
             made.run()
     except (Exception, TimeoutError) as error:  # noqa: BLE001  # whatever a session raises is a finding
-        told = str(error) if isinstance(error, Wrong) else traceback.format_exc()
+        message = str(error) if isinstance(error, Wrong) else traceback.format_exc()
         typed = "" if made is None else f"{' '.join(made.words)}\n" + "\n".join(made.lines[-12:])
-        return Counter(), f"seed {seed}: {told}\n{typed}\n"
+        return Counter(), f"seed {seed}: {message}\n{typed}\n"
     return made.counts, ""
 
 
 def campaign(seed: int, *, seconds: float = 0.0, transcripts: int = 0) -> tuple[Counter[str], list[str]]:
-    """Run transcripts of consecutive seeds for some time, or so many; figures and findings."""
+    """Run transcripts of consecutive seeds for some time, or a number of them; figures and findings."""
     counts: Counter[str] = Counter()
     findings: list[str] = []
     end = time.monotonic() + seconds
@@ -590,7 +591,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--transcripts", type=int, default=0, help="so many at least, whatever the time")
+    parser.add_argument("--transcripts", type=int, default=0, help="run at least this many, whatever the time")
     chosen = parser.parse_args()
     counts, findings = campaign(chosen.seed, seconds=chosen.seconds, transcripts=chosen.transcripts)
     for finding in findings[:20]:

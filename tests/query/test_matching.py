@@ -265,6 +265,24 @@ def test_constraints_are_asked_of_nodes(start: Start, constraint: dict[str, obje
     ) == ["unsatisfiable"]
 
 
+def test_properties_of_a_resource_set_are_known_by_their_whole_key(start: Start) -> None:
+    lite = [{"rank": "0-2", "children": {"core": "0"}}]
+    execution = {"R_lite": lite, "nodelist": ["n[0-2]"], "properties": {"arm-v9@core": "1-2", "ssd@fast": "2"}}
+    graph = json.dumps({"version": 1, "execution": execution})
+
+    def nodes(*properties: str) -> list[str]:
+        session = start("-f", "rv1exec", "-P", "low", graph=graph)
+        return session.taken(ask("slot", 1, ask("node", 1)), constraints={"properties": list(properties)})
+
+    assert nodes("arm-v9@core") == ["n1"]
+    assert nodes("^arm-v9@core") == ["n0"]
+    assert nodes("arm-v9@core", "ssd@fast") == ["n2"]
+    assert nodes("arm-v9") == nodes("ssd") == ["busy"]
+    session = start("-f", "rv1exec", "-F", "rv1_nosched", graph=graph)
+    text = session.match(ask("slot", 3, ask("node", 1, ask("core", 1))))
+    assert json.loads(text.partition("INFO")[0])["execution"]["properties"] == {"arm-v9@core": "1-2", "ssd@fast": "2"}
+
+
 def test_a_job_may_last_as_long_as_the_graph_plans_and_no_longer(start: Start) -> None:
     session = start()
     assert "ALLOCATED" in session.match(NODE, duration=HORIZON_S)

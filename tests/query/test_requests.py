@@ -70,6 +70,7 @@ TASK: dict[str, Any] = {"command": ["app"], "slot": "s", "count": {"per_slot": 1
         {"attributes": {}},
         {"attributes": {"user": [1], "system": None}},
         {"attributes": {"system": {"environment": {"A": "b", "C": 1}, "cwd": "/", "queue": "q", "site": {"any": [1]}}}},
+        {"attributes": {"system": {"constraints": {"ranks": [0, "2-3"]}}}},
         {"tasks": []},
         {"tasks": [TASK | {"distribution": "block", "attributes": {"a": 1}}]},
         {"tasks": [{"command": [], "slot": "other", "site": 1}]},
