@@ -91,12 +91,17 @@ class Subsystem:
         first, last = np.searchsorted(self._dst_sorted, [lo, hi])
         return self._by_dst[first:last]
 
+    def rows_from(self, vertices: Int32) -> NDArray[np.int64]:
+        """Rows of the edges that leave one of these vertices.  Cost: in those edges, vectorised."""
+        return self._by_src[_runs(self._src_sorted, vertices)]
+
+    def rows_to(self, vertices: Int32) -> NDArray[np.int64]:
+        """Rows of the edges that reach one of these vertices.  Cost: in those edges, vectorised."""
+        return self._by_dst[_runs(self._dst_sorted, vertices)]
+
     def all_successors(self, vertices: Int32) -> Int32:
         """Where the edges of these vertices lead, one entry an edge.  Cost: in the edges, vectorised."""
-        lo = np.searchsorted(self._src_sorted, vertices)
-        counts = np.searchsorted(self._src_sorted, vertices, side="right") - lo
-        rows = np.repeat(lo - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
-        return self.dst[self._by_src[rows]]
+        return self.dst[self.rows_from(vertices)]
 
     def successors(self, v: int) -> Int32:
         """Where the edges of `v` lead."""
@@ -159,3 +164,10 @@ class Subsystem:
             keep &= keep_rows
         attributes = {key: column[keep] for key, column in self.attributes.items()}
         return Subsystem(self.name, self.hierarchy, src[keep], dst[keep], self.relation[keep], list(self.relations), attributes)
+
+
+def _runs(ends: Int32, vertices: Int32) -> NDArray[np.int64]:
+    """Where each of these vertices stands among sorted ends of edges, one entry an edge."""
+    lo = np.searchsorted(ends, vertices)
+    counts = np.searchsorted(ends, vertices, side="right") - lo
+    return np.asarray(np.repeat(lo - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum())), np.int64)
