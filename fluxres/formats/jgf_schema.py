@@ -32,7 +32,7 @@ class PlainPaths(Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainMetadata(Struct, gc=False, forbid_unknown_fields=True):
-    """What Fluxion says of a pool that stands in containment only."""
+    """What Fluxion says of a pool that stands in containment only, and the way to what a job has."""
 
     type: Word
     paths: PlainPaths
@@ -47,6 +47,7 @@ class PlainMetadata(Struct, gc=False, forbid_unknown_fields=True):
     unit: Unit | UnsetType = UNSET
     size: Units | UnsetType = UNSET
     properties: dict[Word, Value | int | float | bool | None] | UnsetType = UNSET
+    way: bool | UnsetType = UNSET
 
 
 class PlainNode(Struct, gc=False, forbid_unknown_fields=True):

@@ -101,7 +101,7 @@ def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -
         structure.drop_tag([0], key)
     if graph.writer == SHORTHAND:
         structure, notes = resource_set_shorthand.completed(structure, made.hidden, lite, origin)
-    lite.agree(structure)
+    notes += lite.agree(structure)
     keys = made.keys + 1 + (graph.writer is not UNSET) + (graph.free_ranks is not UNSET)
     return _Graph(structure, keys, [f"scheduling.graph.{what}" for what in made.passed_over], notes)
 

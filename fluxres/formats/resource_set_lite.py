@@ -271,9 +271,10 @@ class Lite:
                 found.setdefault(host, []).append(v)
         return found
 
-    def agree(self, structure: Structure) -> None:
+    def agree(self, structure: Structure) -> tuple[str, ...]:
         """Compare with the graph that R carries, and give its nodes the ranks and the further properties that they have here.
 
+        Returns notes of what the graph says otherwise.
         Errors: InputError for a node that is not there, or has other numbers of pools.
         """
         path: list[Key] = ["scheduling", "graph"]
@@ -283,9 +284,7 @@ class Lite:
             self.fail(path, f"0 nodes are called '{self.names[int(missing[0])]}', which R has as one host")
         if len(missing):
             self.fail(path, _OTHER_RANKS)
-        for v, rank in zip(nodes.tolist(), self.ranks.tolist(), strict=True):
-            structure.rank[v : structure.end.item(v)] = rank
-        vars(structure).pop("execution_targets", None)  # those of the ranks it had
+        notes = self._rank(structure, nodes)
         for type_ in sorted({type_ for children in self.children for type_ in children}):
             pools = structure.of_type(type_)
             if not len(pools) or not len(nodes):
@@ -298,6 +297,35 @@ class Lite:
                 at = int(differs[0])
                 self.fail(path, f"{structure.path(int(nodes[at]))} has {counts[at]} {type_} pools, and {expected[at]} in R_lite")
         self._add_properties(structure, nodes)
+        return notes
+
+    def _rank(self, structure: Structure, nodes: NDArray[np.int64]) -> tuple[str, ...]:
+        """Give nodes and all in them the ranks of R, which nothing else has; notes of ranks that are left out.
+
+        What stands beside them keeps a rank of its own: a job may hold a part of a node, of which R has nothing.  Where the ranks
+        of R are those of another instance, it has none.
+        """
+        ordered = np.sort(nodes)
+        inner = np.flatnonzero(structure.end[ordered[:-1]] > ordered[1:])
+        if len(inner):
+            outer, node = (structure.path(int(v)) for v in ordered[inner[0] : inner[0] + 2])
+            self.fail(["scheduling", "graph"], f"{node} is in {outer}, and R has both as nodes")
+        before = structure.rank[nodes]
+        inside = np.zeros(structure.n + 1, np.int8)
+        np.add.at(inside, nodes, 1)
+        np.add.at(inside, structure.end[nodes], -1)
+        beside = np.flatnonzero((np.cumsum(inside[:-1]) == 0) & (structure.rank >= 0))
+        beside = beside[beside < structure.tree_end]
+        if not ((before >= 0) & (before != self.ranks)).any():
+            beside = np.setdiff1d(beside, _alone(structure, beside, self.ranks))
+        structure.rank[beside] = -1
+        for v, rank in zip(nodes.tolist(), self.ranks.tolist(), strict=True):
+            structure.rank[v : structure.end.item(v)] = rank
+        vars(structure).pop("execution_targets", None)  # those of the ranks it had
+        if not len(beside):
+            return ()
+        what = f"{structure.path(int(beside[0]))} has a rank and is in no node of R; the rank is left out"
+        return (f"{self.file}: {what}" + (f" (and {len(beside) - 1} more like it)" if len(beside) > 1 else ""),)
 
     def _add_properties(self, structure: Structure, nodes: NDArray[np.int64]) -> None:
         """Give the nodes of a graph the properties that R has and the graph has not."""
@@ -310,6 +338,17 @@ class Lite:
             more = [(key, value) for key, value in sorts[sort] if key not in known]
             kinds.append(structure.kinds.intern(replace(kind, properties=properties_tuple([*kind.properties, *more]))))
         structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]
+
+
+def _alone(structure: Structure, pools: NDArray[np.int64], taken: Ids) -> NDArray[np.int64]:
+    """Which of these pools are a subtree of one rank that nothing else has."""
+    rank, end = structure.rank, structure.end
+    above = structure.parent[pools]
+    tops = pools[(above < 0) | (rank[above] != rank[pools])]
+    different, count = np.unique(rank[tops], return_counts=True)
+    free = np.setdiff1d(different[count == 1], taken)
+    kept = [np.arange(v, end[v]) for v in tops[np.isin(rank[tops], free)].tolist() if (rank[v : end[v]] == rank[v]).all()]
+    return np.concatenate([_NO_IDS, *kept])
 
 
 def _one_of(vertices: Sequence[int], preferred: int) -> int:

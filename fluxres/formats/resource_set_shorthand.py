@@ -7,11 +7,13 @@ what may be in several pools then stands in the nearest one above all of them, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from functools import cached_property
+from typing import NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats.jgf_structure import Hidden
 from fluxres.formats.notes import Notes, listed
@@ -19,11 +21,12 @@ from fluxres.formats.resource_set_lite import Lite
 from fluxres.graph import uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 
-Ids = NDArray[np.int64]
+T = TypeVar("T")
+Spans = list[tuple[int, int]]
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | None) -> tuple[Structure, tuple[str, ...]]:
@@ -33,134 +36,159 @@ def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | No
         hidden: what the document says of pools held whole.
         origin: base of the uuids of what is added; random by default.
 
-    Cost: O(pools) array operations, O(ranks) Python.
+    Cost: O(pools) array operations; Python for each node, and for each type of which a node has some and lacks others.
     """
+    if not len(lite.ranks):
+        return structure, ()
     adding = _Completing(structure, hidden, lite)
+    adding.choose()
     return adding.structure(origin), adding.notes.lines()
 
 
 class _Completing:
-    """Rows that are added: each below a vertex that is there, or below another added row (negative: -1 is the first)."""
+    """Which rows of R_lite, made a machine alone, are added to the graph, and below which of its pools."""
 
     def __init__(self, structure: Structure, hidden: Hidden, lite: Lite) -> None:
         self._s, self._hidden, self._lite = structure, hidden, lite
-        s = structure
-        held = hidden.held[hidden.held < s.tree_end]
-        #: pools that may have something below them which is not here, ascending
-        self._closed = held[s.end[held] == held + 1]
-        self._parent: list[Ids] = []
-        self._kind: list[Ids] = []
-        self._id: list[Ids] = []
-        self._rank: list[Ids] = []
-        self._n = 0
-        self._names: dict[int, str] = {}
-        self._tags: dict[int, dict[str, str | None]] = {}
         self.notes = Notes()
+        held = hidden.held[hidden.held < structure.tree_end]
+        #: pools that may have something below them which is not here, ascending
+        self._closed = held[structure.end[held] == held + 1]
+        self._alone = lite.structure(0, None)
+        self._tops = self._alone.execution_targets[1]
+        self._nodes = lite.nodes_in(structure)
+        #: by row of the machine alone: whether it is added, and the vertex it goes below; -1 for the row above it
+        self._added = np.zeros(self._alone.n, np.bool_)
+        self._home = np.full(self._alone.n, -1, np.int64)
 
-    def structure(self, origin: int | None) -> Structure:
-        """The structure with all of them."""
-        nodes = self._lite.nodes_in(self._s)
-        self._add_nodes(np.flatnonzero(nodes < 0))
-        for at in np.flatnonzero(nodes >= 0).tolist():
-            self._add_children(nodes.item(at), at)
-        return self._assembled(origin) if self._n else self._s
+    def choose(self) -> None:
+        """Choose them."""
+        missing = np.flatnonzero(self._nodes < 0)
+        if len(missing):
+            self._choose_nodes(missing)
+        here = np.flatnonzero(self._nodes >= 0)
+        vertices = self._nodes[here]
+        first, stop = np.searchsorted(self._closed, vertices), np.searchsorted(self._closed, self._s.end[vertices])
+        for at, lo, hi in zip(here.tolist(), first.tolist(), stop.tolist(), strict=True):
+            if lo < hi:
+                self._choose_children(at, self._closed[lo:hi].tolist())
 
     # -- nodes -----------------------------------------------------------------------------------------------------------
 
-    def _add_nodes(self, missing: NDArray[np.int64]) -> None:
-        """Add the nodes of these positions among the ranks, each with what R_lite has of it."""
-        if not len(missing):
-            return
-        s, lite = self._s, self._lite
-        alone = lite.structure(0, None)
-        tops = alone.execution_targets[1]
-        above = self._above_nodes(missing)
-        for at, parent in zip(missing.tolist(), above, strict=True):
-            top = tops.item(at)
-            row = self._add(parent, s.kinds.intern(alone.kind_of(top)), alone.id[top : top + 1], lite.ranks.item(at))
-            if top in alone.names:
-                self._names[row] = alone.names[top]
-            if top in alone.tags:
-                self._tags[row] = alone.tags[top]
-            for type_, ids in lite.children[lite.entry.item(at)].items():
-                self._add(-1 - row, s.kinds.intern(Kind(type_, type_)), ids, lite.ranks.item(at))
+    def _choose_nodes(self, missing: NDArray[np.int64]) -> None:
+        """Add nodes, by their positions among the ranks, each with what R_lite has of it."""
+        tops = self._tops[missing]
+        self._added[_runs(tops, self._alone.end[tops])] = True
+        self._home[tops] = self._above_nodes([self._lite.names[at] for at in missing.tolist()])
 
-    def _above_nodes(self, missing: NDArray[np.int64]) -> list[int]:
+    def _above_nodes(self, names: Sequence[str]) -> list[int]:
         """The pool that each of these nodes is in."""
-        said = self._said_hosts()
-        names = [self._lite.names[at] for at in missing.tolist()]
+        said = self._said_hosts
         found = [said[name].pop(0) if said.get(name) else -1 for name in names]
-        if -1 not in found:
+        lost = [name for name, v in zip(names, found, strict=True) if v < 0]
+        if not lost:
             return found
         types = {"node", *(type_ for children in self._lite.children for type_ in children)}
         may_be = [v for v in self._closed.tolist() if self._s.rank[v] < 0 and self._s.kind_of(v).type not in types]
         may_be = [v for v in may_be if v not in self._hidden.hosts]
-        lost = [name for name, v in zip(names, found, strict=True) if v < 0]
-        nearest = self._nearest(may_be, "nodes", hostlist.fold(lost)) if may_be else self._none_called(lost[0])
+        if not may_be:
+            self._fail(f"0 nodes are called '{lost[0]}', which R has as one host")
+        nearest = self._nearest(may_be, "nodes", hostlist.fold(lost))
         return [nearest if v < 0 else v for v in found]
 
-    def _none_called(self, name: str) -> NoReturn:
-        self._lite.fail(["scheduling", "graph"], f"0 nodes are called '{name}', which R has as one host")
-
+    @cached_property
     def _said_hosts(self) -> dict[str, list[int]]:
         """By host, the pools in which the document says it is."""
         found: dict[str, list[int]] = {}
         closed = set(self._closed.tolist())
+        left = limits.RANKS_MAX
         for v, text in sorted(self._hidden.hosts.items()):
-            if v in closed:
-                try:
-                    names = hostlist.parse(text)
-                except InputError as error:
-                    self._lite.fail(["scheduling", "graph"], f"{self._s.path(v)}: {error.message}", hint=error.hint)
-                for name in names:
-                    found.setdefault(name, []).append(v)
+            if v not in closed:
+                continue
+            try:
+                left -= hostlist.count(text)
+                names = hostlist.parse(text) if left >= 0 else []
+            except InputError as error:
+                self._fail(f"{self._s.path(v)}: {error.message}", error.hint)
+            if left < 0:
+                self._fail(f"{self._s.path(v)}: more than {limits.RANKS_MAX} hosts in all", limit=True)
+            for name in names:
+                found.setdefault(name, []).append(v)
         return found
 
     # -- in nodes --------------------------------------------------------------------------------------------------------
 
-    def _add_children(self, node: int, at: int) -> None:
-        """Add what R_lite has in a node that is there and the graph has not."""
-        s, stop = self._s, self._s.end.item(node)
-        lo, hi = np.searchsorted(self._closed, [node, stop]).tolist()
-        closed = self._closed[lo:hi].tolist()
-        if not closed:
-            return
-        children = self._lite.children[self._lite.entry.item(at)]
-        for type_, ids in children.items():
-            here = self._of_type(type_, node, stop)
-            if len(here) >= len(ids):
-                continue
-            kind, rank = s.kinds.intern(Kind(type_, type_)), self._lite.ranks.item(at)
-            left = dict.fromkeys(ids.tolist())
-            for v in closed:
-                said = [i for i in self._said_ids(v, type_) if i in left]
-                self._add(v, kind, np.array(said, np.int64), rank)
-                for i in said:
-                    del left[i]
-            count = len(ids) - len(here) - (len(ids) - len(left))
-            taken = set(s.id[here].tolist())
-            rest = [i for i in left if i not in taken][:count]
-            may_be = [v for v in closed if s.kind_of(v).type not in children and v not in self._hidden.children]
-            if rest and may_be:
-                what = f"{type_} {idset.format(sorted(rest))} of {s.path(node)}"
-                self._add(self._nearest(may_be, type_, what), kind, np.array(rest, np.int64), rank)
+    def _choose_children(self, at: int, closed: list[int]) -> None:
+        """Add what R_lite has in a node, by its position among the ranks, and the graph has not; some pools in it are closed."""
+        s, entry, top = self._s, self._lite.entry.item(at), self._tops.item(at)
+        children = self._lite.children[entry]
+        said, present = self._said_ids(closed), self._present.get(at, {})
+        may_be = [v for v in closed if s.kind_of(v).type not in children and v not in self._hidden.children]
+        rows = slice(top + 1, self._alone.end.item(top))
+        added, home = self._added[rows], self._home[rows]
+        added[:] = bool(may_be)
+        for type_ in {*said, *present} & children.keys():
+            ids, there = children[type_], s.id[present.get(type_, np.zeros(0, np.int32))]
+            first = self._first_of[entry][type_]
+            mine = slice(first, first + len(ids))
+            added[mine] = False
+            for v, which in _shares(ids, said.get(type_, []), len(ids) - len(there)):
+                added[mine][which], home[mine][which] = True, v
+            count = max(len(ids) - len(there) - np.count_nonzero(added[mine]), 0) if may_be else 0
+            added[mine][np.flatnonzero(~added[mine] & ~np.isin(ids, there))[:count]] = True
+        rest = np.flatnonzero(added & (home < 0))
+        if len(rest):
+            alike = rest[self._alone.kind[rows][rest] == self._alone.kind[rows][rest[0]]]
+            numbers = idset.format(self._alone.id[rows][alike].tolist())
+            what = f"{self._alone.kind_of(int(rest[0]) + top + 1).type} {numbers} of {s.path(self._nodes.item(at))}"
+            home[rest] = self._nearest(may_be, "pools", what)
 
-    def _of_type(self, type_: str, node: int, stop: int) -> Int32:
-        pools = self._s.of_type(type_)
-        return pools[np.searchsorted(pools, node) : np.searchsorted(pools, stop)]
+    @cached_property
+    def _first_of(self) -> list[dict[str, int]]:
+        """By entry of R_lite, where the pools of each type begin behind a node of the machine alone."""
+        found = []
+        for children in self._lite.children:
+            ends = np.cumsum([0, *(len(ids) for ids in children.values())]).tolist()
+            found.append(dict(zip(children, ends, strict=False)))
+        return found
 
-    def _said_ids(self, v: int, type_: str) -> list[int]:
-        text = self._hidden.children.get(v, {}).get(type_, "")
-        try:
-            return idset.parse(text)
-        except InputError as error:
-            self._lite.fail(["scheduling", "graph"], f"{self._s.path(v)}: {error.message}", hint=error.hint)
+    @cached_property
+    def _present(self) -> dict[int, dict[str, Int32]]:
+        """By node, as position among the ranks, the pools that it has of types of R_lite, by type."""
+        s = self._s
+        here = np.flatnonzero(self._nodes >= 0)
+        order = here[np.argsort(self._nodes[here], kind="stable")]
+        nodes = self._nodes[order]
+        found: dict[int, dict[str, Int32]] = {}
+        for type_ in {type_ for children in self._lite.children for type_ in children} & set(s.types):
+            pools = s.of_type(type_)
+            at = np.searchsorted(nodes, pools) - 1
+            inside = (at >= 0) & (pools < s.end[nodes[at]])
+            pools, at = pools[inside], at[inside]
+            cuts = np.flatnonzero(np.diff(at)) + 1
+            for mine in np.split(np.arange(len(at)), cuts) if len(at) else []:
+                found.setdefault(int(order[at[mine[0]]]), {})[type_] = pools[mine]
+        return found
 
-    # -- rows ------------------------------------------------------------------------------------------------------------
+    def _said_ids(self, closed: Sequence[int]) -> dict[str, list[tuple[int, Spans]]]:
+        """By type, the pools of a node and the ids that the document says are below each."""
+        found: dict[str, list[tuple[int, Spans]]] = {}
+        for v in closed:
+            for type_, text in self._hidden.children.get(v, {}).items():
+                try:
+                    found.setdefault(type_, []).append((v, idset.ranges(text)))
+                except InputError as error:
+                    self._fail(f"{self._s.path(v)}: {error.message}", error.hint)
+        return found
+
+    # -- the rows as a structure -----------------------------------------------------------------------------------------
+
+    def _fail(self, message: str, hint: str = "", *, limit: bool = False) -> NoReturn:
+        self._lite.fail(["scheduling", "graph"], message, hint=hint, limit=limit)
 
     def _nearest(self, vertices: Sequence[int], sort: str, what: str) -> int:
         """The one pool, or the nearest above all of several, which is noted."""
-        s, file = self._s, self._lite.file
+        s = self._s
         if len(vertices) == 1:
             return vertices[0]
         common = [vertices[0], *s.ancestors(vertices[0])]
@@ -168,46 +196,79 @@ class _Completing:
             mine = {v, *s.ancestors(v)}
             common = [u for u in common if u in mine]
         places = listed([s.path(v) for v in vertices])
-        self.notes.add(sort, file, f"{what} in one of {places}: R does not say in which, so it is put into {s.path(common[0])}")
+        told = f"{what} in one of {places}: R does not say in which, so it is put into {s.path(common[0])}"
+        self.notes.add(sort, self._lite.file, told)
         return common[0]
 
-    def _add(self, parent: int, kind: int, ids: Ids, rank: int) -> int:
-        """Add pools that differ in their ids; the number of the first one's row."""
-        first, count = self._n, len(ids)
-        for column, values in ((self._parent, parent), (self._kind, kind), (self._rank, rank)):
-            column.append(np.full(count, values, np.int64))
-        self._id.append(ids)
-        self._n += count
-        return first
-
-    def _assembled(self, origin: int | None) -> Structure:
-        s, n = self._s, self._s.n
-        more = [np.concatenate(column) for column in (self._parent, self._kind, self._id, self._rank)]
-        parent, kind, ids, rank = more
-        columns: Mapping[str, NDArray[np.int64]] = {
-            "parent": np.concatenate([s.parent, np.where(parent < 0, n - 1 - parent, parent)]),
-            "size": np.concatenate([s.size, np.ones(self._n, np.int64)]),
-            "id": np.concatenate([s.id, ids]),
-        }
+    def structure(self, origin: int | None) -> Structure:
+        """The graph with what was chosen."""
+        s, alone, n = self._s, self._alone, self._s.n
+        rows = np.flatnonzero(self._added)
+        if not len(rows):
+            return s
+        number = np.cumsum(self._added) - 1 + n
+        above = np.where(self._home[rows] >= 0, self._home[rows], number[alone.parent[rows]])
+        kinds = np.array([s.kinds.intern(kind) for kind in alone.kinds], np.int32)
+        place = dict(zip(rows.tolist(), number[rows].tolist(), strict=True)) if alone.names or alone.tags else {}
         made, vertex = assemble(
-            columns["parent"],
-            np.concatenate([s.kind, kind]),
+            np.concatenate([s.parent, above]),
+            np.concatenate([s.kind, kinds[alone.kind[rows]]]),
             kinds=s.kinds,
-            size=columns["size"],
-            id=columns["id"],
-            state=np.concatenate([s.state, np.zeros(self._n, np.uint8)]),
-            names={**s.names, **{n + row: name for row, name in self._names.items()}},
+            size=np.concatenate([s.size, alone.size[rows]]),
+            id=np.concatenate([s.id, alone.id[rows]]),
+            state=np.concatenate([s.state, alone.state[rows]]),
+            names={**s.names, **_moved(alone.names, place)},
             uuid_texts=s.uuid_texts,
-            tags={**s.tags, **{n + row: tags for row, tags in self._tags.items()}},
+            tags={**s.tags, **_moved(alone.tags, place)},
             capacity=s.capacity,
         )
         old, new = vertex[:n], vertex[n:]
-        made.rank[old], made.rank[new] = s.rank, rank
+        made.rank[old], made.rank[new] = s.rank, alone.rank[rows]
         made.flags[old], made.origin[old], made.serial[old] = s.flags, s.origin, s.serial
         base = uuids.new_origin() if origin is None else origin
         made.origins[:] = s.origins if base in s.origins else [*s.origins, base]
-        number = made.origins.index(base)
-        used = s.serial[s.origin == number]
-        made.origin[new], made.serial[new] = number, np.arange(self._n) + (int(used.max()) + 1 if len(used) else 0)
+        origin_number = made.origins.index(base)
+        used = s.serial[s.origin == origin_number]
+        made.origin[new], made.serial[new] = origin_number, np.arange(len(rows)) + (int(used.max()) + 1 if len(used) else 0)
         made.subsystems.update({name: graph.renumber(old) for name, graph in s.subsystems.items()})
         return made
+
+
+def _moved(sparse: Mapping[int, T], place: Mapping[int, int]) -> dict[int, T]:
+    return {place[row]: value for row, value in sparse.items() if row in place}
+
+
+def _runs(first: Int32, stop: Int32) -> NDArray[np.int64]:
+    """All numbers of several runs."""
+    lengths = (stop - first).astype(np.int64)
+    return np.asarray(np.repeat(stop - np.cumsum(lengths), lengths) + np.arange(int(lengths.sum())), np.int64)
+
+
+def _shares(ids: NDArray[np.int64], said: Sequence[tuple[int, Spans]], count: int) -> list[tuple[int, NDArray[np.int64]]]:
+    """Which of these ids, by position, each pool has of which the document says some.
+
+    Flux gives cores other ids when an instance starts, and does not change the graph: where an id is none of these, or is said of
+    two pools, what is said is how many each pool has, in ascending order.
+
+    >>> ids = np.array([2, 3, 4])
+    >>> [(v, mine.tolist()) for v, mine in _shares(ids, [(7, [(4, 4)]), (8, [(2, 3)])], 3)]
+    [(7, [2]), (8, [0, 1])]
+    >>> [(v, mine.tolist()) for v, mine in _shares(ids, [(7, [(9, 9)]), (8, [(5, 6)])], 3)]
+    [(8, [0, 1]), (7, [2])]
+    """
+    left = np.ones(len(ids), np.bool_)
+    found = []
+    for v, spans in said:
+        mine = np.concatenate([_NO_ROWS, *(np.arange(*np.searchsorted(ids, [first, last + 1])) for first, last in spans)])
+        if len(mine) < sum(last - first + 1 for first, last in spans) or not left[mine].all():
+            break
+        left[mine] = False
+        found.append((v, mine))
+    else:
+        return found
+    found, at = [], 0
+    for v, spans in sorted(said, key=lambda each: each[1][:1]):
+        stop = min(at + sum(last - first + 1 for first, last in spans), count)
+        found.append((v, np.arange(at, stop)))
+        at = stop
+    return found

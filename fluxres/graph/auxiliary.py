@@ -96,10 +96,13 @@ class Subsystem:
 
         Cost: in the edges, vectorised.
         """
-        lo = np.searchsorted(self._src_sorted, vertices)
-        counts = np.searchsorted(self._src_sorted, vertices, side="right") - lo
-        rows = np.repeat(lo - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
-        return np.repeat(np.arange(len(vertices)), counts), self._by_src[rows]
+        of, at = _runs(self._src_sorted, vertices)
+        return of, self._by_src[at]
+
+    def rows_to(self, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(position in `vertices`, row) of all edges that reach these vertices, in the same way."""
+        of, at = _runs(self._dst_sorted, vertices)
+        return of, self._by_dst[at]
 
     def all_successors(self, vertices: Int32) -> Int32:
         """Where the edges of these vertices lead, one entry an edge.  Cost: in the edges, vectorised."""
@@ -176,3 +179,11 @@ class Subsystem:
             list(self.relations),
             attributes,
         )
+
+
+def _runs(ends: Int32, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(position in `vertices`, place among sorted ends of edges) of each edge that has one of these vertices at that end."""
+    lo = np.searchsorted(ends, vertices)
+    counts = np.searchsorted(ends, vertices, side="right") - lo
+    at = np.repeat(lo - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+    return np.repeat(np.arange(len(vertices)), counts), np.asarray(at, np.int64)

@@ -74,9 +74,10 @@ def in_order(structure: Structure, part: Part) -> Int32:
 
 def _is_shown(structure: Structure, part: Part) -> NDArray[np.bool_]:
     """Which pools of a part Fluxion sees: those of the has-a tree, and those of subsystems that it takes."""
-    taken = jgf_subsystems.of(structure).taken.values()
-    members = np.concatenate([np.zeros(0, np.int32), *(graph.members for graph in taken)])
-    return (part.vertices < structure.tree_end) | np.isin(part.vertices, members)
+    shown = part.vertices < structure.tree_end
+    for graph in jgf_subsystems.of(structure).taken.values():
+        shown |= _are_in(graph.members, part.vertices)
+    return shown
 
 
 def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
@@ -311,8 +312,16 @@ def _tree_edges(structure: Structure, part: Part) -> Iterator[list[str]]:
 
 
 def _rows_within(subsystem: Subsystem, part: Part) -> NDArray[np.int64]:
-    """Rows of the edges that have both ends in a part."""
-    return np.flatnonzero(np.isin(subsystem.src, part.vertices) & np.isin(subsystem.dst, part.vertices))
+    """Rows of the edges that have both ends in a part, ascending."""
+    rows = subsystem.rows_from(part.vertices)[1]
+    return np.sort(rows[_are_in(part.vertices, subsystem.dst[rows])])
+
+
+def _are_in(table: Int32, vertices: Int32) -> NDArray[np.bool_]:
+    """Which of these stand in an ascending table.  Cost O(vertices log table)."""
+    if not len(table):
+        return np.zeros(len(vertices), np.bool_)
+    return np.asarray(table[np.minimum(np.searchsorted(table, vertices), len(table) - 1)] == vertices)
 
 
 def _auxiliary_paths(structure: Structure, part: Part, subsystems: Mapping[str, Subsystem]) -> Mapping[int, str]:
@@ -322,7 +331,7 @@ def _auxiliary_paths(structure: Structure, part: Part, subsystems: Mapping[str, 
     """
     found: dict[int, str] = {}
     for name, graph in subsystems.items():
-        members = part.vertices[np.isin(part.vertices, graph.members)]
+        members = part.vertices[_are_in(graph.members, part.vertices)]
         if not graph.hierarchy:
             members = members[members >= structure.tree_end]
         path, key = jgf_subsystems.paths_in(structure, graph), quoted(name)

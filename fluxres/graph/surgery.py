@@ -376,8 +376,11 @@ def _hierarchy_parents(s: Structure, taken: _Renumbering, way: int) -> Int32:
 def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
     """Pools outside the has-a tree on the way up from taken ones, and those that an edge joins to a kept one of the tree."""
     hierarchies = [graph for graph in s.subsystems.values() if graph.hierarchy]
-    first = [graph.src[np.isin(graph.dst, taken)] for graph in hierarchies]
-    fresh = np.unique(np.concatenate([*first, _joined(s, kept, 0, s.n)]))
+    first = [graph.src[graph.rows_to(taken)[1]] for graph in hierarchies]
+    for graph in s.subsystems.values():
+        if not graph.hierarchy:
+            first += [graph.dst[graph.rows_from(kept)[1]], graph.src[graph.rows_to(kept)[1]]]
+    fresh = np.unique(np.concatenate([np.zeros(0, np.int32), *first]))
     found: set[int] = set()
     while len(fresh := fresh[fresh >= s.tree_end]):
         found.update(fresh.tolist())

@@ -71,8 +71,8 @@ class Allocation:
         held that number is left out where pools were named, or some went back by name.
 
         Args:
-            scheduling: with the graph of what is held (RFC 40), for a scheduler below: its pools, what is below those held
-                whole, and the way up to the root. ``jgf_shorthand`` leaves out what is below pools held whole.
+            scheduling: with the graph of what is held (RFC 40), for a scheduler below; read again, it is what
+                :meth:`ResourceGraph.copy` makes of the job. ``jgf_shorthand`` leaves out what is below pools held whole.
 
         Errors: UsageError for another form of the graph.
         """

@@ -137,3 +137,27 @@ def test_properties_that_a_graph_does_not_have_are_added_to_its_nodes() -> None:
     ]  # fmt: skip
     with pytest.raises(InputError, match=r"properties\.ssd: rank 2 is in no entry of R_lite"):
         read({"rank": "0-1", "children": ALL}, nodelist=["node[0-1]"], properties={"ssd": "2"}, scheduling=scheduling)
+
+
+def test_only_nodes_of_r_have_ranks() -> None:
+    machine = Recipe("cluster", children=(Recipe("rack", 2, children=(Recipe("node", 2, children=(Recipe("core", 2),)),)),))
+    scheduling = graph(
+        machine,
+    )
+    for n in scheduling["graph"]["nodes"]:
+        if n["metadata"]["type"] == "node":
+            n["metadata"]["name"] = f"n{n['id']}"
+            n["metadata"]["paths"]["containment"] = n["metadata"]["paths"]["containment"].rpartition("/")[0] + f"/n{n['id']}"
+        if n["metadata"]["type"] == "core":
+            head, _, core = n["metadata"]["paths"]["containment"].rpartition("/")
+            above = next(e["source"] for e in scheduling["graph"]["edges"] if e["target"] == n["id"])
+            n["metadata"]["paths"]["containment"] = f"{head.rpartition('/')[0]}/n{above}/{core}"
+    # The instance was started on two of the nodes, whose ranks are 0 and 1 there.
+    found = read({"rank": "0-1", "children": ALL}, nodelist=["n[5,12]"], scheduling=scheduling)
+    assert {name: rank for name, (rank, _) in nodes(found).items()} == {"n2": -1, "n5": 0, "n9": -1, "n12": 1}
+    assert found.notes == (
+        "R.json: /cluster/rack0/n2 has a rank and is in no node of R; the rank is left out (and 5 more like it)",
+    )
+    scheduling["graph"]["nodes"][0]["metadata"]["rank"] = 9
+    with pytest.raises(InputError, match="/cluster/rack0/n5 is in /cluster, and R has both as nodes"):
+        read({"rank": "0-1", "children": ALL}, nodelist=["n5,cluster"], scheduling=scheduling)

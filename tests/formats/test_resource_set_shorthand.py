@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluxres.errors import InputError
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
 from fluxres.graph.recipe import Recipe, expand
@@ -73,6 +74,12 @@ def test_hosts_say_where_nodes_are_whatever_their_ranks_became() -> None:
     assert found.structure.rank[found.structure.vertex("/c/rack1/n6")] == 2
 
 
+def test_more_hosts_than_there_can_be() -> None:
+    racks = [{**rack, "metadata": {**rack["metadata"], "hosts": f"n[0-{limits.RANKS_MAX // 2}]"}} for rack in (RACK0, RACK1)]
+    with pytest.raises(LimitExceeded, match=f"/c/rack1: more than {limits.RANKS_MAX} hosts in all"):
+        read([CLUSTER, *racks], [(0, 1), (0, 2)])
+
+
 def test_cores_below_a_node_and_in_a_node() -> None:
     nodes = [
         CLUSTER, node(1, "node", "/c/n4", 4, exclusive=True), node(2, "node", "/c/n5", 5),
@@ -101,6 +108,11 @@ def test_cores_below_one_of_two_sockets() -> None:
         socket["metadata"]["children"] = {"core": ids}
     told = read(nodes, edges, lite, ["n4"])
     assert (below(told, "/c/n4/socket0"), below(told, "/c/n4/socket1"), told.notes) == (["core1"], ["core0"], ())
+    # An instance that started with other ids of cores keeps the graph as it was.
+    for socket, ids in zip(sockets, ("16-17", "11"), strict=True):
+        socket["metadata"]["children"] = {"core": ids}
+    told = read(nodes, edges, [{"rank": "4", "children": {"core": "0-3"}}], ["n4"])
+    assert (below(told, "/c/n4/socket0"), below(told, "/c/n4/socket1"), told.notes) == (["core1", "core2"], ["core0"], ())
 
 
 @pytest.mark.parametrize(

@@ -692,7 +692,7 @@ def test_jobs_of_others_are_no_problem_and_their_ids_are_not_given_again() -> No
     assert ([str(first.id), str(second.id)], top.check()) == (["ƒ1", "ƒ3"], [])
     top.finish(first)
     top.graph.allocate("/cluster/node2", job="ƒ1")
-    assert [problem.message for problem in top.check()] == ["rule A6: ƒ1 holds it and is no job that has not ended"]
+    assert [problem.message for problem in top.check()] == ["rule A6: ƒ1 holds resources and is no job"]
 
 
 # -- shadows -------------------------------------------------------------------------------------------------------------
