@@ -279,6 +279,8 @@ class Structure:
         """The auxiliary graphs in which somebody supplies somebody."""
         return [feeds for feeds in (Feeds(self, graph) for graph in self.subsystems.values()) if len(feeds.below)]
 
+    # -- hierarchies -------------------------------------------------------------------------------------------------
+
     def hierarchies(self) -> list[str]:
         """Names of the hierarchies, containment first."""
         return [self.hierarchy, *(name for name, subsystem in self.subsystems.items() if subsystem.hierarchy)]

@@ -83,9 +83,7 @@ def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: b
 
 def _is_plain(graph: ResourceGraph, lo: int, hi: int) -> bool:
     """Whether the pools of a slice are all added up, each type in its one unit."""
-    structure = graph.structure
-    gives = giving(structure)
-    if not structure.sums.is_plain or (gives is not None and not gives[lo:hi].all()):
+    if not graph.structure.sums.is_plain:
         return False
     below, above = drawn(graph)
     return not (len(below) and ((below >= lo) & (below < hi) & (above >= lo) & (above < hi)).any())

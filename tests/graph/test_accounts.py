@@ -68,7 +68,7 @@ def test_an_edge_may_have_a_unit_of_its_own() -> None:
     made = machine(("pdu", "rack0", 2), ("rack0", "node0", 5), unit=["kW", None])
     accounts = made.accounts
     assert {accounts.where(v): accounts.unit(v) for v in range(made.n, accounts.n)} == {
-        f"power: {made.uuid(7)} -> /c/rack0": "kW",
+        "power: power:/pdu -> /c/rack0": "kW",
         "power: /c/rack0 -> /c/rack0/node0": "W",
     }
 

@@ -167,7 +167,7 @@ def test_ties_are_graphs(g: ResourceGraph) -> None:
     power = g.subsystem("power")
     assert isinstance(power, networkx.DiGraph)
     edge = power.edges[g.pool("power:/pdu0").vertex, g.pool("/demo/rack0/node1").vertex]
-    assert dict(edge) == {"subsystem": "power", "type": "supplies", "capacity": 900.0}
+    assert dict(edge) == {"subsystem": "power", "type": "supplies", "capacity": 900.0, "free": 900}
     ends = g.pool("/demo/rack0/node0").vertex, g.pool("/demo/rack1/node3").vertex
     assert networkx.shortest_path_length(g.subsystem("network"), *ends) == 3
 
