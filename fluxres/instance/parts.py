@@ -64,6 +64,8 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
 
 def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list[str]:
     """Give back pools of a child; see Nesting.shrink."""
+    if child.inventory.kind == "counted":
+        _records(child)  # the pool that it counts may be among those that go
     structure = child._graph.structure
     tops = _tops(structure, targets.resolve(child._graph, wanted), child.address)
     _require_idle(child, structure, tops)

@@ -14,7 +14,7 @@ from fluxres.errors import FluxresError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
 from fluxres.graph.structure import Structure
-from fluxres.model import ResourceGraph
+from fluxres.model import ResourceGraph, joining
 from fluxres.syntax import hostlist, idset
 from tests.formats.fluxion_reader import Fluxion, Refused
 from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
@@ -36,6 +36,16 @@ HELD = {
     "of all sorts": [("/demo/rack0", 1), ("/demo/rack1/node4/socket0", 1), ("/demo/rack1/node4/socket1/core9", 1),
                      ("/demo/rack1/node5", 1), ("/demo/rack1/node6/socket1/memory", 7), ("power:/pdu1", 9)],
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def with_the_next_suppliers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R has the suppliers next to what is held and those above them in hierarchies, and edges as the machine has them; a copy has
+    all suppliers up to the last, and of edges what the job draws through them."""
+    extract_many = joining.surgery.extract_many
+    monkeypatch.setattr(
+        joining.surgery, "extract_many", lambda s, kept, size, along=None, carried=None: extract_many(s, kept, size)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,7 @@ class Files:
 
     def _changes(self) -> list[bytes]:
         graph = fluxres.load(self.base)
-        graph.allocate("/demo/rack0/node0", job="j1", start=0, end=10)
+        graph.allocate("/demo/rack0/node0", job="j1", start=0)
         graph.tag(1, "k", "v")
         graph.set_state("/demo/rack1", "down")
         path = self.folder / "c.changes"
@@ -154,7 +154,7 @@ class Files:
         store.put("demo", machine())
         store.put("more", machine(4, 8))
         with store.writing("demo") as tx:
-            tx.graph.allocate("/demo/rack0/node0", job="j1", start=0, end=10)
+            tx.graph.allocate("/demo/rack0/node0", job="j1", start=0)
             tx.graph.tag(1, "k", "v")
         return store.path.read_bytes()
 
