@@ -70,7 +70,14 @@ class Shape:
         for name, graph in self.graphs.items():
             if graph.hierarchy and graph.touches(uuid) and self.at_uri(name, self.uri(name, uuid)) == [uuid]:
                 return self.uri(name, uuid)
-        return uuid
+        path = self.path_outside(uuid)
+        if [self.path_outside(u) for u in self.pools if u not in self.tree].count(path) > 1:
+            return uuid
+        graph = next((name for name, graph in self.graphs.items() if graph.touches(uuid)), "pools")
+        return f"{graph}:/{path}"
+
+    def path_outside(self, uuid: str) -> str:
+        return "/".join(self.pools[u]["name"] for u in [*reversed(list(self.ancestors(uuid))), uuid])
 
     def at_uri(self, name: str, uri: str) -> list[str]:
         """Pools of this URI; in a hierarchy made of edges there may be several."""
