@@ -5,31 +5,49 @@ Completion is a courtesy: whatever goes wrong, it offers nothing and says nothin
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from fluxres.cli.settings import Settings
 from fluxres.errors import FluxresError
 
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
 _OFFERED_MAX: Final = 500
 
 
 def complete_pool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Paths that begin so: the children of the pool before the last slash."""
+    """Paths and URIs that begin so: what stands below the pool before the last slash."""
     from fluxres.cli.stores import reading
 
     above, slash, _ = incomplete.rpartition("/")
     try:
         graph = reading(ctx.ensure_object(Settings))
-        if not above:
-            return [path for path in [f"/{graph.structure.hierarchy}"] if path.startswith(incomplete)]
         structure = graph.structure
-        children = structure.children(graph.vertex(above + ("/" if above.endswith(":") else "")))
-        paths = (above + slash + structure.name(v) for v in children.tolist())
+        if not above:
+            tops = [f"/{structure.hierarchy}", *(f"{name}:/" for name in structure.subsystems)]
+            return [path for path in tops if path.startswith(incomplete)]
+        paths = (above + slash + structure.name(v) for v in _below(graph, above))
         return [path for path, _ in zip((p for p in paths if p.startswith(incomplete)), range(_OFFERED_MAX), strict=False)]
     except (FluxresError, OSError):
         return []
+
+
+def _below(graph: ResourceGraph, above: str) -> list[int]:
+    """The pools next below a path or URI, or below ``power:``."""
+    from fluxres.model import targets
+
+    structure, name = graph.structure, above.removesuffix(":")
+    if name != above and name in structure.subsystems and not structure.subsystems[name].hierarchy:
+        return structure.lookup.outside(name)
+    place = targets.place(graph, above + "/" * (name != above))
+    if place.above_roots:
+        return place.vertices
+    forest = structure.forest() if place.subsystem is not None else place.require_forest()
+    found: list[int] = forest.children(place.vertices[0]).tolist()
+    return found
 
 
 def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -264,6 +264,11 @@ class Lookup:
             found = self._outside[graph] = self._by_name(roots)
         return found
 
+    def outside(self, graph: str) -> list[int]:
+        """Roots of trees outside containment that are named by a graph, ascending."""
+        self._follow_graphs()
+        return sorted(root for roots in self._outside_roots_by_name(graph).values() for root in roots)
+
     def graphs_around(self, v: int) -> list[str]:
         """The auxiliary graphs that have a member in the tree of a pool outside containment."""
         self._follow_graphs()
