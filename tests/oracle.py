@@ -11,7 +11,7 @@ amount counts as taken everywhere, and for nothing as held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 STATES = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
@@ -131,10 +131,13 @@ class Oracle:
     def staged(self, key: str) -> bool:
         return any(not isinstance(h, str) for row in self.held[key] for h in row)
 
-    def aggregate(self, key: str, ticks: Iterable[int]) -> dict[str, int]:
+    def aggregate(self, key: str, ticks: Iterable[int], passed_on: Collection[str] = ()) -> dict[str, int]:
+        """Units by type; those that a pool only passes on are another's."""
         total: dict[str, int] = {}
         ticks = list(ticks)
         for k in (key, *self.below(key)):
+            if k in passed_on:
+                continue
             kind = self.pools[k]["type"]
             total[kind] = total.get(kind, 0) + self.available(k, ticks)
         return {kind: n for kind, n in total.items() if n}
