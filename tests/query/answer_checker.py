@@ -33,12 +33,13 @@ def require(holds: bool, message: str) -> None:
 
 @dataclass
 class Held:
-    """What a job has: its window, and the paths it has exclusively."""
+    """What a job has: its window, the paths it has exclusively, and the types that were counted when it got them."""
 
     start: int
     end: int
     paths: set[str]
     reserved: bool
+    counted: set[str]
 
     def overlaps(self, start: int, end: int) -> bool:
         """Whether it has them at any time of a window."""
@@ -63,7 +64,11 @@ class Ledger:
     """Types that are counted from the beginning; what becomes a leaf later does not count what is held by then."""
 
     def __post_init__(self) -> None:
-        self.counted = self._leaves() | {low for _, low in self.filters}
+        self.counted = self.counted_now()
+
+    def counted_now(self) -> set[str]:
+        """Types that a session counts for a job that comes now."""
+        return self._leaves() | {low for _, low in self.filters}
 
     def _leaves(self) -> set[str]:
         return {pool.type for pool in self.machine.pools() if not pool.children}
@@ -98,7 +103,7 @@ class Ledger:
                 require(other.path not in taken, f"{path} is granted to job {job} from {at}, and {other.path} is held then")
         require(job not in self.jobs, f"job {job} is granted twice")
         if record:
-            self.jobs[job] = Held(at, end, set(grant.exclusive), at > 0)
+            self.jobs[job] = Held(at, end, set(grant.exclusive), at > 0, self.counted_now())
 
     def count(self, pool: Pool, type_: str, job: int | None) -> int:
         """Units of a type below a pool that are used now, or by one job."""
@@ -129,19 +134,18 @@ class Ledger:
     def _changes(self) -> set[int]:
         """Moments at which a session looks: where counts at the root change, be it by nothing.
 
-        A job is counted there when it has something of a type that is counted, or something below it.
+        A job is counted there when it has something of a type that was counted as it got it, or something below it.
         """
-        leaves = self._leaves()
         root = self.machine.root.type
-        at_root = {low for high, low in self.filters if high in ("ALL", root)} | (leaves if root == "cluster" else set())
+        at_root = {low for high, low in self.filters if high in ("ALL", root)}
+        at_root |= self._leaves() if root == "cluster" else set()
         if not at_root - {root}:
             return set()
-        counted = leaves | {low for _, low in self.filters}
         known = self.machine.by_path()
         changes = set()
         for held in self.jobs.values():
             pools = [one for path in held.paths for one in (known[path], *known[path].above)]
-            if any(one.type in counted and one.parent is not None for one in pools):
+            if any(one.type in held.counted and one.parent is not None for one in pools):
                 changes |= {held.start, held.end}
         return changes - {0}
 

@@ -373,7 +373,7 @@ class Transcript:
         if granted:
             exclusive = {path for path, whole, _ in pools(tree(found[0]), "containment") if whole}
             require(taken <= exclusive, f"{taken - exclusive} are not taken over")
-            self.ledger.jobs[job] = Held(start, start + duration, taken, False)
+            self.ledger.jobs[job] = Held(start, start + duration, taken, False, self.ledger.counted_now())
 
     def attach(self) -> None:
         """Add a node with some cores."""
