@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, cast
 
 import networkx
 import numpy as np
@@ -83,49 +83,38 @@ def _number(key: object) -> int:
     return int(key) if isinstance(key, np.integer) else -1
 
 
-class Owner(Protocol):
-    """Whoever has a structure, until it changes its shape and has another one."""
+class Columns:
+    """The structure that views look at, until its graph has another one.
 
-    structure: Structure
-
-
-class _Laid:
-    """A structure with a view over it.
-
-    Args:
-        structure: the columns.
-        owner: whose structure it is; None where it never changes.
+    A look at a view costs no question for that: the graph calls `withdraw`, and what is in place of the structure then answers.
     """
 
-    __slots__ = ("_owner", "_structure")
+    __slots__ = ("structure",)
 
-    def __init__(self, structure: Structure, owner: Owner | None) -> None:
-        self._structure, self._owner = structure, owner
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
 
-    @property
-    def structure(self) -> Structure:
-        """The columns.
+    def withdraw(self) -> None:
+        """From here on every look at a view over these columns is a StaleHandle."""
+        self.structure = cast("Structure", _Withdrawn())
 
-        Errors: StaleHandle when the owner has others by now.
-        """
-        if self._owner is not None and self._owner.structure is not self._structure:
-            raise StaleHandle(
-                "this view was made before the graph changed its structure", hint="ask the graph for the view again"
-            )
-        return self._structure
+
+class _Withdrawn:
+    """In place of a structure that its graph does not have any more."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StaleHandle("this view was made before the graph changed its structure", hint="ask the graph for the view again")
 
 
 class _Lazy(Mapping[int, Any]):
     """A mapping that answers from columns, with the further methods of a dictionary that networkx calls."""
 
-    __slots__ = ("_laid",)
+    __slots__ = ("_columns",)
 
-    def __init__(self, laid: _Laid) -> None:
-        self._laid = laid
-
-    @property
-    def _s(self) -> Structure:
-        return self._laid.structure
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
 
     def copy(self) -> dict[int, Any]:
         return dict(self)
@@ -142,17 +131,17 @@ class _Tree(_Lazy):
     __slots__ = ()
 
     def __len__(self) -> int:
-        return self._s.tree_end
+        return self._columns.structure.tree_end
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(self._s.tree_end))
+        return iter(range(self._columns.structure.tree_end))
 
     def __contains__(self, key: object) -> bool:
-        return 0 <= _number(key) < self._s.tree_end
+        return 0 <= _number(key) < self._columns.structure.tree_end
 
     def _vertex(self, key: object) -> int:
         v = _number(key)
-        if not 0 <= v < self._s.tree_end:
+        if not 0 <= v < self._columns.structure.tree_end:
             raise KeyError(key)
         return v
 
@@ -161,21 +150,25 @@ class _TreeNodes(_Tree):
     __slots__ = ()
 
     def __getitem__(self, key: int) -> Data:
-        return node_data(self._s, self._vertex(key))
+        return node_data(self._columns.structure, self._vertex(key))
 
 
 class _TreeSuccessors(_Tree):
     __slots__ = ()
 
     def __getitem__(self, key: int) -> _Children:
-        return _Children(self._laid, self._vertex(key))
+        columns = self._columns
+        is_plain = type(key) is int and 0 <= key < columns.structure.tree_end  # spares the calls, once per vertex of a walk
+        return _Children(columns, key if is_plain else self._vertex(key))
 
 
 class _TreePredecessors(_Tree):
     __slots__ = ()
 
     def __getitem__(self, key: int) -> _Parent:
-        return _Parent(self._laid, self._vertex(key))
+        columns = self._columns
+        is_plain = type(key) is int and 0 <= key < columns.structure.tree_end
+        return _Parent(columns, key if is_plain else self._vertex(key))
 
 
 class _Parent(_Lazy):
@@ -183,19 +176,18 @@ class _Parent(_Lazy):
 
     __slots__ = ("_v",)
 
-    def __init__(self, laid: _Laid, v: int) -> None:
-        super().__init__(laid)
-        self._v = v
+    def __init__(self, columns: Columns, v: int) -> None:
+        self._columns, self._v = columns, v
 
     def __iter__(self) -> Iterator[int]:
-        parent = self._s.parent.item(self._v)
+        parent = self._columns.structure.parent.item(self._v)
         return iter((parent,) if parent >= 0 else ())
 
     def __len__(self) -> int:
-        return int(self._s.parent.item(self._v) >= 0)
+        return int(self._columns.structure.parent.item(self._v) >= 0)
 
     def __contains__(self, key: object) -> bool:
-        return _number(key) == self._s.parent.item(self._v) >= 0
+        return _number(key) == self._columns.structure.parent.item(self._v) >= 0
 
     def __getitem__(self, key: int) -> Data:
         if key not in self:
@@ -208,12 +200,11 @@ class _Children(_Lazy):
 
     __slots__ = ("_v",)
 
-    def __init__(self, laid: _Laid, v: int) -> None:
-        super().__init__(laid)
-        self._v = v
+    def __init__(self, columns: Columns, v: int) -> None:
+        self._columns, self._v = columns, v
 
     def __iter__(self) -> Iterator[int]:
-        end = self._s.end.item
+        end = self._columns.structure.end.item
         child, stop = self._v + 1, end(self._v)
         while child < stop:
             yield child
@@ -224,7 +215,9 @@ class _Children(_Lazy):
 
     def __contains__(self, key: object) -> bool:
         child = _number(key)
-        return self._v < child < self._s.end.item(self._v) and self._s.parent.item(child) == self._v
+        return (
+            self._v < child < self._columns.structure.end.item(self._v) and self._columns.structure.parent.item(child) == self._v
+        )
 
     def __getitem__(self, key: int) -> Data:
         if key not in self:
@@ -240,13 +233,13 @@ class _Members(_Lazy):
 
     __slots__ = ("_free", "_subsystem")
 
-    def __init__(self, laid: _Laid, graph: Subsystem, free: Free | None) -> None:
-        super().__init__(laid)
+    def __init__(self, columns: Columns, graph: Subsystem, free: Free | None) -> None:
+        super().__init__(columns)
         self._subsystem, self._free = graph, free
 
     @property
     def _graph(self) -> Subsystem:
-        _ = self._s
+        _ = self._columns.structure.n  # of this generation
         return self._subsystem
 
     def __len__(self) -> int:
@@ -257,7 +250,7 @@ class _Members(_Lazy):
 
     def __contains__(self, key: object) -> bool:
         v = _number(key)
-        return v >= 0 and self._s.is_member(self._graph, v)
+        return v >= 0 and self._columns.structure.is_member(self._graph, v)
 
     def _vertex(self, key: object) -> int:
         if key not in self:
@@ -269,7 +262,9 @@ class _Members(_Lazy):
         graph = self._graph
         data = graph.edge_data(row)
         if self._free is not None and "capacity" in data:
-            (account,) = self._s.accounts.between(graph, graph.src[row : row + 1], graph.dst[row : row + 1]).tolist()
+            (account,) = self._columns.structure.accounts.between(
+                graph, graph.src[row : row + 1], graph.dst[row : row + 1]
+            ).tolist()
             if account >= 0:
                 data["free"] = self._free(account)
         return data
@@ -279,7 +274,7 @@ class _MemberNodes(_Members):
     __slots__ = ()
 
     def __getitem__(self, key: int) -> Data:
-        return node_data(self._s, self._vertex(key))
+        return node_data(self._columns.structure, self._vertex(key))
 
 
 class _MemberSuccessors(_Members):
@@ -304,7 +299,7 @@ class _Neighbours(_Lazy):
     __slots__ = ("_found", "_members")
 
     def __init__(self, members: _Members, ends: list[int], rows: list[int]) -> None:
-        super().__init__(members._laid)
+        super().__init__(members._columns)
         self._members = members
         self._found: dict[int, list[int]] = {}
         for end, row in zip(ends, rows, strict=True):
@@ -312,7 +307,7 @@ class _Neighbours(_Lazy):
 
     @property
     def _rows(self) -> dict[int, list[int]]:
-        _ = self._s
+        _ = self._columns.structure.n  # of this generation
         return self._found
 
     def __len__(self) -> int:
@@ -379,9 +374,9 @@ class ContainmentGraph(StructureGraph):
     True
     """
 
-    def __init__(self, structure: Structure, owner: Owner | None = None) -> None:
-        self.structure, laid = structure, _Laid(structure, owner)
-        self._lay_over(structure.hierarchy, _TreeNodes(laid), _TreeSuccessors(laid), _TreePredecessors(laid))
+    def __init__(self, structure: Structure, columns: Columns | None = None) -> None:
+        self.structure, columns = structure, columns or Columns(structure)
+        self._lay_over(structure.hierarchy, _TreeNodes(columns), _TreeSuccessors(columns), _TreePredecessors(columns))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ContainmentGraph, (self.structure,)
@@ -399,9 +394,11 @@ class SubsystemGraph(StructureGraph):
     Cost: nothing to make; the first look sorts the edges, a step is a binary search.
     """
 
-    def __init__(self, structure: Structure, subsystem: Subsystem, owner: Owner | None = None, free: Free | None = None) -> None:
+    def __init__(
+        self, structure: Structure, subsystem: Subsystem, columns: Columns | None = None, free: Free | None = None
+    ) -> None:
         self.structure, self.subsystem = structure, subsystem
-        parts = (_Laid(structure, owner), subsystem, free)
+        parts = (columns or Columns(structure), subsystem, free)
         self._lay_over(subsystem.name, _MemberNodes(*parts), _MemberSuccessors(*parts), _MemberPredecessors(*parts))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from fluxres.syntax.moment import in_message
 if TYPE_CHECKING:
     import networkx
 
+    from fluxres.graph.views import Columns
     from fluxres.match import Matcher
     from fluxres.model.resource_graph import ResourceGraph
     from fluxres.syntax.criteria import Criteria
@@ -52,6 +53,7 @@ class Inspection:
         self.planner = self.plan(structure)
         self.records = Records(structure, self.planner)
         self.matcher: Matcher | None = None
+        self._views: Columns | None = None
         self._stages_made = 0
 
     @staticmethod
@@ -161,7 +163,7 @@ class Inspection:
         """
         from fluxres.graph.views import ContainmentGraph  # networkx takes 0.1 s to import
 
-        return ContainmentGraph(self.structure, self)
+        return ContainmentGraph(self.structure, self._columns())
 
     def subsystem(self, name: str) -> networkx.DiGraph[int]:
         """An auxiliary graph as a read-only networkx.DiGraph, of this generation as `containment`; edges with a capacity say
@@ -177,7 +179,20 @@ class Inspection:
             now = self.now()
             return planner.free(edge, now, now + 1)
 
-        return SubsystemGraph(self.structure, self.structure.subsystem(name), self, free)
+        return SubsystemGraph(self.structure, self.structure.subsystem(name), self._columns(), free)
+
+    def _columns(self) -> Columns:
+        from fluxres.graph.views import Columns
+
+        if self._views is None:
+            self._views = Columns(self.structure)
+        return self._views
+
+    def withdraw_views(self) -> None:
+        """The structure is another one from here on: no view over this one answers any more."""
+        if self._views is not None:
+            self._views.withdraw()
+            self._views = None
 
     @property
     def subsystems(self) -> list[str]:

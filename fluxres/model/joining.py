@@ -266,6 +266,7 @@ def destroy(graph: ResourceGraph) -> None:
     """Drop everything the graph holds on to; see :meth:`ResourceGraph.destroy`."""
     if isinstance(graph.structure, Destroyed):
         return
+    graph.withdraw_views()
     gone: Any = Destroyed()
     graph.structure = graph.records = graph.planner = gone
     graph.matcher = None

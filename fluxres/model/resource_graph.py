@@ -389,6 +389,7 @@ class ResourceGraph(Requests):
 
     def restructure(self, structure: Structure, records: Records) -> None:
         """Take the next generation, with records over it; handles of the last one are stale from here on."""
+        self.withdraw_views()
         records.upstream = self.records.upstream
         self.structure, self.records, self.planner = structure, records, records.planner
         self.matcher = None
