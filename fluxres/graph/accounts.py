@@ -304,14 +304,12 @@ def link(structure: Structure) -> None:
 
 
 def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> None:
-    """Edges of a graph that are the same carry together what each of them does, but not more than the full capacity.
+    """Edges of a graph with capacities that are the same carry together what each of them does, but not more than the full one.
 
     Args:
         ours: rows, each once; where only one of both has a capacity, this one says which.
         theirs: of each, the row that will be dropped.
     """
-    if CAPACITY not in graph.attributes:
-        return
     carried, full, mark = capacities(graph), _column(graph, FULL), _column(graph, LINKED)
     full = np.where(np.isnan(full), carried, full)
     limited = ~(np.isnan(carried[ours]) | np.isnan(carried[theirs]))
