@@ -174,7 +174,8 @@ def extract_many(
     taken = kept.copy() if along is None else kept | along
     taken[0] = True
     inside = np.flatnonzero(_with_ancestors(s, taken)).astype(np.int32)
-    vertices = np.union1d(inside, _supplies(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), inside))
+    supplies = _supplies(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), inside)
+    vertices = np.union1d(inside, supplies) if len(supplies) else inside
     numbers = _Renumbering(vertices, 0, s.n)
     own = kept[vertices]
     sizes = s.size[vertices] if size is None else np.where(own, size[vertices], s.size[vertices])
@@ -380,7 +381,8 @@ def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
     for graph in s.subsystems.values():
         if not graph.hierarchy:
             first += [graph.dst[graph.rows_from(kept)[1]], graph.src[graph.rows_to(kept)[1]]]
-    fresh = np.unique(np.concatenate([np.zeros(0, np.int32), *first]))
+    joined = np.concatenate([np.zeros(0, np.int32), *first])
+    fresh = np.unique(joined[joined >= s.tree_end])
     found: set[int] = set()
     while len(fresh := fresh[fresh >= s.tree_end]):
         found.update(fresh.tolist())
