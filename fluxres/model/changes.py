@@ -88,8 +88,8 @@ def pairs(held: Held) -> list[tuple[int, int]]:
 def with_graph(structure: Structure, held: Held, window: Window, nslots: int | None, form: str | None) -> dict[str, Any]:
     """R of the pools held, with the graph in it where a form of it is named."""
     vertices, amounts = held
-    pools = vertices < structure.n
-    if not pools.all():
+    if structure.accounts.n > structure.n:  # R has no edges
+        pools = vertices < structure.n
         vertices, amounts = vertices[pools], amounts[pools]
     r = resource_set(structure, vertices, amounts, *window, nslots)
     return r if form is None else {**r, "scheduling": scheduling(structure, vertices, amounts, form)}
