@@ -7,8 +7,9 @@ nodes are joined as they come, so that memory stays near the size of the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from fluxres.graph import jgf_subsystems, uuids
+from fluxres.graph.accounts import cut
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, Kind, PropertyValue
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from fluxres.graph.jgf import Part
 
 _BLOCK: Final = 16_384
+Carried = Callable[[Int32], NDArray[np.int64]]
+"""Units by account of edges with a capacity."""
 
 
 def chunks(
@@ -37,6 +41,7 @@ def chunks(
     label: str | None = None,
     uuid_runs: list[list[Any]] | None = None,
     more: Mapping[int, str] = MappingProxyType({}),
+    carried: Carried | None = None,
 ) -> Iterator[bytes]:
     """A JGF document without its last bracket, ``{"graph":{"nodes":[…],"edges":[…],"metadata":{…}}``, in pieces.
 
@@ -49,6 +54,7 @@ def chunks(
         label: name of the graph.
         uuid_runs: the uuids of all these pools in their order, as runs; each node says its own by default.
         more: members of the metadata of nodes, by vertex, each with a comma before it.
+        carried: units of these edges with a capacity, by account; all that they have by default.
 
     Cost: about 1 µs a pool, memory for one block.
     Source: RFC 40.
@@ -59,10 +65,10 @@ def chunks(
     yield b'"nodes":['
     yield from _joined(nodes.blocks(np.flatnonzero(shown)))
     yield b'],"edges":['
-    taken = (_subsystem_edges(graph, part) for graph in subsystems.taken.values())
-    yield from _joined(texts for found in (_tree_edges(s, part), *taken) for texts in found)
+    edges = partial(_subsystem_edges, s, part, carried)
+    yield from _joined(chain(_tree_edges(s, part), *map(edges, subsystems.taken.values())))
     yield b"]"
-    yield from _metadata(s, part, nodes, np.flatnonzero(~shown), uuid_runs)
+    yield from _metadata(s, part, nodes, np.flatnonzero(~shown), uuid_runs, edges)
     yield b"}"
 
 
@@ -90,7 +96,12 @@ def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
 
 
 def _metadata(
-    structure: Structure, part: Part, nodes: _Nodes, hidden: NDArray[np.int64], uuid_runs: list[list[Any]] | None
+    structure: Structure,
+    part: Part,
+    nodes: _Nodes,
+    hidden: NDArray[np.int64],
+    uuid_runs: list[list[Any]] | None,
+    edges: Callable[[Subsystem], Iterator[list[str]]],
 ) -> Iterator[bytes]:
     """The metadata of the graph; nothing where there are none."""
     members = [] if uuid_runs is None else [f'"uuids":{orjson.dumps(uuid_runs).decode()}']
@@ -106,7 +117,7 @@ def _metadata(
     yield f',"metadata":{{{",".join([*members, ""])}"auxiliary":{{"nodes":['.encode()
     yield from _joined(nodes.blocks(hidden))
     yield b'],"edges":['
-    yield from _joined(texts for graph in beside for texts in _subsystem_edges(graph, part))
+    yield from _joined(chain.from_iterable(map(edges, beside)))
     yield b"]}}"
 
 
@@ -340,8 +351,10 @@ def _auxiliary_paths(structure: Structure, part: Part, subsystems: Mapping[str, 
     return found
 
 
-def _subsystem_edges(subsystem: Subsystem, part: Part) -> Iterator[list[str]]:
+def _subsystem_edges(structure: Structure, part: Part, carried: Carried | None, subsystem: Subsystem) -> Iterator[list[str]]:
     rows = _rows_within(subsystem, part)
+    if carried is not None:
+        subsystem = cut(structure, subsystem, rows, carried)
     key = quoted(subsystem.name)
     shared = [f'"subsystem":{key},"relationship":{quoted(relation)}' for relation in subsystem.relations]
     for lo in range(0, len(rows), _BLOCK):
