@@ -25,7 +25,7 @@ from fluxres.formats.resource_set_schema import Execution
 from fluxres.formats.source import Source
 from fluxres.formats.treepool import Topologies
 from fluxres.formats.yaml_document import Key
-from fluxres.graph.kinds import Kind, KindTable, properties_tuple
+from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
@@ -287,6 +287,7 @@ class Lite:
         notes = self._rank(structure, nodes)
         for type_ in sorted({type_ for children in self.children for type_ in children}):
             pools = structure.of_type(type_)
+            pools = pools[(structure.flags[pools] & WAY) == 0]
             if not len(pools) or not len(nodes):
                 continue
             counts = np.searchsorted(pools, structure.end[nodes]) - np.searchsorted(pools, nodes)

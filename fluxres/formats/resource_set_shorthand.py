@@ -21,6 +21,7 @@ from fluxres.formats.resource_set_lite import Lite
 from fluxres.graph import uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 
@@ -162,6 +163,7 @@ class _Completing:
         found: dict[int, dict[str, Int32]] = {}
         for type_ in {type_ for children in self._lite.children for type_ in children} & set(s.types):
             pools = s.of_type(type_)
+            pools = pools[(s.flags[pools] & WAY) == 0]
             at = np.searchsorted(nodes, pools) - 1
             inside = (at >= 0) & (pools < s.end[nodes[at]])
             pools, at = pools[inside], at[inside]

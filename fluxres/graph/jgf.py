@@ -74,16 +74,15 @@ def held(
     Cost: arrays over the pools found; with auxiliary graphs, over the vertex numbers between them and the edges there.
     """
     whole = amounts == structure.size[vertices]
-    implied = vertices[whole]
-    stop = structure.end[implied]
+    implied = below = _below(vertices[whole], structure.end[vertices[whole]])
     if shorthand:  # which Fluxion spells out along containment
-        stop = np.where(implied < structure.tree_end, implied + 1, stop)
-    implied = _below(implied, stop)
+        stop = np.where(vertices < structure.tree_end, vertices + 1, structure.end[vertices])[whole]
+        implied = _below(vertices[whole], stop)
     own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
     tops = vertices
     if along is not None:
         kept = np.zeros(structure.n, np.bool_)
-        kept[own] = True
+        kept[own] = kept[below] = True
         tops = np.union1d(vertices, np.flatnonzero(along(kept)).astype(np.int32))
     every = surgery.with_the_way(structure, own, tops)
     sizes, exclusive = structure.size[every], np.zeros(len(every), np.bool_)

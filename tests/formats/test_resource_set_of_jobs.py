@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ import fluxres
 from fluxres.errors import FluxresError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.model import ResourceGraph, joining
+from fluxres.model import ResourceGraph
 from fluxres.syntax import hostlist, idset
 from tests.formats.fluxion_reader import Fluxion, Refused
 from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
@@ -36,16 +39,6 @@ HELD = {
     "of all sorts": [("/demo/rack0", 1), ("/demo/rack1/node4/socket0", 1), ("/demo/rack1/node4/socket1/core9", 1),
                      ("/demo/rack1/node5", 1), ("/demo/rack1/node6/socket1/memory", 7), ("power:/pdu1", 9)],
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def with_the_next_suppliers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R has the suppliers next to what is held and those above them in hierarchies, and edges as the machine has them; a copy has
-    all suppliers up to the last, and of edges what the job draws through them."""
-    extract_many = joining.surgery.extract_many
-    monkeypatch.setattr(
-        joining.surgery, "extract_many", lambda s, kept, size, along=None, carried=None: extract_many(s, kept, size)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +85,13 @@ def compare(g: ResourceGraph, job: str) -> None:
     copy = g.copy(job=job, at=0).structure
     whole, short = (allocation.R(scheduling=form) for form in ("jgf", "jgf_shorthand"))
     assert differences(copy, read(whole).structure, {"properties"}) == []
-    amounts = {v: held.amount for v, held in zip((p.vertex for p in allocation.pools), allocation.spans, strict=True)}
+    amounts = {pool.vertex: pool.allocated(job, at=0) for pool in allocation.pools}
     brief = read(short)
     s = brief.structure
     assert brief.notes == ()
     # Of two nodes of one host the second is called HOST@RANK where R alone has them.
-    found = {(s.path(v).replace(f"@{s.rank[v]}", ""), s.kind_of(v).type, s.rank.item(v)) for v in range(s.tree_end)}
+    shown = [v for v in range(s.tree_end) if v == 0 or not (s.flags[v : s.end[v]] & WAY).all()]
+    found = {(s.path(v).replace(f"@{s.rank[v]}", ""), s.kind_of(v).type, s.rank.item(v)) for v in shown}
     assert found == in_shorthand(g.structure, amounts)
     for each in (whole, short):
         Fluxion.load(each["scheduling"])
@@ -129,6 +123,40 @@ def test_what_a_job_holds_whole_may_be_shared_below(demo: ResourceGraph) -> None
         below.allocate([(memory, 30)], job=job)
     with pytest.raises(FluxresError):
         below.allocate("/demo/rack0", job="c")  # only the way
+
+
+def test_a_way_that_leads_to_no_pool_of_the_job_is_nothing_that_fluxion_could_give(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - type: node
+            count: 2
+            with: [{type: core, count: 2}, {type: power, size: 500, unit: W}]
+        graphs:
+          feeds:
+            hierarchy: true
+            pools: [{type: power, basename: feed, count: 1, size: 800, unit: W}]
+            edges: [{from: "feeds:/feed0", to: "/c/node*/power", relation: supplies, capacity: 450}]
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    g = fluxres.load(tmp_path / "c.yaml")
+    a = g.allocate([("/c/node0/core1", 1)], job="j", start=0, end=10)
+    assert [pool.name for pool in g.copy(job="j", at=0).walk()] == ["c", "node0", "core1", "power"]
+    for form in ("jgf", "jgf_shorthand"):
+        r = a.R(scheduling=form)
+        assert [v.name for v in Fluxion.load(r["scheduling"]).vertices.values()] == ["c", "node0", "core1", "feed0"]
+        assert r["scheduling"]["graph"]["metadata"]["auxiliary"]["edges"] == [
+            {"source": "1", "target": "4"},
+            {"source": "9", "target": "4", "metadata": {
+                "subsystem": "feeds", "relationship": "supplies", "attributes": {"capacity": 0.0, "full": 450.0}}},
+        ]  # fmt: skip
+    compare(g, "j")
+    g.free("j")
+    r = g.allocate("slot/node/power=300", job="j", start=0, end=10).R(scheduling=True)
+    power = next(edge for edge in r["scheduling"]["graph"]["edges"] if "metadata" in edge)
+    assert power["metadata"]["attributes"] == {"capacity": 300.0, "full": 450.0}
+    compare(g, "j")
 
 
 def test_a_pool_that_was_taken_out_of_containment_is_no_node_of_any_job() -> None:
