@@ -15,6 +15,7 @@ import fluxres
 from fluxres.errors import FluxresError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
+from fluxres.graph.accounts import ARROW
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
@@ -85,7 +86,7 @@ def compare(g: ResourceGraph, job: str) -> None:
     copy = g.copy(job=job, at=0).structure
     whole, short = (allocation.R(scheduling=form) for form in ("jgf", "jgf_shorthand"))
     assert differences(copy, read(whole).structure, {"properties"}) == []
-    amounts = {pool.vertex: pool.allocated(job, at=0) for pool in allocation.pools}
+    amounts = {g.structure.vertex(span.pool): span.amount for span in allocation.spans if ARROW not in span.pool}
     brief = read(short)
     s = brief.structure
     assert brief.notes == ()
@@ -156,6 +157,48 @@ def test_a_way_that_leads_to_no_pool_of_the_job_is_nothing_that_fluxion_could_gi
     r = g.allocate("slot/node/power=300", job="j", start=0, end=10).R(scheduling=True)
     power = next(edge for edge in r["scheduling"]["graph"]["edges"] if "metadata" in edge)
     assert power["metadata"]["attributes"] == {"capacity": 300.0, "full": 450.0}
+    compare(g, "j")
+
+
+def test_a_way_is_not_among_the_cores_and_nodes_that_r_of_a_copy_offers(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - {type: node, count: 3, with: [{type: core, count: 2}, {type: gpu, count: 1}]}
+        graphs:
+          feeds:
+            hierarchy: true
+            edges: [{from: "/c/node1", to: "/c/node0/gpu0", relation: supplies}, {from: "/c/node0", to: "/c/node0/core1"}]
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    g = fluxres.load(tmp_path / "c.yaml")
+    held = g.allocate([("/c/node0/core0", 1)], job="j", start=0, end=10).R()["execution"]
+    copy = g.copy(job="j", at=0)
+    assert {"node1", "core1", "gpu0"} <= {pool.name for pool in copy.walk() if copy.structure.is_way(pool.vertex)}
+    for scheduling in ("none", "jgf", "jgf_shorthand", "treepool"):
+        r = json.loads(registry.write(copy.structure, format="R", scheduling=scheduling).data)
+        assert [r["execution"][key] for key in ("R_lite", "nodelist")] == [held[key] for key in ("R_lite", "nodelist")]
+        read(r)
+    assert r["scheduling"]["children"] == [{"ranks": "0", "topo": {"cores": "0"}}]
+    only_ways = copy.structure
+    only_ways.flags |= WAY
+    with pytest.raises(UsageError, match="no pool has a rank"):
+        registry.write(only_ways, format="R")
+
+
+def test_a_gpu_that_contains_cores_is_itself_not_among_what_is_left_out_below_it(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - {type: node, count: 1, with: [{type: gpu, count: 3, with: [{type: core, count: 2}]}]}
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    g = fluxres.load(tmp_path / "c.yaml")
+    r = g.allocate(["/c/node0/gpu0", "/c/node0/gpu2"], job="j", start=0, end=10).R(scheduling="jgf_shorthand")
+    left_out = {node["id"]: node["metadata"].get("children") for node in r["scheduling"]["graph"]["nodes"]}
+    assert left_out == {"0": None, "1": None, "2": {"core": "0-1"}, "8": {"core": "4-5"}}
     compare(g, "j")
 
 
