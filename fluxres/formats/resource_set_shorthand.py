@@ -124,7 +124,9 @@ class _Completing:
         s, entry, top = self._s, self._lite.entry.item(at), self._tops.item(at)
         children = self._lite.children[entry]
         said, present = self._said_ids(closed), self._present.get(at, {})
-        may_be = [v for v in closed if s.kind_of(v).type not in children and v not in self._hidden.children]
+        # A target may be a core itself.
+        may_be = [v for v in closed if v == self._nodes[at] or s.kind_of(v).type not in children]
+        may_be = [v for v in may_be if v not in self._hidden.children]
         rows = slice(top + 1, self._alone.end.item(top))
         added, home = self._added[rows], self._home[rows]
         added[:] = bool(may_be)

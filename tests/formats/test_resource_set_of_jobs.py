@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -200,6 +201,27 @@ def test_a_gpu_that_contains_cores_is_itself_not_among_what_is_left_out_below_it
     left_out = {node["id"]: node["metadata"].get("children") for node in r["scheduling"]["graph"]["nodes"]}
     assert left_out == {"0": None, "1": None, "2": {"core": "0-1"}, "8": {"core": "4-5"}}
     compare(g, "j")
+
+
+def test_a_core_that_has_a_rank_itself_contains_what_r_has_on_it(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - {type: core, count: 2, rank: 0, exclusive: true, with: [{type: gpu, count: 3}]}
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    s = fluxres.load(tmp_path / "c.yaml").structure
+    s.rank[s.of_type("core")[0] : s.n] = np.repeat([0, 1], 4)
+    written = registry.write(s, format="R", scheduling="jgf_shorthand")
+    assert [node["metadata"]["type"] for node in json.loads(written.data)["scheduling"]["graph"]["nodes"]] == [
+        "cluster",
+        "core",
+        "core",
+    ]
+    found = registry.read(written.data, origin=ORIGIN).structure
+    inside = [[found.path(u) for u in range(v + 1, found.end.item(v))] for v in found.of_type("core").tolist()]
+    assert [len(gpus) for gpus in inside] == [3, 3]
 
 
 def test_a_pool_that_was_taken_out_of_containment_is_no_node_of_any_job() -> None:
