@@ -114,7 +114,7 @@ def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]
     for source, same in sources:
         for k, rows in source.given.items():
             now = moved_to(source, k, shape, key, same)
-            for t, row in enumerate(rows) if now in made.accounts else ():
+            for t, row in enumerate(rows) if now in made.accounts and not made.is_way(now) else ():
                 for holder, n in row.items():
                     mine = made.given[now][t]
                     mine[holder] = mine.get(holder, 0) + n
@@ -266,6 +266,8 @@ def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
         if top == shape.root or top not in shape.tree:
             raise Refused(["UsageError"])
         left = shape.subtree(top)
+    elif name not in shape.graphs:  # "pools:/pdu0" stands in no graph
+        raise Refused(["UnknownGraph"] if key in oracle.pools else ["UnknownPool"])
     else:
         if len(named := shape.at_uri(name, key)) != 1:
             raise Refused(["UnknownPool"])
