@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from fluxres.allocation import steps
 from fluxres.allocation.allocations import Allocations, Change
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Staged
@@ -111,7 +113,8 @@ class Records(Allocations):
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def take(self, other: Records, old_to_new: Int32) -> None:
-        """Add the records and stages of another structure, by new vertex numbers; those on what is gone are left out.
+        """Add the records and stages of another structure, by new vertex numbers; those on what is gone, or is
+        only a way now, are left out.
 
         Args:
             old_to_new: of the pools; edges are where both their ends are.
@@ -120,6 +123,7 @@ class Records(Allocations):
         Errors: UsageError from the planner when units do not fit a pool.
         """
         old_to_new = other.accounts.renumbered(self.accounts, old_to_new)
+        old_to_new = np.where(self.accounts.units[old_to_new] == 0, -1, old_to_new).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
         for v in sorted(other.held):
             new = int(old_to_new[v])

@@ -283,7 +283,10 @@ def cut(
     # Of several edges between the same two pools one after the other has what is left.
     reach = np.cumsum(before[rows])
     gone = reach - before[rows]
-    after[rows] = np.clip(units_of(limited)[of] - (gone - gone[first][of]), 0, before[rows])
+    units = units_of(limited)
+    left = np.clip(units[of] - (gone - gone[first][of]), 0, before[rows])
+    # Fractions of a unit are no units; an edge of which all is left keeps them.
+    after[rows] = np.where((units < structure.accounts.size[limited])[of], left, before[rows])
     less = rows[(np.floor(np.bincount(of, after[rows])) < structure.accounts.size[limited])[of]]
     full[less] = np.where(np.isnan(full[less]), before[less], full[less])
     attributes = {**graph.attributes, CAPACITY: after, FULL: full}

@@ -403,6 +403,13 @@ class Structure:
         found: NDArray[np.bool_] = (self.flags & WAY) != 0
         return found if self.linked is None else found & ~self.linked
 
+    @property
+    def offers(self) -> NDArray[np.bool_]:
+        """Pools that are more than a way, or have such a pool below them.  Cost O(n)."""
+        own = np.concatenate([[0], np.cumsum((self.flags & WAY) == 0)])
+        found: NDArray[np.bool_] = own[self.end] > own[:-1]
+        return found
+
     def is_way(self, v: int) -> bool:
         """Whether a pool is here only as the way to others."""
         return bool(self.flags.item(v) & WAY) and (self.linked is None or not self.linked.item(v))

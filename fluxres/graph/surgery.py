@@ -192,11 +192,11 @@ def with_the_way(s: Structure, own: Int32, tops: Int32) -> Int32:
 
     Args:
         own: ascending.
-        tops: those of them that may stand below a pool that is not among them.
+        tops: those of them that may stand below a pool that is not among them, and others that come along as ways.
 
     Cost: arrays over the pools found, and over the edges of auxiliary graphs.
     """
-    found = [own, np.zeros(1, np.int32)]
+    found = [own, tops, np.zeros(1, np.int32)]
     above = tops
     while len(above := np.unique(s.parent[above])) and above[-1] >= 0:
         above = above[above >= 0]

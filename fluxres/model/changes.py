@@ -92,7 +92,7 @@ def with_graph(structure: Structure, held: Held, window: Window, nslots: int | N
         pools = vertices < structure.n
         vertices, amounts = vertices[pools], amounts[pools]
     r = resource_set(structure, vertices, amounts, *window, nslots)
-    return r if form is None else {**r, "scheduling": scheduling(structure, vertices, amounts, form)}
+    return r if form is None else {**r, "scheduling": scheduling(structure, *held, form)}
 
 
 def require_end(graph: ResourceGraph, window: Window) -> None:

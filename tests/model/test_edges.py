@@ -160,6 +160,15 @@ def test_a_copy_has_of_an_edge_what_is_free_of_it(demo: ResourceGraph) -> None:
     assert through(demo.duplicate(), "j1") == {EDGE: 1500, FEED: 23000}
 
 
+def test_a_copy_keeps_fractions_of_a_capacity_of_which_nothing_is_held(demo: ResourceGraph) -> None:
+    graph = demo.structure.subsystems["power"]
+    graph.attributes["capacity"] = graph.attributes["capacity"] + 0.5
+    fresh = ResourceGraph(demo.structure)
+    fresh.allocate({EDGE: 1500}, job="j1")
+    found = {data["capacity"] for _, _, data in fresh.copy("/").structure.subsystems["power"].rows()}
+    assert found == {2500.0, 4000.5, 24000.5}
+
+
 def test_what_a_job_holds_of_an_edge_is_all_that_its_children_have(demo: ResourceGraph) -> None:
     demo.allocate("slot=2/[node;power=1000]", job="j1")
     part = demo.copy(job="j1")

@@ -200,6 +200,19 @@ def test_records_that_ended_do_not_keep_a_pool() -> None:
     assert g.check() == []
 
 
+def test_records_that_ended_do_not_keep_a_pool_that_stays_as_a_way() -> None:
+    g = powered()
+    edge = "power: power:/pdu0 -> /demo/rack/node0"
+    g.allocate({"/demo/rack/node0": 1, edge: 100}, job="a", start=0, end=5)
+    g.allocate({edge: 50}, job="b")
+    g.clock = lambda: 6.0
+    g.unlink("/demo/rack/node0")
+    assert g.structure.is_way(g.vertex("power:/pdu0/node0"))
+    assert [(span.pool, span.amount) for span in g.allocation("b").spans] == [("power: power:/pdu0 -> power:/pdu0/node0", 50)]
+    assert "/demo/rack/node0" not in {span.pool for span in g.allocation("a").spans}
+    assert g.check() == []
+
+
 def test_an_implied_hold_keeps_a_pool_in_its_hierarchy() -> None:
     g = powered()
     g.allocate("power:/pdu0", job="a")
