@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Int32, Subsystem, underived
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
@@ -117,6 +117,9 @@ class Structure:
         """Ways whose units the enclosing instance gives on request, where this is the graph of a child instance."""
         self._unavailable_roots: Int32 | None = None
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**underived(self), "_unavailable_roots": None, "_forests": {}}
 
     # -- what a pool is called ---------------------------------------------------------------------------------------
 

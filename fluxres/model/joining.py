@@ -8,6 +8,7 @@ gave, is refused with the graph as it was.
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
+from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
-from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UsageError
+from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph import accounts, surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, targets
+from fluxres.model.extending import lifted
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -109,13 +112,55 @@ def _suppliers(graph: ResourceGraph) -> NDArray[np.bool_]:
     return np.isin(graph.structure.type, list(matching.matcher(graph).typology.paths.channels))
 
 
-def duplicate(graph: ResourceGraph) -> ResourceGraph:
-    """Everything, unchanged, sharing nothing."""
-    structure = surgery.duplicate(graph.structure)
-    made = _made(graph, structure)
-    made.records.take(graph.records, np.arange(structure.n, dtype=np.int32))
+def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
+    """Everything at and below `v`, unchanged, sharing nothing; see :meth:`ResourceGraph.duplicate`."""
+    if v:
+        return _subtree(graph, v)
+    made = _made(graph, surgery.duplicate(graph.structure))
+    take_all(made, graph.records)
     made._stages_made = graph._stages_made
     return made
+
+
+def take_all(made: ResourceGraph, records: Records) -> None:
+    """Give a graph without records all those of another one over the same pools."""
+    # Jobs are listed in the order they first held something, and not in that of their pools.
+    made.records.pools_of = {owner: set() for owner in records.pools_of if owner != ELSEWHERE}
+    made.records.take(records, np.arange(made.structure.n, dtype=np.int32))
+    made.records.slots_of = dict(records.slots_of)
+
+
+def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
+    """A pool and what is below it as a graph of its own, with what is held there."""
+    structure, records = graph.structure, graph.records
+    if v >= structure.tree_end:
+        hint = "name a pool of the containment tree, or duplicate the whole graph"
+        raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
+    part, vertices = surgery.extract(structure, v, take_ancestors=False)
+    made = type(graph)(part, clock=graph._clock_given)
+    top, stop = [(0, part.size.item(0))], structure.end.item(v)
+    inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}
+    with lifted(part):
+        for owner in records.pools_of:
+            # What a whole holding above implies is the owner's here, too.
+            for window in _union(records.whole_above(v, owner, 0, FOREVER)):
+                made.records.allocate(made.records.plan_allocate(top, owner, *window), owner, *window)
+                if owner.startswith(STAGE_OWNER):
+                    staged = records.stages[owner.removeprefix(STAGE_OWNER)]
+                    made.records.stages[staged.stage] = replace(staged, targets=tuple(top))
+    # Suppliers come along as the way to them; what is held of them is not held here.
+    old_to_new = np.full(structure.n, -1, np.int32)
+    old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)
+    made.records.take(records, old_to_new)
+    made.records.pools_of = {owner: made.records.pools_of[owner] for owner in records.pools_of if made.records.is_holder(owner)}
+    made.records.slots_of = {job: slots for job, slots in records.slots_of.items() if inside[job]}
+    made._stages_made = graph._stages_made
+    return made
+
+
+def _union(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The windows that several ones, which may overlap, make together."""
+    return steps.without(0, FOREVER, steps.without(0, FOREVER, windows))
 
 
 def _next_records(graph: ResourceGraph, structure: Structure) -> Records:

@@ -352,9 +352,16 @@ class ResourceGraph(Requests):
             return joining.copy_job(self, job, self.window(at, None)[0])
         return joining.copy(self, targets.vertex(self, where), self.window(at, None)[0])
 
-    def duplicate(self) -> ResourceGraph:
-        """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate)."""
-        return joining.duplicate(self)
+    def duplicate(self, where: Where = "/") -> ResourceGraph:
+        """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate): all of it, or a pool and what is below it.
+
+        Args:
+            where: top of the subtree. It is the root of the new graph, and keeps its name, its uuid and what is held in it; what
+                supplies it in auxiliary graphs comes along as the way to it, and has no units there.
+
+        Errors: UnknownPool, also for a pool that does not stand in the has-a tree.
+        """
+        return joining.duplicate(self, targets.vertex(self, where))
 
     def merge(self, other: ResourceGraph, at: str | None = None) -> None:
         """Take another graph in (RFC 4 Merge, rule M1).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from pathlib import Path
 
 import networkx
@@ -275,6 +277,28 @@ def test_a_pool_and_its_children_are_written_out_and_read_back(g: ResourceGraph,
     dest = place.format(tmp_path)
     fluxres.save(part, dest)
     assert facts(fluxres.load(dest)) == facts(part)
+
+
+@pytest.mark.rfc("RFC4-17")
+def test_a_pool_of_a_graph_is_written_with_all_below_it_and_what_is_held_there(g: ResourceGraph, tmp_path: Path) -> None:
+    g.allocate({"/demo/rack0/node1/memory": 9, "/demo/rack1/node2": 1}, job="j1")
+    g.pool("/demo/rack0/node1").tag("maintenance", "2026-12-01")
+    part = g.duplicate("/demo/rack0")
+    stream = io.BytesIO()
+    fluxres.save(g, stream, where="/demo/rack0")
+    fluxres.save(g, tmp_path / "out.json", where="/demo/rack0", format="node-link")
+    fluxres.save(g, f"sqlite:///{tmp_path}/out.db", where=g.pool("/demo/rack0"))
+    read = [
+        fluxres.loads(stream.getvalue()),
+        fluxres.loads(fluxres.dumps(g, where="/demo/rack0")),
+        fluxres.load(tmp_path / "out.json"),
+        fluxres.load(f"sqlite:///{tmp_path}/out.db"),
+        pickle.loads(pickle.dumps(part)),
+    ]
+    assert {pool.uuid for pool in part.walk()} == {pool.uuid for pool in g.walk("/demo/rack0")}
+    for each in read:
+        assert (facts(each), records(each)) == (facts(part), records(part))
+    assert records(part) == [("j1", "/rack0/node1/memory", 9, 0.0, float("inf"))]
 
 
 # -- copy, duplicate, merge, unlink --------------------------------------------------------------------------------------------
