@@ -143,7 +143,8 @@ class Structure:
         )
 
     def attribute(self, v: int, field: str) -> object:
-        """What ``${field}`` stands for in the name of `v`: an own attribute, an own property, the id of an ancestor of that type.
+        """What ``${field}`` is in the name of `v`: an own attribute, the name of its parent, an own property, the id of an
+        ancestor of that type.
 
         Errors: UsageError when nothing answers to the field.
         """
@@ -156,6 +157,10 @@ class Structure:
             return self.size.item(v)
         if field == "rank":
             return self.rank.item(v)
+        if field == "uuid":
+            return self.uuid(v)
+        if field == "parent" and (above := self.parent.item(v)) >= 0:
+            return self.name(above)
         for key, value in kind.properties:
             if key == field:
                 return key if value is None else value

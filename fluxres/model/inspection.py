@@ -54,7 +54,6 @@ class Inspection:
         self.records = Records(structure, self.planner)
         self.matcher: Matcher | None = None
         self._views: Columns | None = None
-        self._stages_made = 0
 
     def __reduce__(self) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
         """A graph is pickled by value, with its clock and without its sink; handles are pickled with their graph."""

@@ -118,7 +118,6 @@ def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
         return _subtree(graph, v)
     made = _made(graph, surgery.duplicate(graph.structure))
     take_all(made, graph.records)
-    made._stages_made = graph._stages_made
     return made
 
 
@@ -154,7 +153,6 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     made.records.take(records, old_to_new)
     made.records.pools_of = {owner: made.records.pools_of[owner] for owner in records.pools_of if made.records.is_holder(owner)}
     made.records.slots_of = {job: slots for job, slots in records.slots_of.items() if inside[job]}
-    made._stages_made = graph._stages_made
     return made
 
 

@@ -38,7 +38,7 @@ def reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[A
             hint="use fluxres.clock.system or a function of a module, or set clock to None",
         ) from None
     held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of)
-    counters = (graph.generation, graph.revision, graph._stages_made)
+    counters = (graph.generation, graph.revision, records.stages_made)
     return _revived, (type(graph), graph.structure, graph.name, clock, held, counters)
 
 
@@ -57,5 +57,5 @@ def _revived(
     before.pools_of = {owner: set() for owner in owners}
     before.slots_of = slots_of
     joining.take_all(graph, before)
-    graph.generation, graph.revision, graph._stages_made = counters
+    graph.generation, graph.revision, graph.records.stages_made = counters
     return graph

@@ -291,11 +291,8 @@ class ResourceGraph(Requests):
         return changes.stage(self, job, named, self._given_window(start, end, duration_s), ttl_s)
 
     def new_stage_id(self) -> str:
-        """An id no stage has."""
-        while (stage := f"s{self._stages_made}") in self.records.stages:
-            self._stages_made += 1
-        self._stages_made += 1
-        return stage
+        """The id of the next stage: none has it, and none had it, in this process or one before."""
+        return f"s{self.records.stages_made}"
 
     def commit(self, stage: str) -> Allocation:
         """Make a stage an allocation of its job.
