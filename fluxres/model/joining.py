@@ -161,7 +161,7 @@ def _union(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return steps.without(0, FOREVER, steps.without(0, FOREVER, windows))
 
 
-def _next_records(graph: ResourceGraph, structure: Structure) -> Records:
+def next_records(graph: ResourceGraph, structure: Structure) -> Records:
     return Records(structure, graph.plan(structure))
 
 
@@ -173,7 +173,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
     _carry_linked(structure, (graph.structure, from_own), (other.structure, from_other))
     _require_fit(structure, (graph.records, from_own), (other.records, from_other))
-    records = _next_records(graph, structure)
+    records = next_records(graph, structure)
     records.take(graph.records, from_own)
     records.take(other.records, from_other)
     _require_whole(graph.records, records, from_own)
@@ -181,7 +181,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     problems = check_records(records)
     if problems:
         raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
-    _tell(
+    tell(
         graph,
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
@@ -246,9 +246,9 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     _carry_linked(structure, (graph.structure, old_to_new))
     now = graph.now()
     _require_free(graph, structure, old_to_new, v, now)
-    records = _next_records(graph, structure)
+    records = next_records(graph, structure)
     records.take(graph.records, old_to_new)
-    _tell(
+    tell(
         graph,
         {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
     )
@@ -264,10 +264,10 @@ def remove(graph: ResourceGraph, v: int) -> None:
     structure.flags[old_to_new[graph.structure.ancestors(v)]] |= WAY
     _carry_linked(structure, (graph.structure, old_to_new))
     _require_free(graph, structure, old_to_new, v, graph.now())
-    records = _next_records(graph, structure)
+    records = next_records(graph, structure)
     records.take(graph.records, old_to_new)
     where = graph.structure.where(v)
-    _tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
+    tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
 
 
@@ -293,7 +293,7 @@ def _still_held(structure: Structure, top: int, message: str) -> StillHeld:
     return StillHeld(message, where=structure.where(top), hint="free it first")
 
 
-def _tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
+def tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
     if graph.sink is not None:
         graph.sink(event)
 

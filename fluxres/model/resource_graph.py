@@ -8,15 +8,16 @@ sink (a journal, where there is one) is told, and only then it is applied.  What
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from fluxres import limits
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Length, Time, seconds, ticks
 from fluxres.errors import UsageError
+from fluxres.graph.edges import Value
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, events, joining, targets
+from fluxres.model import changes, edges, events, joining, targets
 from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
@@ -382,6 +383,73 @@ class ResourceGraph(Requests):
         Errors: StillHeld when a job holds something there; UsageError for the root.
         """
         joining.unlink(self, where, hierarchy)
+
+    # -- edges of auxiliary graphs -----------------------------------------------------------------------------------
+
+    def add_edge(
+        self,
+        source: Where,
+        target: Where,
+        subsystem: str,
+        *,
+        relation: str = "link",
+        capacity: float | None = None,
+        unit: str | None = None,
+        attributes: Mapping[str, Value] | None = None,
+        hierarchy: bool | None = None,
+    ) -> None:
+        """Tie two pools in an auxiliary graph (RFC 4, "Resource Graph Data"); handles are stale from here on.
+
+        Args:
+            source, target: pools; the edge points from one to the other.
+            subsystem: name of the auxiliary graph.
+            relation: what the edge says, such as ``supplies``.
+            capacity: units that it carries at once; no limit by default.
+            unit: of the capacity; that of the pools which the graph distributes by default.
+            attributes: further ones, by name.
+            hierarchy: makes the graph where there is none of this name: a hierarchy, or a graph that is none.
+
+        Errors: UnknownPool; UnknownGraph; UsageError for an edge that is there already, and for a second parent or a cycle in a
+        hierarchy; nothing changes then.
+        """
+        values = edges.values_of(capacity, unit, attributes)
+        edges.add(self, edges.ends_of(self, source, target, subsystem), relation, values, hierarchy)
+
+    def set_edge(
+        self,
+        source: Where,
+        target: Where,
+        subsystem: str,
+        *,
+        relation: str | None = None,
+        capacity: float | None = None,
+        unit: str | None = None,
+        attributes: Mapping[str, Value | None] | None = None,
+    ) -> None:
+        """Change what an edge says of itself; handles are stale from here on.
+
+        Args:
+            source, target, subsystem: the edge.
+            relation: which one, where there are several between the two pools.
+            capacity: units that it carries at once; `math.inf` for no limit. As it is by default.
+            unit, attributes: those to be set; an attribute that is None is taken away.
+
+        Errors: UsageError where there is no such edge; StillHeld when jobs draw more through it, now or later, and where it had
+        no capacity and jobs may draw through it; nothing changes then.
+        """
+        values = edges.values_of(capacity, unit, attributes, removable=True)
+        edges.change(self, edges.ends_of(self, source, target, subsystem), relation, values)
+
+    def remove_edge(self, source: Where, target: Where, subsystem: str, *, relation: str | None = None) -> None:
+        """Remove an edge; handles are stale from here on.  The pools stay, and so does the graph, were it without edges.
+
+        Args:
+            source, target, subsystem: the edge.
+            relation: which one, where there are several between the two pools.
+
+        Errors: UsageError where there is no such edge; StillHeld when jobs draw through it, now or later; nothing changes then.
+        """
+        edges.remove(self, edges.ends_of(self, source, target, subsystem), relation)
 
     def destroy(self) -> None:
         """Release the memory of this graph, at once (RFC 16 Destroy).
