@@ -69,7 +69,7 @@ def add(
         relations,
         {key: _longer(column) for key, column in graph.attributes.items()},
     )
-    return _with(s, _set(made, len(graph), attributes))
+    return with_subsystem(s, _set(made, len(graph), attributes))
 
 
 def change(s: Structure, graph: Subsystem, row: int, attributes: Mapping[str, Value | None]) -> Structure:
@@ -77,14 +77,14 @@ def change(s: Structure, graph: Subsystem, row: int, attributes: Mapping[str, Va
     if CAPACITY in attributes:
         attributes = {**attributes, FULL: None}  # it has what is given here, and not a part of what another machine has
     copied = replace(graph, attributes={key: column.copy() for key, column in graph.attributes.items()})
-    return _with(s, _set(copied, row, attributes))
+    return with_subsystem(s, _set(copied, row, attributes))
 
 
 def remove(s: Structure, graph: Subsystem, rows: NDArray[np.int64]) -> Structure:
     """The machine without these edges."""
     keep = np.ones(len(graph), np.bool_)
     keep[rows] = False
-    return _with(s, graph.restricted(keep))
+    return with_subsystem(s, graph.restricted(keep))
 
 
 # -- which edge ----------------------------------------------------------------------------------------------------------
@@ -183,7 +183,8 @@ def _sort(hierarchy: bool) -> str:
 # -- columns -------------------------------------------------------------------------------------------------------------
 
 
-def _with(s: Structure, graph: Subsystem) -> Structure:
+def with_subsystem(s: Structure, graph: Subsystem) -> Structure:
+    """The machine with this auxiliary graph in place of the one of its name."""
     made = Structure(
         s.columns(),
         s.kinds,

@@ -215,6 +215,7 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "untag": lambda graph, e: graph.untag(e["pools"], e["key"]),
     "merge": lambda graph, e: graph.merge(e["graph"], e["at"]),
     "unlink": lambda graph, e: graph.unlink(e["pool"], e["hierarchy"]),
+    "move": lambda graph, e: graph.move(e["pool"], e["to"]),
     "add_edge": lambda graph, e: graph.add_edge(*_ends(e), relation=e["relation"], hierarchy=e["hierarchy"], **_edge(e)),
     "set_edge": lambda graph, e: graph.set_edge(*_ends(e), relation=e["relation"], **_edge(e)),
     "remove_edge": lambda graph, e: graph.remove_edge(*_ends(e), relation=e["relation"]),

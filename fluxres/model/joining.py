@@ -21,10 +21,12 @@ from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph import accounts, surgery
+from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, targets
+from fluxres.model.drawn import require_drawn
 from fluxres.model.extending import lifted
 
 if TYPE_CHECKING:
@@ -269,6 +271,55 @@ def remove(graph: ResourceGraph, v: int) -> None:
     where = graph.structure.where(v)
     tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
+
+
+def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
+    """Put a pool with all below it at another place; see :meth:`ResourceGraph.move`."""
+    changes.expire_stages(graph)
+    before, v = graph.structure, targets.vertex(graph, where)
+    hierarchy = to.partition(":/")[0] if isinstance(to, str) and ":/" in to and not to.startswith("/") else before.hierarchy
+    event = {
+        "event": "move",
+        "pool": before.where(v),
+        "to": to if isinstance(to, str) else before.where(targets.vertex(graph, to)),
+    }
+    if hierarchy != before.hierarchy and hierarchy in before.subsystems:
+        # Edges are what changes, and the accounts of those with a capacity.
+        subsystem, parent = before.subsystem(hierarchy), targets.vertex(graph, to)
+        before.forest(hierarchy)  # refuses a graph that is none
+        structure = moving.within_hierarchy(before, subsystem, v, parent)
+        old_to_new = np.arange(before.n, dtype=np.int32)
+        require_drawn(graph, structure, [(hierarchy, above, v) for above in (subsystem.parent(v), parent) if above >= 0])
+    else:
+        place = moving.destination(before, v, to) if isinstance(to, str) else moving.Destination(targets.vertex(graph, to))
+        structure, old_to_new = moving.within_tree(before, v, place)
+        _require_nothing_held(graph, v, place.parent)
+    records = next_records(graph, structure)
+    records.take(graph.records, old_to_new)
+    problems = check_records(records)
+    if problems:
+        raise MergeConflict(f"what is held does not fit there: {problems[0].message}", where=problems[0].where)
+    tell(graph, event)
+    graph.restructure(structure, records)
+
+
+def _require_nothing_held(graph: ResourceGraph, v: int, parent: int) -> None:
+    """Refuse to move what a job holds, now or later, wholly or in part, and to move anything into what a job holds whole."""
+    structure, records, now = graph.structure, graph.records, graph.now()
+    above = graph.planner.covered_by(v, now, FOREVER)
+    if above >= 0:
+        raise _still_held(structure, v, f"held through {structure.where(above)}")
+    for u in range(v, structure.end.item(v)) if records.held else ():
+        for owner, held in records.held.get(u, {}).items():
+            if held[-1][1] > now:
+                raise _still_held(structure, v, f"{records.job_behind(owner)} holds {structure.where(u)}")
+    for u in (parent, *structure.ancestors(parent)):
+        for owner, held in records.held.get(u, {}).items():
+            if steps.whole(held, now, FOREVER, 0, structure.size.item(u)):
+                who = records.job_behind(owner)
+                raise StillHeld(
+                    f"{who} holds it whole, and would get {structure.where(v)}", where=structure.where(u), hint="free it first"
+                )
 
 
 def _require_free(graph: ResourceGraph, after: Structure, old_to_new: Int32, top: int, now: int) -> None:

@@ -384,6 +384,23 @@ class ResourceGraph(Requests):
         """
         joining.unlink(self, where, hierarchy)
 
+    def move(self, where: Where, to: Where) -> None:
+        """Put a pool with all below it at another place (RFC 4 Merge: from its place to a path or URI); handles are stale then.
+
+        In the containment tree it keeps its uuid, name, state, tags, and the edges of auxiliary graphs. A job may not hold
+        anything of it, now or later, nor all of what it is put in. In an auxiliary hierarchy it stays where it is in the tree,
+        and comes to stand below another pool: the edge that leads to it begins there.
+
+        Args:
+            where: the pool.
+            to: the pool it is put in; or its whole new path, which may give it another name. A URI such as ``power:/pdu1`` says
+                below which pool of that hierarchy.
+
+        Errors: StillHeld; MergeConflict for a name that is taken there; UsageError for the root, and for a place in itself;
+        UnknownPool; nothing changes then.
+        """
+        joining.move(self, where, to)
+
     # -- edges of auxiliary graphs -----------------------------------------------------------------------------------
 
     def add_edge(

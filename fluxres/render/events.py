@@ -116,6 +116,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "untag": _tag,
     "merge": _merge,
     "unlink": _unlink,
+    "move": lambda event: f"{event['pool']} to {event['to']}",
     "add_edge": _edge,
     "set_edge": _edge,
     "remove_edge": _edge,

@@ -107,6 +107,16 @@ def test_names_are_composed_of_attributes_and_properties() -> None:
     assert g.pool("/cluster/rack1/node-f7-1-000").id == 0
 
 
+@pytest.mark.rfc("RFC4-09")
+def test_names_have_the_uuid_the_state_and_the_name_of_the_parent() -> None:
+    core = Recipe("core", name="${parent}.${uuid}")
+    g = ResourceGraph(
+        expand(Recipe("cluster", children=(Recipe("node", name="${id}-${state}", children=(core,)),)), origin=uuids.new_origin())
+    )
+    found = g.find("type=core")[0]
+    assert found.path == f"/cluster/0-up/0-up.{found.uuid}"
+
+
 @pytest.mark.rfc("RFC4-10")
 def test_several_properties_characterise_a_pool(g: ResourceGraph) -> None:
     assert dict(g.pool("/demo/rack0/node0").properties) == {"ssd": None, "class": 7, "vendor": "Acme"}
@@ -172,6 +182,19 @@ def test_ties_are_graphs(g: ResourceGraph) -> None:
     assert dict(edge) == {"subsystem": "power", "type": "supplies", "capacity": 900.0, "free": 900}
     ends = g.pool("/demo/rack0/node0").vertex, g.pool("/demo/rack1/node3").vertex
     assert networkx.shortest_path_length(g.subsystem("network"), *ends) == 3
+
+
+@pytest.mark.rfc("RFC4-12")
+def test_ties_are_made_changed_and_cut(g: ResourceGraph) -> None:
+    ends = "/demo/rack0/node0", "/demo/rack1/node3"
+    g.add_edge(*ends, "network", relation="cable", capacity=10)
+    assert g.subsystem("network").edges[g.vertex(ends[0]), g.vertex(ends[1])]["capacity"] == 10.0
+    assert networkx.shortest_path_length(g.subsystem("network"), *map(g.vertex, ends)) == 1
+    g.set_edge(*ends, "network", capacity=20)
+    assert g.subsystem("network").edges[g.vertex(ends[0]), g.vertex(ends[1])]["capacity"] == 20.0
+    g.remove_edge(*ends, "network")
+    assert networkx.shortest_path_length(g.subsystem("network"), *map(g.vertex, ends)) == 3
+    assert g.check() == []
 
 
 @pytest.mark.rfc("RFC4-13")
@@ -388,6 +411,20 @@ def test_merge_puts_a_graph_at_a_path_or_uri_of_another(g: ResourceGraph, place:
     g.merge(rack(9), at=place)
     assert [pool.path for pool in g.walk("/demo/rack9")][:2] == ["/demo/rack9", "/demo/rack9/node18"]
     assert g.aggregate() == {**before, "rack": 3, "node": 6, "core": 24}
+    assert g.check() == []
+
+
+@pytest.mark.rfc("RFC4-28")
+def test_a_pool_moves_from_its_place_to_a_path_or_uri(g: ResourceGraph) -> None:
+    node, before = g.pool("/demo/rack0/node0").uuid, g.aggregate()
+    g.move("/demo/rack0/node0", "demo:/rack1")
+    assert g.pool(node).path == "/demo/rack1/node0"
+    g.move("/demo/rack1/node0", "/demo/spare")
+    assert g.pool(node).path == "/demo/spare"
+    assert g.aggregate() == before
+    g.move("/demo/spare", "power:/pdu1")
+    assert "power:/pdu1/spare" in g.pool(node).uris
+    assert g.pool(node).path == "/demo/spare"
     assert g.check() == []
 
 
