@@ -12,6 +12,7 @@ import numbers
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, SupportsFloat
 
 from fluxres import limits
@@ -53,7 +54,11 @@ def fixed(now_s: float = 0.0) -> Clock:
     >>> fixed(5.0)()
     5.0
     """
-    return lambda: now_s
+    return partial(_still, now_s)  # other than a lambda, it can be pickled
+
+
+def _still(now_s: float) -> float:
+    return now_s
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,7 +8,9 @@ The rules by number are in ``specs/rules.md``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +21,9 @@ from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 
 __all__ = ["Records", "Staged"]
+
+_NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
+"""The ids that stages get; a journal that was typed by hand may have others."""
 
 
 class Records(Allocations):
@@ -41,6 +46,11 @@ class Records(Allocations):
         """Apply what :meth:`plan_stage` found to be right."""
         self.allocate(changes, STAGE_OWNER + staged.stage, staged.start, staged.end)  # may refuse, for the bounds of the planner
         self.stages[staged.stage] = replace(staged, targets=tuple((change.v, change.amount) for change in changes))
+        self._count(staged.stage)
+
+    def _count(self, stage: str) -> None:
+        if _NUMBERED.fullmatch(stage):
+            self.stages_made = max(self.stages_made, int(stage[1:]) + 1)
 
     def require_stage(self, stage: str) -> Staged:
         """The stage of this id.
@@ -143,8 +153,10 @@ class Records(Allocations):
                         self._put(new, owner, amount, s, e)
                     for s, e in steps.without(start, end, recorded):
                         self._imply(new, owner, amount, s, e)
+        self.stages_made = max(self.stages_made, other.stages_made)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
+            self._count(staged.stage)
             if moved:
                 self.stages[staged.stage] = replace(staged, targets=moved)
         for job in known:

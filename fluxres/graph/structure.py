@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Int32, Subsystem, underived
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
@@ -118,6 +118,9 @@ class Structure:
         self._unavailable_roots: Int32 | None = None
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**underived(self), "_unavailable_roots": None, "_forests": {}}
+
     # -- what a pool is called ---------------------------------------------------------------------------------------
 
     def kind_of(self, v: int) -> Kind:
@@ -140,7 +143,8 @@ class Structure:
         )
 
     def attribute(self, v: int, field: str) -> object:
-        """What ``${field}`` stands for in the name of `v`: an own attribute, an own property, the id of an ancestor of that type.
+        """What ``${field}`` is in the name of `v`: an own attribute, the name of its parent, an own property, the id of an
+        ancestor of that type.
 
         Errors: UsageError when nothing answers to the field.
         """
@@ -153,6 +157,10 @@ class Structure:
             return self.size.item(v)
         if field == "rank":
             return self.rank.item(v)
+        if field == "uuid":
+            return self.uuid(v)
+        if field == "parent" and (above := self.parent.item(v)) >= 0:
+            return self.name(above)
         for key, value in kind.properties:
             if key == field:
                 return key if value is None else value

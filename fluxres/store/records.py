@@ -38,7 +38,7 @@ def capture(records: Records) -> RecordColumns:
         for v, held in pools.items()
         for start, end, amount in held
     ]
-    return RecordColumns.of(owners, spans, list(records.stages.values()), dict(records.slots_of))
+    return RecordColumns.of(owners, spans, list(records.stages.values()), dict(records.slots_of), records.stages_made)
 
 
 def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
@@ -63,6 +63,7 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     graph.records.pools_of = {owner: set() for owner in stored.owners}
     graph.records.take(before, np.arange(structure.n, dtype=np.int32))
     graph.records.slots_of = dict(stored.slots_of)
+    graph.records.stages_made = max(graph.records.stages_made, stored.stages_made)
     return graph
 
 

@@ -35,6 +35,7 @@ def through(graph: ResourceGraph, job: str) -> dict[str, int]:
 def test_the_demo_holds_its_edges(demo: ResourceGraph) -> None:
     given = demo.allocate("slot=2/[node;power=3000]", job="j1")
     assert [pool.where for pool in given.pools] == ["/demo/rack0/node0", "/demo/rack0/node1", "power:/pdu0"]
+    assert [pool.where for pool in demo.match("slot=1/[node;power=100]").pools] == ["/demo/rack0/node2", "power:/pdu0"]
     assert through(demo, "j1") == {EDGE: 3000, EDGE.replace("node0", "node1"): 3000, FEED: 6000}
     assert {span.pool: span.amount for span in given.spans} == {span.pool: span.amount for span in demo.allocation("j1").spans}
     # No pool is an edge: neither in numbers, nor in searches, nor in R.
