@@ -7,7 +7,8 @@ disjoint, of positive amount, and neighbours of equal amount are merged, so equa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 Steps = tuple[tuple[int, int, int], ...]
 
@@ -68,6 +69,20 @@ def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]
     for s, e, held in steps:
         if s < end and start < e:
             yield max(s, start), min(e, end), held
+
+
+def beside(steps: Steps, others: Sequence[tuple[int, int, int]], size: int) -> Steps:
+    """As much of the holding as others leave of a pool.
+
+    >>> beside(((0, 10, 4),), ((5, 20, 3),), 6)
+    ((0, 5, 4), (5, 10, 3))
+    """
+    found: list[tuple[int, int, int]] = []
+    for s, e, held in steps:
+        cuts = sorted({s, e, *(at for other in others for at in other[:2] if s < at < e)})
+        used = [sum(units for a, b, units in others if a <= at < b) for at in cuts]
+        found += [(a, b, max(0, min(held, size - n))) for (a, b), n in zip(pairwise(cuts), used, strict=False)]
+    return canonical(found)
 
 
 def touches(steps: Steps, start: int, end: int) -> bool:

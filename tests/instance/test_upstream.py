@@ -265,3 +265,16 @@ def test_rule_n1_a_cap_holds_in_simulations_of_nested_schedulers(fan_outs: tuple
     assert simulator.schedule is not None
     events = [(t, sign * draws[int(job)]) for job, _, start, end, _ in simulator.schedule for t, sign in ((start, 1), (end, -1))]
     assert max(accumulate(drawn for _, drawn in sorted(events))) <= 1500
+
+
+def test_rule_n1_check_reports_a_supplier_of_the_parent_that_is_over_committed_by_hand(top: Instance, clock: Hand) -> None:
+    child = top.spawn(top.submit("slot=1/node", duration_s=1000))
+    child.submit("slot=1/[core;power=900]", duration_s=100)
+    v = top.graph.vertex("power:/feed/pdu0")
+    for job, units in (("intruder", 900), ("other", 200)):
+        top.graph.records.held[v][job] = ((0, 50 * TICKS_PER_S, units),)
+    top.graph.revision += 1
+    found = [problem.message for problem in top.check() if problem.where.endswith("power:/feed/pdu0")]
+    assert "A1, A2: 2000 of 1000 units are held from tick 0 on, by ƒ1 and intruder and other" in found
+    assert "rule N1: what other instances draw does not show in the child" in found
+    assert child.submit("slot=1/[core;power=200]").state.name == "SCHED"  # what is left of the pool shows as held elsewhere
