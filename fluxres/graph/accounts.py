@@ -297,6 +297,7 @@ def link(structure: Structure) -> None:
     for graph in structure.subsystems.values():
         full = _column(graph, FULL)
         rows = np.flatnonzero((capacities(graph) == 0) & (full > 0))
+        graph.attributes.pop(LINKED, None)  # what the job was given of such an edge is the child's own
         if len(rows):
             capacity, mark = capacities(graph), _column(graph, LINKED)
             capacity[rows], mark[rows], full[rows] = full[rows], 1, np.nan

@@ -46,10 +46,11 @@ class Clock:
 
     def __init__(self, runs: Random | None = None) -> None:
         self.now_s = 0.0
+        self.is_still = False
         self._runs = runs
 
     def __call__(self) -> float:
-        if self._runs is not None:
+        if self._runs is not None and not self.is_still:
             self.now_s += self._runs.choice((0.0, 1e-6, 2e-5, 1e-3))
         return self.now_s
 
@@ -66,7 +67,8 @@ class Machine:
         self.racks, self.nodes, self.cores = source.randint(1, 2), source.randint(1, 3), source.choice([2, 4])
         feed, pdu = source.choice([1000, 1500, 3000]), source.choice([600, 1000, 1600])
         spine, leaf = source.choice([20, 40]), source.choice([10, 30])
-        for_one = source.choices(["", "node", "rack"], [85, 10, 5])[0]
+        #: What is for one job at a time.
+        self.exclusive = for_one = source.choices(["", "node", "rack"], [85, 10, 5])[0]
         #: What a cable carries: of power to a node, between switches, to a node; 0 for whatever is asked.
         carries = [source.choice(some) if source.random() < 0.4 else 0 for some in ([400, 700], [8, 15], [5, 10])]
         to_node, uplink, downlink = (f", capacity: {n}" if n else "" for n in carries)
@@ -203,19 +205,30 @@ class Uses:
         self.changed: set[Job] = set()
         #: Pools that the course has taken out of service.
         self.out: set[int] = set()
+        #: What was wrong as a job was started: whoever starts it may make another error of it.
+        self.broken: Broken | None = None
 
     def start(self, job: Job) -> None:
         self.running[job] = units = self.units(job)
         self.draws[job] = self._of(job, units)
-        for v in (*(self.machine.vertex[uuid] for uuid in units), *self.draws[job]):
+        # What a whole pool implies may be out of service.
+        for v in (*self.given(job), *self.draws[job]):
             if not self.out.isdisjoint(self.machine.around.get(v, ())):
-                raise Broken(f"{_name(job)} has begun on {self.machine.said[v]}, which is out of service")
-        self.check()
+                self.broken = Broken(f"{_name(job)} has begun on {self.machine.said[v]}, which is out of service")
+        try:
+            self.check()
+        except Broken as error:
+            self.broken = error
 
     def end(self, job: Job) -> None:
         self.running.pop(job, None)
         self.draws.pop(job, None)
         self.changed.discard(job)
+
+    def given(self, job: Job) -> list[int]:
+        """The pools that are named in what a job was given."""
+        structure = job.instance._graph.structure
+        return [self.machine.vertex[structure.uuid(structure.vertex(where))] for where, _ in job.instance.inventory.pools(job.claim)]
 
     def units(self, job: Job) -> Counter[str]:
         """Units by uuid, those implied by a whole pool among them, of what the graph of the job's instance has to give."""
@@ -252,6 +265,8 @@ class Uses:
 
     def check(self) -> None:
         """No unit is used twice, and nothing draws more than there is."""
+        if self.broken is not None:
+            raise self.broken
         machine, now = self.machine, ticks(self.clock.now_s)
         total: Counter[str] = Counter()
         drawn: Counter[Supply] = Counter()
@@ -377,13 +392,14 @@ class Course:
         self.stopping: list[Job] = []
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
+        inventory = source.choice(["graph", "graph", "auto", "auto", "named:core"])
         self.top = Instance(
             self.machine.graph,
             queue_policy=source.choice(POLICIES),
             match_policy=source.choice(["first", "high"]),
             clock=self.clock,
             name="top",
-            inventory=source.choice(INVENTORIES[:6]),
+            inventory=inventory if self.machine.exclusive == "" else "graph",
             runner=self.runner(),
             events=False,
             sink=self.uses.end,
@@ -523,14 +539,15 @@ class Course:
             uses.out.discard(v)
         else:
             uses.out.add(v)
+        before = self.uses.leaves()
         self.top.set_state([machine.graph.pool(machine.graph.structure.uuid(v)).where], state)
         if state == "down":
-            self.lost(v)
+            self.lost(v, [job for job in before if job in self.uses.running])
 
-    def lost(self, v: int) -> None:
-        """What runs on, above or below a pool that is down has been asked to stop, and so has what draws from it."""
+    def lost(self, v: int, jobs: list[Job]) -> None:
+        """What ran on, above or below a pool that is down has been asked to stop, and so has what drew from it."""
         around = self.machine.around
-        for job in self.uses.leaves():
+        for job in jobs:
             on = {*(self.machine.vertex[uuid] for uuid in self.uses.running[job]), *self.uses.draws[job]} & around.keys()
             if job.state is State.RUN and any(v in around[u] or u in around[v] for u in on):
                 raise Broken(f"{_name(job)} runs on, though {self.machine.said[v]} is down")
@@ -611,10 +628,14 @@ class Course:
 
     def check(self) -> None:
         self.uses.check()
+        self.top.graph  # what is due by now is done, and time stands still from here on
+        self.clock.is_still = True
+        self.uses.check()
         if problems := self.top.check():
             raise Broken(f"check(): {problems[0].where}: {problems[0].message}")
         self.uses.check_nested(self.top)
         self.check_suppliers()
+        self.clock.is_still = False
 
     def check_suppliers(self) -> None:
         """The records of the machine have what is drawn from each supplier and through each cable: no more, no less."""

@@ -12,7 +12,7 @@ from fluxres.clock import TICKS_PER_S
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
 from fluxres.graph.structure import Problem
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Job, Runner
 from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
@@ -278,3 +278,43 @@ def test_rule_n1_check_reports_a_supplier_of_the_parent_that_is_over_committed_b
     assert "A1, A2: 2000 of 1000 units are held from tick 0 on, by ƒ1 and intruder and other" in found
     assert "rule N1: what other instances draw does not show in the child" in found
     assert child.submit("slot=1/[core;power=200]").state.name == "SCHED"  # what is left of the pool shows as held elsewhere
+
+
+def test_rule_n1_a_grandchild_has_the_part_of_a_cable_that_its_job_was_given(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
+    )
+    child = top.spawn(top.submit("slot=1/node", duration_s=1000))
+    grandchild = child.spawn(child.submit("slot=1/[core;power=300]", duration_s=500))
+    assert top.check() == []
+    assert cables(top.graph) == cables(child.graph) == {"node0": 300}
+    assert grandchild.graph.satisfiable("slot=1/[core;power=300]")
+    assert not grandchild.graph.satisfiable("slot=1/[core;power=301]")
+    grandchild.submit("slot=1/[core;power=200]", duration_s=100)
+    assert cables(grandchild.graph) == {"node0": 200}
+    assert cables(top.graph) == {"node0": 300}
+    assert top.check() == []
+
+
+def test_rule_t1_a_late_job_keeps_its_part_of_a_cable(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure),
+        clock=clock,
+        name="top",
+        runner=Slow(),
+    )
+    job = top.submit("slot=1/[core;power=300]", duration_s=10)
+    clock.now_s = 12.0
+    top.advance()
+    assert (job.state.name, cables(top.graph)) == ("CLEANUP", {"node0": 300})
+    assert top.check() == []
+    top.finish(job)
+    assert cables(top.graph) == {}
+
+
+class Slow(Runner):
+    """A runner that never says by itself that a job has ended."""
+
+    def start(self, job: Job) -> None: ...
+
+    def stop(self, job: Job, why: str) -> None: ...
