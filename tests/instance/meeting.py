@@ -271,7 +271,7 @@ class Uses:
         total: Counter[str] = Counter()
         drawn: Counter[Supply] = Counter()
         for job in self.leaves():
-            if job.limit <= now and job.instance.keeps_limits:
+            if job.instance.keeps_limits and _limit(job) <= now:
                 continue  # it ends at this very moment, by itself
             total.update(self.running[job])
             drawn.update(self.draws[job])
@@ -305,7 +305,8 @@ class Uses:
             assert job is not None
             used: Counter[str] = Counter()
             for inner in child.jobs(*RUNNING):
-                used.update(self.running.get(inner, {}))
+                if inner in self.running:  # what is in a child comes and goes
+                    used.update(self.running[inner] if inner.child is None else self.units(inner))
             if used:
                 held = self.units(job)
                 for uuid, amount in used.items():
@@ -313,6 +314,12 @@ class Uses:
                         where = self.machine.path[uuid]
                         raise Broken(f"{amount} units of {where} are used in {child.address}, whose job holds {held[uuid]}")
             self.check_nested(child)
+
+
+def _limit(job: Job) -> int:
+    """When a job ends at the latest, since what it runs on does."""
+    above = job.instance.job_in_parent
+    return job.limit if above is None else min(job.limit, job.instance.expires, _limit(above))
 
 
 def _name(job: Job) -> str:
@@ -333,8 +340,7 @@ class Hands(Runner):
         if self.manner == "later":
             self.course.stopping.append(job)
         else:
-            self.course.uses.end(job)
-            job.instance.finish(job, 9)
+            self.course.finishes(job, 9)
 
 
 class Audits:
@@ -429,12 +435,17 @@ class Course:
         duration = self.source.choice([None, 5, 10, 20, 50])
         instance.submit(wish.request, duration_s=duration, payload=wish)
 
+    def finishes(self, job: Job, status: int) -> None:
+        """A runner says that a job has ended.  One with an instance in it ends with what runs there."""
+        if job.child is None or job.child.is_closed:
+            self.uses.end(job)
+        job.instance.finish(job, status)
+
     def finish(self) -> None:
         found = self.running(with_child=False)
         if found:
             job = self.source.choice(found)
-            self.uses.end(job)
-            job.instance.finish(job, self.source.choice([0, 0, 1]))
+            self.finishes(job, self.source.choice([0, 0, 1]))
 
     def stopped(self) -> None:
         """A runner that needed time says that the job has ended."""
@@ -442,15 +453,13 @@ class Course:
         self.stopping = waiting
         if waiting:
             job = self.source.choice(waiting)
-            self.uses.end(job)
-            job.instance.finish(job, 9)
+            self.finishes(job, 9)
 
     def end_all(self) -> None:
         """All runners say at last that their jobs have ended, the innermost first."""
         for job in reversed(list(self.uses.running)):
             if job.state is State.CLEANUP and not job.instance.is_closed:
-                self.uses.end(job)
-                job.instance.finish(job, 9)
+                self.finishes(job, 9)
                 return
         raise Broken("jobs that were asked to stop cannot be finished")
 
@@ -568,8 +577,7 @@ class Course:
                 return
             job = min(found, key=lambda job: (job.limit, -job.instance.depth, job.number))
             self.clock.now_s = max(self.clock.now_s, job.limit / 1e6)
-            self.uses.end(job)
-            job.instance.finish(job, 0)
+            self.finishes(job, 0)
 
     def ask(self) -> None:
         """Questions, which change nothing."""
@@ -644,6 +652,8 @@ class Course:
         graph = self.top.graph
         now, is_known = graph.now(), not uses.changed
         for v in machine.kind:
+            if graph.planner.covered_by(v, now, now + 1) >= 0:
+                continue  # one job has all of the feed, which implies what it draws below
             held = graph.planner.used(v, now, now + 1)
             if held < drawn[v] or (is_known and held != drawn[v]):
                 raise Broken(f"{drawn[v]} are drawn from {machine.said[v]}, which knows of {held}")
