@@ -8,6 +8,7 @@ with it and the job's resources go back where they came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fluxres import limits
@@ -23,6 +24,7 @@ from fluxres.instance.states import State
 from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.model import joining
+from fluxres.model.extending import lifted
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
@@ -382,15 +384,26 @@ class Nesting(Lifecycle):
 
     def _hold_on(self, job: Job, end: int) -> list[str]:
         upstream = None if job.child is None else job.child.upstream
-        if upstream is None:
-            return super()._hold_on(job, end)
-        upstream.give_all()
-        taken = super()._hold_on(job, end)
-        try:
-            upstream.take_all(end)
-        except InsufficientResources as error:
-            taken = [*taken, error.where]
+        with self._in_service():
+            if upstream is None:
+                return super()._hold_on(job, end)
+            upstream.give_all()
+            taken = super()._hold_on(job, end)
+            try:
+                upstream.take_all(end)
+            except InsufficientResources as error:
+                taken = [*taken, error.where]
         return taken
+
+    @contextmanager
+    def _in_service(self) -> Iterator[None]:
+        """As if everything were in service, here and above: a job that goes on is no new work (rule A7)."""
+        with ExitStack() as stack:
+            one: Instance | None = self._face
+            while one is not None:
+                stack.enter_context(lifted(one._graph.structure))
+                one = one.parent
+            yield
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StillHeld
+from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StaleHandle, StillHeld
 from fluxres.clock import TICKS_PER_S
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
@@ -318,3 +318,32 @@ class Slow(Runner):
     def start(self, job: Job) -> None: ...
 
     def stop(self, job: Job, why: str) -> None: ...
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_rule_a7_a_late_job_goes_on_drawing_from_a_supplier_that_is_drained(level: int, clock: Hand) -> None:
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+    inner = top
+    for _ in range(level):
+        inner = inner.spawn(inner.submit("slot=1/node", duration_s=1000))
+    job = inner.submit("slot=1/[core;power=300]", duration_s=10)
+    top.drain("power:/feed/pdu0")
+    clock.now_s = 5.0
+    inner.set_duration(job, 11)
+    assert watts(top.graph)["pdu0"] == 300
+    clock.now_s = 13.0
+    top.advance()
+    assert (job.state.name, [failure.type for failure in job.exceptions]) == ("CLEANUP", ["timelimit"])
+    assert watts(top.graph)["pdu0"] == watts(inner.graph)["pdu0"] == 300
+    assert top.check() == []
+    new = inner.submit("slot=1/[node{id:'0'}/core{x};power=100]", duration_s=10)
+    assert new.state.name == "SCHED"
+
+
+def test_rule_n1_a_child_past_its_limit_gives_back_nothing_in_parts(clock: Hand) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=Slow())
+    child = top.spawn(top.submit("slot=1/node", duration_s=10))
+    clock.now_s = 10.0
+    with pytest.raises(StaleHandle, match="past its limit"):
+        child.shrink(["/site/node0/core1"])
+    assert top.check() == []
