@@ -111,7 +111,7 @@ class Machine:
         self.size = {v: structure.accounts.size.item(v) for v in range(structure.accounts.n)}
         self.said = {v: structure.accounts.said(v) for v in self.size}
         self.supplies = self._supplies()
-        self.kind = {v: kind for (kind, _), found in self.supplies.items() for v in found}
+        self.suppliers = sorted({v for found in self.supplies.values() for v in found})
 
     def _supplies(self) -> dict[tuple[str, str], tuple[Supply, ...]]:
         """By type and path of a node, what units for it are drawn from and through, as the description of the machine has it."""
@@ -293,9 +293,8 @@ class Uses:
             given = self.draws[job] if job not in self.changed else Counter[Supply]()
             found.update(given)
             if job.child is not None:
-                kinds = {self.machine.kind[v] for v in given}
-                below = self.drawn(job.child)
-                found.update({v: n for v, n in below.items() if self.machine.kind[v] not in kinds})
+                # It has what its job was given of a supplier or a cable, and asks for the rest.
+                found.update({v: n for v, n in self.drawn(job.child).items() if not given[v]})
         return found
 
     def check_nested(self, instance: Instance) -> None:
@@ -651,7 +650,7 @@ class Course:
         drawn = uses.drawn(self.top)
         graph = self.top.graph
         now, is_known = graph.now(), not uses.changed
-        for v in machine.kind:
+        for v in machine.suppliers:
             if graph.planner.covered_by(v, now, now + 1) >= 0:
                 continue  # one job has all of the feed, which implies what it draws below
             held = graph.planner.used(v, now, now + 1)
