@@ -9,6 +9,7 @@ itself.  So every supplier has the whole draw of all that is below it, and what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.steps import Steps
-from fluxres.errors import FluxresError, StaleHandle
+from fluxres.errors import FluxresError, StaleHandle, UnknownPool
+from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
 from fluxres.model import changes
 from fluxres.syntax import fluid
@@ -49,6 +51,7 @@ class ParentSupply:
         self._seen: tuple[int, ...] = ()
         self._generations: tuple[int, int] = (-1, -1)
         self._above: dict[int, int] = {}
+        self._given: tuple[tuple[int, int], dict[int, int]] = (-1, -1), {}
 
     @property
     def holder(self) -> str:
@@ -74,6 +77,18 @@ class ParentSupply:
         graph, *ends = mine.accounts.edge(v)
         src, dst = (np.array([theirs.vertex(mine.uuid(end))], np.int32) for end in ends)
         return int(theirs.accounts.between(theirs.subsystem(graph.name), src, dst)[0])
+
+    def given(self) -> dict[int, int]:
+        """By pool that the child has itself, that of the parent; without those that the parent does not have."""
+        mine, theirs = self.graph, self.parent._graph
+        generations = mine.generation, theirs.generation
+        if self._given[0] != generations:
+            found = {}
+            for v in np.flatnonzero((mine.structure.flags & WAY) == 0).tolist():
+                with suppress(UnknownPool):
+                    found[v] = theirs.structure.vertex(mine.structure.where(v))
+            self._given = generations, found
+        return self._given[1]
 
     def refresh(self) -> None:
         """Bring what is held elsewhere up to date; see Upstream."""
