@@ -383,17 +383,34 @@ class Nesting(Lifecycle):
             outermost.is_spreading = False
 
     def _hold_on(self, job: Job, end: int) -> list[str]:
-        upstream = None if job.child is None else job.child.upstream
         with self._in_service():
-            if upstream is None:
-                return super()._hold_on(job, end)
-            upstream.give_all()
-            taken = super()._hold_on(job, end)
-            try:
-                upstream.take_all(end)
-            except InsufficientResources as error:
-                taken = [*taken, error.where]
+            taken = self._keep(job, end)
+            if taken and self._drop_reservations():
+                taken = self._keep(job, end)
         return taken
+
+    def _keep(self, job: Job, end: int) -> list[str]:
+        upstream = None if job.child is None else job.child.upstream
+        if upstream is None:
+            return super()._hold_on(job, end)
+        upstream.give_all()
+        taken = super()._hold_on(job, end)
+        try:
+            upstream.take_all(end)
+        except InsufficientResources as error:
+            taken = [*taken, error.where]
+        return taken
+
+    def _drop_reservations(self) -> bool:
+        """Drop what is reserved in the whole tree, where instances draw on common suppliers: a job that has not ended has what
+        was promised to others (rule T1).  Whether there was anything."""
+        found = [one for one in self.outermost.walk() if one.queue.reserved] if self.outermost.shares_supplies else []
+        for one in found:
+            one.queue.unreserve()
+            one.supply_changed()
+            if one.passes == "event":
+                self._time.owe(one)
+        return bool(found)
 
     @contextmanager
     def _in_service(self) -> Iterator[None]:
