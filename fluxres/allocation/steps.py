@@ -7,8 +7,7 @@ disjoint, of positive amount, and neighbours of equal amount are merged, so equa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 
 Steps = tuple[tuple[int, int, int], ...]
 
@@ -71,7 +70,7 @@ def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]
             yield max(s, start), min(e, end), held
 
 
-def beside(steps: Steps, others: Sequence[tuple[int, int, int]], size: int) -> Steps:
+def beside(steps: Steps, others: list[tuple[int, int, int]], size: int) -> Steps:
     """As much of the holding as others leave of a pool.
 
     >>> beside(((0, 10, 4),), ((5, 20, 3),), 6)
@@ -81,7 +80,7 @@ def beside(steps: Steps, others: Sequence[tuple[int, int, int]], size: int) -> S
     for s, e, held in steps:
         cuts = sorted({s, e, *(at for other in others for at in other[:2] if s < at < e)})
         used = [sum(units for a, b, units in others if a <= at < b) for at in cuts]
-        found += [(a, b, max(0, min(held, size - n))) for (a, b), n in zip(pairwise(cuts), used, strict=False)]
+        found += [(a, b, max(0, min(held, size - n))) for a, b, n in zip(cuts, cuts[1:], used, strict=False)]
     return canonical(found)
 
 

@@ -78,18 +78,6 @@ class ParentSupply:
         src, dst = (np.array([theirs.vertex(mine.uuid(end))], np.int32) for end in ends)
         return int(theirs.accounts.between(theirs.subsystem(graph.name), src, dst)[0])
 
-    def given(self) -> dict[int, int]:
-        """By pool that the child has itself, that of the parent; without those that the parent does not have."""
-        mine, theirs = self.graph, self.parent._graph
-        generations = mine.generation, theirs.generation
-        if self._given[0] != generations:
-            found = {}
-            for v in np.flatnonzero((mine.structure.flags & WAY) == 0).tolist():
-                with suppress(UnknownPool):
-                    found[v] = theirs.structure.vertex(mine.structure.where(v))
-            self._given = generations, found
-        return self._given[1]
-
     def refresh(self) -> None:
         """Bring what is held elsewhere up to date; see Upstream."""
         graph, above = self.graph, self.parent._graph
@@ -119,6 +107,18 @@ class ParentSupply:
                     for s, e in steps.whole(held, 0, self.until, 0, accounts.size.item(u)):
                         total = steps.add(total, s, e, accounts.size.item(p))
         return total
+
+    def given(self) -> dict[int, int]:
+        """By pool that the child has itself, that of the parent; without those that the parent does not have."""
+        mine, theirs = self.graph, self.parent._graph
+        generations = mine.generation, theirs.generation
+        if self._given[0] != generations:
+            found = {}
+            for v in np.flatnonzero((mine.structure.flags & WAY) == 0).tolist():
+                with suppress(UnknownPool):
+                    found[v] = theirs.structure.vertex(mine.structure.where(v))
+            self._given = generations, found
+        return self._given[1]
 
     def drawn(self, v: int) -> Steps:
         """What the child's own jobs and stages hold of a linked pool, as far as its job in the parent lasts."""
