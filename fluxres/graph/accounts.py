@@ -292,12 +292,17 @@ def cut(
     return replace(graph, attributes=attributes)
 
 
-def link(structure: Structure) -> None:
-    """Mark the edges of a child instance of which it has nothing itself: they carry what its parent's do."""
+def link(structure: Structure, *, anew: bool = False) -> None:
+    """Mark the edges of a child instance of which it has nothing itself: they carry what its parent's do.
+
+    Args:
+        anew: the structure is a copy, with the marks of what it was copied from.
+    """
     for graph in structure.subsystems.values():
         full = _column(graph, FULL)
         rows = np.flatnonzero((capacities(graph) == 0) & (full > 0))
-        graph.attributes.pop(LINKED, None)  # what the job was given of such an edge is the child's own
+        if anew:  # what the job was given of such an edge is the child's own
+            graph.attributes.pop(LINKED, None)
         if len(rows):
             capacity, mark = capacities(graph), _column(graph, LINKED)
             capacity[rows], mark[rows], full[rows] = full[rows], 1, np.nan
