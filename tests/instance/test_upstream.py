@@ -347,3 +347,22 @@ def test_rule_n1_a_child_past_its_limit_gives_back_nothing_in_parts(clock: Hand)
     with pytest.raises(StaleHandle, match="past its limit"):
         child.shrink(["/site/node0/core1"])
     assert top.check() == []
+
+
+@pytest.mark.parametrize("call", ["advance", "late"])
+def test_rule_t1_a_late_job_keeps_watts_that_were_promised_in_another_instance(call: str, clock: Hand) -> None:
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+    child = top.spawn(top.submit("slot=1/node", duration_s=1000), queue_policy="conservative")
+    late = top.submit("slot=1/[node;power=900]", duration_s=10)
+    waiting = child.submit("slot=1/[core;power=900]", duration_s=100)
+    assert (late.state.name, waiting.state.name, waiting.reserved_at) == ("RUN", "SCHED", 10.0)
+    for now in (10.0, 12.0) if call == "advance" else (12.0,):
+        clock.now_s = now
+        top.advance()
+        assert (late.state.name, waiting.state.name, watts(top.graph)["pdu0"]) == ("CLEANUP", "SCHED", 900)
+        assert [failure.type for failure in late.exceptions] == ["timelimit"]
+        assert waiting.reserved_at is not None
+        assert waiting.reserved_at > now
+        assert top.check() == []
+    top.finish(late)
+    assert (waiting.state.name, watts(top.graph)["pdu0"]) == ("RUN", 900)
