@@ -228,7 +228,9 @@ class Uses:
     def given(self, job: Job) -> list[int]:
         """The pools that are named in what a job was given."""
         structure = job.instance._graph.structure
-        return [self.machine.vertex[structure.uuid(structure.vertex(where))] for where, _ in job.instance.inventory.pools(job.claim)]
+        return [
+            self.machine.vertex[structure.uuid(structure.vertex(where))] for where, _ in job.instance.inventory.pools(job.claim)
+        ]
 
     def units(self, job: Job) -> Counter[str]:
         """Units by uuid, those implied by a whole pool among them, of what the graph of the job's instance has to give."""
