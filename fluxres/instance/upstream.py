@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.steps import Steps
-from fluxres.errors import FluxresError, StaleHandle, UnknownPool
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
 from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
 from fluxres.model import changes
@@ -141,8 +141,11 @@ class ParentSupply:
             where = self.graph.structure.accounts.where(named[0][0])
             raise StaleHandle("the instance that gave its suppliers has ended", where=where)
         above = self.above()
-        with recording.ours(self.parent.inventory):
-            changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
+        try:
+            with recording.ours(self.parent.inventory):
+                changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
+        except InfeasibleRequest as error:  # the parent has given back what it had when the child began
+            raise InsufficientResources(error.message, where=error.where, hint=error.hint) from None
 
     def give(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
         """Give back to the parent; see Upstream."""

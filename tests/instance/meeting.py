@@ -637,7 +637,7 @@ class Course:
 
     def check(self) -> None:
         self.uses.check()
-        self.top.graph  # what is due by now is done, and time stands still from here on
+        assert self.top.graph is not None  # what is due by now is done, and time stands still from here on
         self.clock.is_still = True
         self.uses.check()
         if problems := self.top.check():

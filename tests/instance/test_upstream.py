@@ -366,3 +366,17 @@ def test_rule_t1_a_late_job_keeps_watts_that_were_promised_in_another_instance(c
         assert top.check() == []
     top.finish(late)
     assert (waiting.state.name, watts(top.graph)["pdu0"]) == ("RUN", 900)
+
+
+def test_rule_n1_an_edge_of_a_grandchild_carries_what_that_of_its_parent_does(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
+    )
+    child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=1000))
+    grandchild = child.spawn(child.submit("slot=1/core=2", duration_s=500))
+    assert grandchild.graph.satisfiable("slot=1/[core;power=300]")
+    with pytest.raises(InfeasibleRequest, match="300 of 300"):
+        grandchild.submit("slot=1/[core;power=400]")
+    assert grandchild.submit("slot=1/[core;power=200]", duration_s=100).state.name == "RUN"
+    assert cables(child.graph) == {"node0": 200}
+    assert top.check() == []

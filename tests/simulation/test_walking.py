@@ -1,4 +1,4 @@
-"""The schedules of all studies, walked unit by unit: at the leaves and at each level nothing is given twice (rules A2, F1, N1)."""
+"""The schedules of all studies, walked unit by unit: at the leaves and at each level nothing is given twice."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
     python -m tests.simulation.walking [data/experiments/power.yaml ...] [--small] [--runs N]
 
-It keeps what each job was given as its instance started it, in units of the whole machine, until the job is over; and works out from
-the auxiliary graphs of the machine what it draws from which supplier, and through which edge.  Then it goes through time: at
-no moment is a unit held by two jobs at the leaves, or by two jobs of instances of one level, and no pool and no edge gives more than it
-has.  What a job of an instance has is what the job has that the instance runs in.
+It keeps what each job was given as its instance started it, in units of the whole machine, until the job is over; and works out
+from the auxiliary graphs of the machine what it draws from which supplier, and through which edge.  Then it goes through time:
+at no moment is a unit held by two jobs at the leaves, or by two jobs of instances of one level, and no pool and no edge gives
+more than it has.  What a job of an instance has is what the job has that the instance runs in.
 """
 
 from __future__ import annotations
