@@ -254,7 +254,8 @@ def main() -> int:
                 print(f"{run.key}: {text}")
         took = time.perf_counter() - began
         print(
-            f"{path.stem}: {runs} runs, {jobs} jobs, {units} holdings, {moments} moments, suppliers {fullest:.0%} full, {took:.0f} s"
+            f"{path.stem}: {runs} runs, {jobs} jobs, {units} units held, {moments} moments,",
+            f"suppliers {fullest:.0%} full, {took:.0f} s",
         )
     print(f"{wrong} wrong")
     return 1 if wrong else 0
