@@ -108,14 +108,18 @@ class Records(Allocations):
     # -- what is held elsewhere --------------------------------------------------------------------------------------
 
     def set_elsewhere(self, v: int, held: steps.Steps) -> bool:
-        """Note what other instances draw from a supplier that is shared with them; whether that is another amount than before."""
+        """Note what other instances draw from a supplier that is shared with them; whether that is another amount than before.
+
+        Where they draw more than is left here, which only records changed by hand can say, what is left is noted.
+        """
         before = self.steps_of(v, ELSEWHERE)
         if held == before:
             return False
         for start, end, amount in before:
             self.planner.release(v, amount, start, end)
             self._erase(v, ELSEWHERE, amount, start, end)
-        for start, end, amount in held:
+        own = self.planner.segments(v)
+        for start, end, amount in steps.beside(held, own, self.accounts.size.item(v)) if own else held:
             self.planner.hold(v, amount, start, end)
             self._note(v, ELSEWHERE, amount, start, end)
         return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, StillHeld, UsageError
+from fluxres.errors import FluxresError, StaleHandle, StillHeld, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining, targets
@@ -64,6 +64,8 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
 
 def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list[str]:
     """Give back pools of a child; see Nesting.shrink."""
+    if job.limit <= parent.now:
+        raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint="close the instance, and all goes back")
     if child.inventory.kind == "counted":
         _records(child)  # the pool that it counts may be among those that go
     structure = child._graph.structure

@@ -94,7 +94,7 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     made, vertices = surgery.extract_many(structure, kept, size, _along(graph, kept), carried=carried)
     if linked:
         made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
-        accounts.link(made)
+        accounts.link(made, (structure, vertices))
     return _made(graph, made)
 
 
