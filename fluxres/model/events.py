@@ -201,6 +201,42 @@ def _edge(e: Event) -> dict[str, Any]:
     )
 
 
+def _apply_state(graph: ResourceGraph, e: Event) -> None:
+    graph.set_state(e["pools"], e["state"])
+
+
+def _apply_tag(graph: ResourceGraph, e: Event) -> None:
+    graph.tag(e["pools"], e["key"], e["value"])
+
+
+def _apply_untag(graph: ResourceGraph, e: Event) -> None:
+    graph.untag(e["pools"], e["key"])
+
+
+def _apply_merge(graph: ResourceGraph, e: Event) -> None:
+    graph.merge(e["graph"], e["at"])
+
+
+def _apply_unlink(graph: ResourceGraph, e: Event) -> None:
+    graph.unlink(e["pool"], e["hierarchy"])
+
+
+def _apply_move(graph: ResourceGraph, e: Event) -> None:
+    graph.move(e["pool"], e["to"])
+
+
+def _apply_add_edge(graph: ResourceGraph, e: Event) -> None:
+    graph.add_edge(*_ends(e), relation=e["relation"], hierarchy=e["hierarchy"], **_edge(e))
+
+
+def _apply_set_edge(graph: ResourceGraph, e: Event) -> None:
+    graph.set_edge(*_ends(e), relation=e["relation"], **_edge(e))
+
+
+def _apply_remove_edge(graph: ResourceGraph, e: Event) -> None:
+    graph.remove_edge(*_ends(e), relation=e["relation"])
+
+
 _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "allocate": _apply_allocate,
     "allocate_all": _apply_allocate_all,
@@ -210,15 +246,15 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "stage": _apply_stage,
     "commit": _apply_commit,
     "release": _apply_release,
-    "state": lambda graph, e: graph.set_state(e["pools"], e["state"]),
-    "tag": lambda graph, e: graph.tag(e["pools"], e["key"], e["value"]),
-    "untag": lambda graph, e: graph.untag(e["pools"], e["key"]),
-    "merge": lambda graph, e: graph.merge(e["graph"], e["at"]),
-    "unlink": lambda graph, e: graph.unlink(e["pool"], e["hierarchy"]),
-    "move": lambda graph, e: graph.move(e["pool"], e["to"]),
-    "add_edge": lambda graph, e: graph.add_edge(*_ends(e), relation=e["relation"], hierarchy=e["hierarchy"], **_edge(e)),
-    "set_edge": lambda graph, e: graph.set_edge(*_ends(e), relation=e["relation"], **_edge(e)),
-    "remove_edge": lambda graph, e: graph.remove_edge(*_ends(e), relation=e["relation"]),
+    "state": _apply_state,
+    "tag": _apply_tag,
+    "untag": _apply_untag,
+    "merge": _apply_merge,
+    "unlink": _apply_unlink,
+    "move": _apply_move,
+    "add_edge": _apply_add_edge,
+    "set_edge": _apply_set_edge,
+    "remove_edge": _apply_remove_edge,
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 from fluxres.allocation.records import Records
@@ -16,6 +17,7 @@ from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, events, joining, pickling, search, targets, totals, walking
+from fluxres.model.locking import locked
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.targets import Where
@@ -45,6 +47,7 @@ class Inspection:
     def __init__(self, structure: Structure, *, name: str | None = None, clock: Clock | None = None) -> None:
         self._clock_given = clock
         self.number = next(_NUMBERS)
+        self.lock = RLock()
         self.structure = structure
         self.name = name if name is not None else structure.hierarchy
         self.generation = 0
@@ -57,11 +60,14 @@ class Inspection:
 
     def __reduce__(self) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
         """A graph is pickled by value, with its clock and without its sink; handles are pickled with their graph."""
-        return pickling.reduced(self._face)
+        with self.lock:
+            return pickling.reduced(self._face)
 
+    @locked
     def __copy__(self) -> ResourceGraph:
         return joining.duplicate(self._face)
 
+    @locked
     def __deepcopy__(self, memo: object) -> ResourceGraph:
         made = joining.duplicate(self._face)
         made.generation = self.generation  # that of the handles that are copied with it
@@ -135,6 +141,7 @@ class Inspection:
     def __len__(self) -> int:
         return self.structure.n
 
+    @locked
     def __repr__(self) -> str:
         if isinstance(self.structure, joining.Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
@@ -187,8 +194,9 @@ class Inspection:
         planner = self.planner  # of this generation, as the view is
 
         def free(edge: int) -> int:
-            now = self.now()
-            return planner.free(edge, now, now + 1)
+            with self.lock:
+                now = self.now()
+                return planner.free(edge, now, now + 1)
 
         return SubsystemGraph(self.structure, self.structure.subsystem(name), self._columns(), free)
 
@@ -212,6 +220,7 @@ class Inspection:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
+    @locked
     def find(
         self,
         criteria: str | Criteria | Callable[[Pool], object],
@@ -254,6 +263,7 @@ class Inspection:
         """
         return walking.walk(self._face, targets.place(self._face, where, hierarchy), order, prune, sort)
 
+    @locked
     def aggregate(
         self,
         where: Where = "/",
@@ -285,10 +295,12 @@ class Inspection:
         """The unit of each sum that `aggregate` can have; None for a plain number."""
         return dict(self.structure.sums.units)
 
+    @locked
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> Selection:
         """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
         return search.available(self._face, *self.window(at, duration_s))
 
+    @locked
     def jobs(self) -> list[str]:
         """Jobs that hold anything now or later, in the order they first did; what ended is not listed, dropped or not."""
         return self._lasting(self.now())
@@ -302,6 +314,7 @@ class Inspection:
             if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
         ]
 
+    @locked
     def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
         """Pools with a record of a job, or of any job (RFC 16 Allocated).
 
@@ -313,6 +326,7 @@ class Inspection:
         """
         return search.allocated(self._face, job, at)
 
+    @locked
     def allocation(self, job: str, at: Time | None = None) -> Allocation:
         """The records of one job: all of them, or those of one moment.
 
@@ -330,6 +344,7 @@ class Inspection:
 
     # -- auditing ----------------------------------------------------------------------------------------------------
 
+    @locked
     def check(self) -> list[Problem]:
         """Audit the rules on live data; empty when all hold (specs/rules.md)."""
         return audit.check(self._face)

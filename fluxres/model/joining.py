@@ -362,10 +362,10 @@ def destroy(graph: ResourceGraph) -> None:
         return
     graph.withdraw_views()
     gone: Any = Destroyed()
+    graph.generation += 1
     graph.structure = graph.records = graph.planner = gone
     graph.matcher = None
     graph.sink = None
-    graph.generation += 1
     # A planner and its levels refer to each other, a structure and its lookup, too: counting references frees none of them.
     gc.collect()
 

@@ -238,7 +238,8 @@ class Pool:
     @property
     def holder(self) -> str | None:
         """The job that holds all of it now, itself or through a pool above; None when there is none."""
-        found = self.graph.records.whole_holder(self.vertex, self.graph.now())
+        with self.graph.lock:
+            found = self.graph.records.whole_holder(self.vertex, self.graph.now())
         return None if found is None else found[1]
 
     @property
@@ -248,33 +249,37 @@ class Pool:
 
     def shared_by(self, at: Time | None = None, duration_s: Length | None = None) -> list[str]:
         """Jobs that hold something below it at a moment, or at some moment of a window."""
-        start, end = self.graph.window(at, duration_s)
-        return sorted(self.graph.records.shared_jobs(self.vertex, start, end))
+        with self.graph.lock:
+            start, end = self.graph.window(at, duration_s)
+            return sorted(self.graph.records.shared_jobs(self.vertex, start, end))
 
     @property
     def staged(self) -> bool:
         """Whether a stage locks units of it."""
-        return self.graph.records.is_staged(self.vertex)
+        with self.graph.lock:
+            return self.graph.records.is_staged(self.vertex)
 
     def allocated(self, at: Time | None = None) -> int:
         """Units held at a moment (now by default), what a pool above implies included."""
-        start, end = self.graph.window(at, None)
-        planner, structure = self.graph.planner, self.graph.structure
-        return (
-            structure.units.item(self.vertex)
-            if planner.covered_by(self.vertex, start, end) >= 0
-            else planner.used(self.vertex, start, end)
-        )
+        with self.graph.lock:
+            start, end = self.graph.window(at, None)
+            planner, structure = self.graph.planner, self.graph.structure
+            return (
+                structure.units.item(self.vertex)
+                if planner.covered_by(self.vertex, start, end) >= 0
+                else planner.used(self.vertex, start, end)
+            )
 
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> int:
         """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7).
 
         A pool that is in a copy only as the way from its root has none.
         """
-        start, end = self.graph.window(at, duration_s)
-        if self.graph.structure.unavailable_above(self.vertex) >= 0:
-            return 0
-        return self.graph.planner.free(self.vertex, start, end)
+        with self.graph.lock:
+            start, end = self.graph.window(at, duration_s)
+            if self.graph.structure.unavailable_above(self.vertex) >= 0:
+                return 0
+            return self.graph.planner.free(self.vertex, start, end)
 
     def allocations(self, start: Time | None = None, end: Time | None = None) -> list[Span]:
         """Records that have begun by now and touch the window (from now on by default), by start."""
@@ -285,14 +290,15 @@ class Pool:
         return self._select(start, end, begun=False)
 
     def _select(self, start: Time | None, end: Time | None, *, begun: bool) -> list[Span]:
-        now = self.graph.now()
-        lo, hi = self.graph.open_window(start, end)
-        where = self.where
-        return [
-            self.graph.span(job, amount, s, e, where)
-            for job, s, e, amount in self.graph.records.spans(self.vertex, lo, hi)
-            if (s <= now) == begun
-        ]
+        with self.graph.lock:
+            now = self.graph.now()
+            lo, hi = self.graph.open_window(start, end)
+            where = self.where
+            return [
+                self.graph.span(job, amount, s, e, where)
+                for job, s, e, amount in self.graph.records.spans(self.vertex, lo, hi)
+                if (s <= now) == begun
+            ]
 
     def allocate(
         self, amount: int, job: str, start: Time | None = None, end: Time | None = None, duration_s: Length | None = None

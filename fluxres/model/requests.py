@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import Length, Time, seconds
 from fluxres.model.inspection import Inspection
+from fluxres.model.locking import locked
 
 if TYPE_CHECKING:
     from fluxres.match import Match, Policy, Refusal
@@ -40,10 +41,12 @@ class Requests(Inspection):
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest with the reasons, InputError.
         """
-        from fluxres.model import matching  # the first request pays for the matcher's import, and commands on pools do not
+        with self.lock:
+            from fluxres.model import matching  # the first request pays for the matcher's import, and commands on pools do not
 
-        return matching.match(self._face, wanted, at, duration_s, policy)
+            return matching.match(self._face, wanted, at, duration_s, policy)
 
+    @locked
     def satisfiable(self, wanted: Wanted) -> bool:
         """Whether a request could ever be matched: with everything up and nothing held.
 
@@ -53,6 +56,7 @@ class Requests(Inspection):
 
         return matching.satisfiable(self._face, wanted)
 
+    @locked
     def why_not(
         self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Refusal | None:
@@ -61,6 +65,7 @@ class Requests(Inspection):
 
         return matching.why_not(self._face, wanted, at, duration_s, policy)
 
+    @locked
     def earliest(
         self, wanted: Wanted, after: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> float | None:
@@ -71,6 +76,7 @@ class Requests(Inspection):
 
     # -- several at once ---------------------------------------------------------------------------------------------
 
+    @locked
     def match_all(
         self,
         wanted: Iterable[Wanted],
@@ -95,6 +101,7 @@ class Requests(Inspection):
         found = several.match(self._face, parts, self.window(at, None)[0], policy)
         return [match for match in found if match is not None]
 
+    @locked
     def why_not_all(
         self,
         wanted: Iterable[Wanted] | Iterable[tuple[Targets | Wanted, str]],
@@ -114,6 +121,7 @@ class Requests(Inspection):
         parts = several.parts_or_requests(self._face, list(wanted), duration_s)
         return several.why_not(self._face, parts, self.window(at, None)[0], policy)
 
+    @locked
     def earliest_all(
         self,
         wanted: Iterable[Wanted],

@@ -18,6 +18,7 @@ from fluxres.errors import UsageError
 from fluxres.graph.edges import Value
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, edges, events, joining, targets
+from fluxres.model.locking import all_of, locked
 from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
@@ -44,6 +45,9 @@ class ResourceGraph(Requests):
         structure: columns of the machine.
         name: of the graph; that of the root by default.
         clock: called for "now" in seconds; stands still at 0 by default, `fluxres.clock.system` is the wall clock.
+
+    Threads may share a graph: each call is made as a whole, one after the other. Several calls are, too, within
+    ``with graph.lock:``; then `commit_match` finds what `match` found it on.
 
     Cost: O(1); what is derived is made when first asked for.
     """
@@ -73,15 +77,16 @@ class ResourceGraph(Requests):
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
-        changes.expire_stages(self)
-        begin = _one_start(start, at)
-        if targets.is_request(self, wanted):
-            from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
+        with self.lock:
+            changes.expire_stages(self)
+            begin = _one_start(start, at)
+            if targets.is_request(self, wanted):
+                from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
 
-            return matching.allocate(self, cast("Wanted", wanted), job, begin, self._duration(begin, end, duration_s), policy)
-        window = self._given_window(begin, end, duration_s)
-        changes.require_end(self, window)
-        return changes.allocate(self, job, cast("Targets", wanted), window)
+                return matching.allocate(self, cast("Wanted", wanted), job, begin, self._duration(begin, end, duration_s), policy)
+            window = self._given_window(begin, end, duration_s)
+            changes.require_end(self, window)
+            return changes.allocate(self, job, cast("Targets", wanted), window)
 
     def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None) -> Length | None:
         if end is None:
@@ -94,9 +99,10 @@ class ResourceGraph(Requests):
 
         Errors: StaleHandle when the graph changed since; nothing changes then.
         """
-        from fluxres.model import matching
+        with self.lock:
+            from fluxres.model import matching
 
-        return matching.give(self, found, job)
+            return matching.give(self, found, job)
 
     def allocate_orelse_reserve(
         self,
@@ -111,13 +117,15 @@ class ResourceGraph(Requests):
 
         Errors: InsufficientResources where no time will do, InfeasibleRequest; nothing changes then.
         """
-        from fluxres.model import matching
+        with self.lock:
+            from fluxres.model import matching
 
-        changes.expire_stages(self)
-        return matching.reserve(self, wanted, job, after, duration_s, policy)
+            changes.expire_stages(self)
+            return matching.reserve(self, wanted, job, after, duration_s, policy)
 
     # -- several at once ---------------------------------------------------------------------------------------------
 
+    @locked
     def allocate_all(
         self,
         wanted: Iterable[tuple[Targets | Wanted, str]],
@@ -145,6 +153,7 @@ class ResourceGraph(Requests):
         parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s))
         return several.give(self, parts, self.open_window(begin, None)[0], policy)
 
+    @locked
     def allocate_all_orelse_reserve(
         self,
         wanted: Iterable[tuple[Wanted, str]],
@@ -168,6 +177,7 @@ class ResourceGraph(Requests):
         start = several.start_of_all(self, parts, begin, policy)
         return several.give(self, parts, begin if start is None else start, policy)
 
+    @locked
     def commit_all(self, found: Iterable[tuple[Match, str]]) -> list[Allocation]:
         """Give several matches to their jobs, all or none.
 
@@ -193,8 +203,9 @@ class ResourceGraph(Requests):
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
-        changes.expire_stages(self)
-        changes.free(self, job, wanted, start, end)
+        with self.lock:
+            changes.expire_stages(self)
+            changes.free(self, job, wanted, start, end)
 
     def grow(
         self,
@@ -209,9 +220,11 @@ class ResourceGraph(Requests):
 
         Errors: UnknownJob, and those of allocate; nothing changes then.
         """
-        changes.expire_stages(self)
-        return changes.grow(self, job, wanted, start, end, policy)
+        with self.lock:
+            changes.expire_stages(self)
+            return changes.grow(self, job, wanted, start, end, policy)
 
+    @locked
     def shrink(
         self,
         job: str,
@@ -235,6 +248,7 @@ class ResourceGraph(Requests):
         changes.expire_stages(self)
         return changes.shrink(self, job, wanted, start, end, policy)
 
+    @locked
     def set_end(self, job: str, end: Time | None = None, *, duration_s: Length | None = None) -> Allocation:
         """Extend or shorten what a job holds: all of it ends at another time, or nothing changes.
 
@@ -252,6 +266,7 @@ class ResourceGraph(Requests):
         changes.expire_stages(self)
         return changes.set_end(self, job, end, duration_s)
 
+    @locked
     def expire(self, before: Time | None = None) -> list[str]:
         """Drop the records that ended by now, or by `before`, and the stages whose time is over; the jobs concerned.
 
@@ -281,15 +296,16 @@ class ResourceGraph(Requests):
 
         Errors: as for allocate.
         """
-        changes.expire_stages(self)
-        if targets.is_request(self, wanted):
-            from fluxres.model import matching
+        with self.lock:
+            changes.expire_stages(self)
+            if targets.is_request(self, wanted):
+                from fluxres.model import matching
 
-            found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
-            matching.require_picks(found)
-            return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s, found.nslots, implies=True)
-        named = targets.with_amounts(self, cast("Targets", wanted))
-        return changes.stage(self, job, named, self._given_window(start, end, duration_s), ttl_s)
+                found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
+                matching.require_picks(found)
+                return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s, found.nslots, implies=True)
+            named = targets.with_amounts(self, cast("Targets", wanted))
+            return changes.stage(self, job, named, self._given_window(start, end, duration_s), ttl_s)
 
     def new_stage_id(self) -> str:
         """The id of the next stage: none has it, and none had it, in this process or one before."""
@@ -300,19 +316,22 @@ class ResourceGraph(Requests):
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
-        changes.expire_stages(self)
-        return changes.commit(self, stage)
+        with self.lock:
+            changes.expire_stages(self)
+            return changes.commit(self, stage)
 
     def release(self, stage: str) -> None:
         """Give back what a stage locks.
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
-        changes.expire_stages(self)
-        changes.release(self, stage)
+        with self.lock:
+            changes.expire_stages(self)
+            changes.release(self, stage)
 
     # -- states and tags ---------------------------------------------------------------------------------------------
 
+    @locked
     def set_state(self, where: Where | Selection | Sequence[Where], state: str) -> None:
         """Give pools a state (RFC 4 State).
 
@@ -322,6 +341,7 @@ class ResourceGraph(Requests):
         if self.matcher is not None:
             self.matcher.forget()
 
+    @locked
     def tag(self, where: Where | Selection | Sequence[Where], key: str, value: str | None = None) -> None:
         """Tag pools (RFC 4 Tag(K, [V])).
 
@@ -330,12 +350,14 @@ class ResourceGraph(Requests):
         fields = events.check_tag(key, value)
         changes.mark(self, "tag", where, lambda vertices: self.structure.set_tag(vertices, key, value), fields)
 
+    @locked
     def untag(self, where: Where | Selection | Sequence[Where], key: str) -> None:
         """Take a tag from pools, where they have it."""
         changes.mark(self, "untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
 
     # -- copying and joining -----------------------------------------------------------------------------------------
 
+    @locked
     def copy(self, where: Where = "/", *, job: str | None = None, at: Time | None = None) -> ResourceGraph:
         """What is available of a subtree, with the way up to the root, as a graph of its own (RFC 4 Copy, rule C1).
 
@@ -350,6 +372,7 @@ class ResourceGraph(Requests):
             return joining.copy_job(self, job, self.window(at, None)[0])
         return joining.copy(self, targets.vertex(self, where), self.window(at, None)[0])
 
+    @locked
     def duplicate(self, where: Where = "/") -> ResourceGraph:
         """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate): all of it, or a pool and what is below it.
 
@@ -371,8 +394,10 @@ class ResourceGraph(Requests):
         Errors: MergeConflict, UnknownPool; nothing changes then.
         """
         joining.require_other(self, other)
-        joining.merge(self, other, at)
+        with all_of(self, other):
+            joining.merge(self, other, at)
 
+    @locked
     def unlink(self, where: Where, hierarchy: str | None = None) -> None:
         """Take a pool and all below it out of a hierarchy (RFC 4 Unlink).
 
@@ -384,6 +409,7 @@ class ResourceGraph(Requests):
         """
         joining.unlink(self, where, hierarchy)
 
+    @locked
     def move(self, where: Where, to: Where) -> None:
         """Put a pool with all below it at another place (RFC 4 Merge: from its place to a path or URI); handles are stale then.
 
@@ -403,6 +429,7 @@ class ResourceGraph(Requests):
 
     # -- edges of auxiliary graphs -----------------------------------------------------------------------------------
 
+    @locked
     def add_edge(
         self,
         source: Where,
@@ -432,6 +459,7 @@ class ResourceGraph(Requests):
         values = edges.values_of(capacity, unit, attributes)
         edges.add(self, edges.ends_of(self, source, target, subsystem), relation, values, hierarchy)
 
+    @locked
     def set_edge(
         self,
         source: Where,
@@ -457,6 +485,7 @@ class ResourceGraph(Requests):
         values = edges.values_of(capacity, unit, attributes, removable=True)
         edges.change(self, edges.ends_of(self, source, target, subsystem), relation, values)
 
+    @locked
     def remove_edge(self, source: Where, target: Where, subsystem: str, *, relation: str | None = None) -> None:
         """Remove an edge; handles are stale from here on.  The pools stay, and so does the graph, were it without edges.
 
@@ -468,6 +497,7 @@ class ResourceGraph(Requests):
         """
         edges.remove(self, edges.ends_of(self, source, target, subsystem), relation)
 
+    @locked
     def destroy(self) -> None:
         """Release the memory of this graph, at once (RFC 16 Destroy).
 
@@ -480,13 +510,15 @@ class ResourceGraph(Requests):
         """Take the next generation, with records over it; handles of the last one are stale from here on."""
         self.withdraw_views()
         records.upstream = self.records.upstream
+        # First: a handle that another thread asks reads the structure before it compares generations.
+        self.generation += 1
         self.structure, self.records, self.planner = structure, records, records.planner
         self.matcher = None
-        self.generation += 1
         self.revision += 1
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 
+    @locked
     def apply(self, event: events.Event) -> None:
         """Replay one event of a journal.
 

@@ -322,6 +322,11 @@ class _Writing(NamedTuple):
 
 
 def _save(g: ResourceGraph, dest: str, how: _Writing) -> SaveReport:
+    with g.lock:
+        return _save_whole(g, dest, how)
+
+
+def _save_whole(g: ResourceGraph, dest: str, how: _Writing) -> SaveReport:
     if (how.format is not None or how.options) and (how.changed_only or is_store_url(dest)):
         what = "a store" if is_store_url(dest) else "changes"
         given = f"format '{how.format}'" if how.format is not None else "options of a format"
@@ -398,8 +403,9 @@ def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False,
     Errors: UsageError for a format that does not exist, for a graph that it could not give back, and, if `strict`, for one of
     which it leaves something out.
     """
-    left_out = _left_out(records.capture(g.records))
-    written = registry.write(g.structure, registry.holds(g), name=g.name, format=format, **options)
+    with g.lock:
+        left_out = _left_out(records.capture(g.records))
+        written = registry.write(g.structure, registry.holds(g), name=g.name, format=format, **options)
     left_out += written.left_out
     if strict and left_out:
         more = [f"and {len(left_out) - _SHOWN_MAX} more"] if len(left_out) > _SHOWN_MAX else []
