@@ -161,6 +161,28 @@ graphs:
         assert word in again
 
 
+@pytest.mark.parametrize("counts", [(2, 3), (2, 2), (2, 2, 3), (3, 2), (1, 1, 4)])
+def test_edges_in_runs_of_unequal_length(counts: tuple[int, ...]) -> None:
+    ends = np.cumsum([0, *counts])
+    groups = "\n".join(
+        f"      - {{from: 'g:/group{i}', to: '/m/node[{a}-{b - 1}]'}}"
+        for i, (a, b) in enumerate(zip(ends[:-1], ends[1:], strict=True))
+    )
+    for direction in ("", ", direction: in"):
+        text = f"""fluxres: 1
+name: m
+resources: [{{type: node, count: {ends[-1]}}}]
+graphs:
+  g:
+    pools: [{{type: group, count: {len(counts)}}}]
+    edges:
+{groups.replace("'}", f"'{direction}}}")}
+"""
+        structure = read_cluster(text).structure
+        assert len(structure.subsystems["g"]) == sum(counts)
+        written(structure)  # which reads it again, and compares
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_selectors_give_back_the_pools_they_were_made_of(data: st.DataObject) -> None:
