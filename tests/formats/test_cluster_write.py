@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -165,8 +166,7 @@ graphs:
 def test_edges_in_runs_of_unequal_length(counts: tuple[int, ...]) -> None:
     ends = np.cumsum([0, *counts])
     groups = "\n".join(
-        f"      - {{from: 'g:/group{i}', to: '/m/node[{a}-{b - 1}]'}}"
-        for i, (a, b) in enumerate(zip(ends[:-1], ends[1:], strict=True))
+        f"      - {{from: 'g:/group{i}', to: '/m/node[{a}-{b - 1}]'}}" for i, (a, b) in enumerate(pairwise(ends.tolist()))
     )
     for direction in ("", ", direction: in"):
         text = f"""fluxres: 1
