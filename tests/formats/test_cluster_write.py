@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,27 @@ graphs:
     assert lines(again) < 35
     for word in ("pairing: cross", "pairing: share", "direction: both", "/m/rack[0-39]/node[0-49]"):
         assert word in again
+
+
+@pytest.mark.parametrize("counts", [(2, 3), (2, 2), (2, 2, 3), (3, 2), (1, 1, 4)])
+def test_edges_in_runs_of_unequal_length(counts: tuple[int, ...]) -> None:
+    ends = np.cumsum([0, *counts])
+    groups = "\n".join(
+        f"      - {{from: 'g:/group{i}', to: '/m/node[{a}-{b - 1}]'}}" for i, (a, b) in enumerate(pairwise(ends.tolist()))
+    )
+    for direction in ("", ", direction: in"):
+        text = f"""fluxres: 1
+name: m
+resources: [{{type: node, count: {ends[-1]}}}]
+graphs:
+  g:
+    pools: [{{type: group, count: {len(counts)}}}]
+    edges:
+{groups.replace("'}", f"'{direction}}}")}
+"""
+        structure = read_cluster(text).structure
+        assert len(structure.subsystems["g"]) == sum(counts)
+        written(structure)  # which reads it again, and compares
 
 
 @settings(deadline=None, max_examples=150)
