@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from tests.oracle import Oracle, PoolData, Refused, job_of
 
-Edge = tuple[str, str, str, float | None]
-"""uuid, uuid, relation, capacity."""
+Carried = tuple[float, float] | None
+"""What an edge carries at once, and its full capacity; None for anything."""
+Edge = tuple[str, str, str, Carried]
+"""uuid, uuid, relation, what it carries."""
 
 
 @dataclass
@@ -89,12 +91,14 @@ class Shape:
             chain.append(above)
         return f"{name}:/" + "/".join(self.pools[u]["name"] for u in reversed(chain))
 
-    def restricted(self, pools: dict[str, PoolData]) -> Shape:
-        """These pools only, with the edges that keep both their ends."""
+    def restricted(self, pools: dict[str, PoolData], *, is_empty: bool = False) -> Shape:
+        """These pools only, with the edges that keep both their ends; nothing goes through any of those of an `is_empty` copy."""
         graphs = {
             name: Graph(graph.hierarchy, [edge for edge in graph.edges if edge[0] in pools and edge[1] in pools])
             for name, graph in self.graphs.items()
         }
+        for graph in graphs.values() if is_empty else ():
+            graph.edges = [(*edge[:3], None if edge[3] is None else (0.0, edge[3][1])) for edge in graph.edges]
         return Shape(pools, graphs)
 
 
@@ -208,7 +212,7 @@ def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int, along: Along
         for u, pool in shape.pools.items()
         if u in taken
     }
-    made = shape.restricted(pools)
+    made = shape.restricted(pools, is_empty=True)
     return oracle_of(made, oracle), made.graphs
 
 
@@ -372,10 +376,14 @@ def joint_graphs(mine: Shape, theirs: Shape, same: dict[str, str]) -> Graphs:
         into = made.setdefault(name, Graph(graph.hierarchy, []))
         if into.hierarchy != graph.hierarchy:
             raise Refused(["MergeConflict"])
-        for src, dst, relation, capacity in graph.edges:
-            edge = (same.get(src, src), same.get(dst, dst), relation, capacity)
-            if edge[:3] not in [known[:3] for known in into.edges]:
-                into.edges.append(edge)
+        for src, dst, relation, carried in graph.edges:
+            ends = (same.get(src, src), same.get(dst, dst), relation)
+            at = next((at for at, known in enumerate(into.edges) if known[:3] == ends), None)
+            if at is None:
+                into.edges.append((*ends, carried))
+            elif carried is not None and (mine_carries := into.edges[at][3]) is not None:
+                full = max(carried[1], mine_carries[1])
+                into.edges[at] = (*ends, (min(carried[0] + mine_carries[0], full), full))
         targets = [edge[1] for edge in into.edges]
         if into.hierarchy and len(targets) != len(set(targets)):
             raise Refused(["MergeConflict"])

@@ -155,6 +155,13 @@ class Held(Struct, forbid_unknown_fields=True):
     slots: Annotated[
         int, Meta(ge=0, le=limits.COUNT_MAX, description="Slots of the requests of the job; those of all its entries add up.")
     ] = 0
+    drawn: Annotated[
+        dict[str, dict[str, Annotated[int, Meta(ge=0)]]] | UnsetType,
+        Meta(
+            description="For which of these pools what of the others is drawn, and goes with them: units by pool and supplier or "
+            "edge. 0 says that a supplier held whole is there for this pool as well."
+        ),
+    ] = UNSET
 
 
 class Cluster(Struct, forbid_unknown_fields=True):

@@ -347,12 +347,17 @@ def _held(selectors: Selectors, hold: Hold) -> Values:
         edges = [v for v in vertices if accounts.is_edge(v)]
         texts = [*selectors.texts(vertices[: len(vertices) - len(edges)]), *map(accounts.where, edges)]
         pools.update(dict.fromkeys(texts, amount))
+    drawn: dict[str, dict[str, int]] = {}
+    for pool, account, units in hold.drawn:
+        name = accounts.where(account) if accounts.is_edge(account) else selectors.texts([account])[0]
+        drawn.setdefault(selectors.texts([pool])[0], {})[name] = units
     return {
         "job": hold.job,
         "start": _seconds(hold.start_s),
         "end": None if hold.end_s is None else _seconds(hold.end_s),
         **({"slots": hold.slots} if hold.slots else {}),
         "pools": pools,
+        **({"drawn": drawn} if drawn else {}),
     }
 
 

@@ -186,7 +186,7 @@ class GraphInventory:
         """What is held when it ends."""
         if claim.key in self._disputed:
             return self._disputed[claim.key]
-        job, records, where = fluid.encode(claim.key), self.graph.records, self.graph.structure.where
+        job, records, where = fluid.encode(claim.key), self.graph.records, self.graph.structure.accounts.where
         held = ((v, steps.amount_at(records.held[v][job], claim.end - 1)) for v in sorted(records.pools_of.get(job, ())))
         return [(where(v), amount) for v, amount in held if amount]
 

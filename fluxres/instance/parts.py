@@ -55,8 +55,9 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
         graph.free(growth)
         raise
     more = [(v, max(amount for _, _, amount in held)) for v, held in records.implied.get(growth, {}).items()]
+    drawn = graph.records.drawn_at(growth, parent.now)
     graph.free(growth)
-    changes.allocate_more(graph, name, pools + more, (parent.now, job.limit))
+    changes.allocate_more(graph, name, pools + more, (parent.now, min(job.limit, FOREVER)), drawn)
     for instance in (child, parent):
         _refresh(instance)
     return paths
@@ -73,12 +74,35 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     graph = _records(parent)
     if child.inventory.kind == "graph":
         child.queue.unreserve()
+    holder, graph_tops = fluid.encode(job.number), [graph.structure.vertex(path) for path in paths]
+    left = _left_to(child, graph, holder, graph.records.drawn_for(holder, graph_tops, parent.now), parent.now)
+    if left:
+        joining.reduce(child._graph, left)
     for path in paths:
         joining.remove(child._graph, child._graph.structure.vertex(path))
-        _release(graph, fluid.encode(job.number), graph.structure.vertex(path), parent.now, job.limit)
+        _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
     for instance in (child, parent):
         _refresh(instance)
     return paths
+
+
+def _left_to(child: Instance, graph: ResourceGraph, holder: str, going: dict[int, int], now: int) -> dict[int, int]:
+    """What a child has left of suppliers of its own, when a part of it goes with what was drawn for that.
+
+    Errors: StillHeld where its jobs draw more.
+    """
+    accounts, found = graph.structure.accounts, {}
+    for p, units in going.items():
+        v = accounts.same_in(child._graph.structure.accounts, p)
+        if v < 0:
+            continue
+        held = max((n for s, e, n in graph.records.steps_of(p, holder) if s <= now < e), default=0)
+        left, used = max(held - units, 0), child._graph.planner.used(v, now, FOREVER)
+        if used > left:
+            where = child._graph.structure.accounts.where(v)
+            raise StillHeld(f"jobs draw {used} of it, and {left} would be left", where=where, hint="they must end first")
+        found[v] = left
+    return found
 
 
 def _refresh(instance: Instance) -> None:
@@ -128,10 +152,20 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         below = structure.children(at).tolist()
         at, others = next(u for u in below if u <= v < structure.end.item(u)), below
         rest += [u for u in others if u != at]
+    before = records.drawn_at(job, now)
     with lifted(graph.structure):
         graph.free(job, [above])
-        if rest:
-            graph.allocate(rest, job=job, start=seconds(now), end=None if limit >= FOREVER else seconds(limit))
+        if not rest:
+            return
+        # What was drawn for the rest stays with it.
+        left = records.drawn_at(job, now) if records.is_holder(job) else before[:0]
+        lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
+        lost = lost[(lost[:, 0] < v) | (lost[:, 0] >= structure.end.item(v))]
+        units: dict[int, int] = {u: structure.size.item(u) for u in rest}
+        for _, account, amount in lost.tolist():
+            units[account] = units.get(account, 0) + amount
+        named = [(u, amount) for u, amount in units.items() if amount]
+        changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost)
 
 
 def _require_undrawn(child: Instance, part: ResourceGraph) -> None:

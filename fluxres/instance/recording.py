@@ -35,7 +35,7 @@ def hold(
 
     Returns: paths of what others hold. Cost: where others hold something, a search for each pool of the job.
     """
-    structure = graph.structure
+    accounts = graph.structure.accounts
     if not pools:
         return []
     with lifted(graph.structure):
@@ -53,13 +53,13 @@ def hold(
         todo = known(graph, pools)
         while todo:
             v, amount = todo.pop()
-            size, below = structure.size.item(v), structure.children(v).tolist()
+            size, below = accounts.size.item(v), [] if accounts.is_edge(v) else graph.structure.children(v).tolist()
             if below and amount == size and _free_until(graph, v, amount, job, start, end) < end:
-                todo += [(u, structure.size.item(u)) for u in below]
+                todo += [(u, accounts.size.item(u)) for u in below]
                 if size > 1:
                     todo.append((v, size - 1))
             elif not _hold_what_is_left(graph, v, amount, job, start, end):
-                taken.append(structure.where(v))
+                taken.append(accounts.where(v))
     return sorted(taken)
 
 
@@ -68,7 +68,7 @@ def known(graph: ResourceGraph, pools: Sequence[tuple[str, int]]) -> list[tuple[
     found: list[tuple[int, int]] = []
     for path, amount in pools:
         with suppress(UnknownPool):
-            found.append((graph.structure.vertex(path), amount))
+            found.append((graph.structure.accounts.number(path), amount))
     return sorted(found)
 
 

@@ -143,13 +143,21 @@ class Drawing:
                 return
         raise Entangled
 
-    def take(self, rows: Rows, nodes: Int64, amounts: Int64) -> None:
+    def take(self, rows: Rows, nodes: Int64, amounts: Int64, *, are_firm: bool) -> None:
         """Add what is drawn.
+
+        Args:
+            are_firm: something is recorded of each node, or in it.
 
         Errors: Entangled where that is all of a pool in which there are others.
         """
         accounts = self._floor.typology.accounts
         units = self.supply.drawn(nodes, amounts) * self._weights
+        if are_firm:
+            of, at = self.supply.of_all(nodes)
+            of, at = of[self._weights[at] > 0], at[self._weights[at] > 0]
+            vertices = self._floor.typology.vertices(self._floor.typology.node)[nodes]
+            rows.draw(np.stack([vertices[of], self.supply.pools[at], (amounts[of] * self._weights[at])], axis=1))
         pools = self.supply.pools[units > 0]
         units = units[units > 0]
         if ((units == accounts.size[pools]) & (accounts.end[pools] > pools + 1)).any():
@@ -166,7 +174,9 @@ class Drawing:
         for draw in self._draws:
             if draw.slot is None:
                 continue
-            of, pools = self.supply.of_all(nodes, self.supply.charged[draw.demand.kind])
+            of, at = self.supply.of_all(nodes)
+            wanted = self.supply.charged[draw.demand.kind][at]
+            of, pools = of[wanted], self.supply.pools[at[wanted]]
             if draw.inner:
                 repeats = draw.repeats(self._counts)
                 every = (of[:, None] * repeats + np.arange(repeats)).reshape(-1)

@@ -176,14 +176,13 @@ class Supply:
         np.add.at(sums, self._pool, every[self._node])
         return sums
 
-    def of_all(self, nodes: Int64, wanted: NDArray[np.bool_]) -> tuple[Int64, NDArray[np.int32]]:
-        """(position in `nodes`, supplier vertex) of every supplier of every node, of those wanted (by position in `pools`)."""
+    def of_all(self, nodes: Int64) -> tuple[Int64, Int64]:
+        """(position in `nodes`, position in `pools`) of every supplier of every node."""
         first, stop = self._node_starts[nodes], self._node_starts[nodes + 1]
         lengths = stop - first
         of = np.repeat(np.arange(len(nodes)), lengths)
         at = np.arange(len(of)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(first, lengths)
-        pools = self._by_node[at]
-        return of[wanted[pools]], self.pools[pools[wanted[pools]]]
+        return of, self._by_node[at]
 
     def alone(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
         """How many instances each node could be supplied with if it were the only one."""

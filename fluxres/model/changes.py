@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
@@ -126,12 +127,16 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) ->
     return given(graph, job, lambda: columns(named), window)
 
 
-def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window) -> None:
-    """Give units of pools to a job whose own holdings may imply some of them."""
+def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, drawn: Rows = NO_ROWS) -> None:
+    """Give units of pools to a job whose own holdings may imply some of them.
+
+    Args:
+        drawn: for which pools what of it is drawn.
+    """
     planned = graph.records.plan_allocate(named, job, *window, implies=True)
     structure = graph.structure
-    tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
-    graph.records.allocate(planned, job, *window)
+    tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
+    graph.records.allocate(planned, job, *window, drawn=drawn)
     graph.revision += 1
 
 
@@ -139,8 +144,8 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned = graph.records.plan_match(*found.found, job, *window)
-    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots), len(found))
-    graph.records.allocate(planned, job, *window, slots)
+    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
+    graph.records.allocate(planned, job, *window, slots, found.drawn)
     graph.revision += 1
     return given(graph, job, lambda: (found.vertices, found.amounts), window, slots)
 
@@ -245,6 +250,7 @@ def stage(
     window: Window,
     ttl_s: Length,
     nslots: int = 0,
+    drawn: Rows = NO_ROWS,
     *,
     implies: bool = False,
 ) -> Stage:
@@ -255,7 +261,8 @@ def stage(
     if life < 1:
         raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
     expires = min(graph.now() + life, FOREVER)
-    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots)
+    rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
+    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
     planned = graph.records.plan_stage(staged, implies=implies)
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(named))

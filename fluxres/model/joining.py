@@ -8,6 +8,7 @@ gave, is refused with the graph as it was.
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,6 +226,34 @@ def remove(graph: ResourceGraph, v: int) -> None:
     records.take(graph.records, old_to_new)
     where = graph.structure.where(v)
     _tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
+    graph.restructure(structure, records)
+
+
+def reduce(graph: ResourceGraph, left: Mapping[int, int]) -> None:
+    """Leave a child instance only so many units of some suppliers; of which it has none any more, its parent gives on request.
+
+    Args:
+        left: units by account; not less than is held.
+    """
+    before = graph.structure
+    structure = surgery.duplicate(before)
+    linked = np.zeros(structure.n, np.bool_) if before.linked is None else before.linked.copy()
+    for v, units in left.items():
+        if v < before.n:
+            structure.capacity.setdefault(v, before.size.item(v))
+            structure.size[v] = units or before.size.item(v)
+            structure.flags[v] |= 0 if units else WAY
+            linked[v] |= not units
+
+    def carried(edges: Int32) -> NDArray[np.int64]:
+        return np.array([left.get(edge, before.accounts.size.item(edge)) for edge in edges.tolist()], np.int64)
+
+    for name, of_graph in before.subsystems.items():
+        structure.subsystems[name] = accounts.cut(before, of_graph, np.arange(len(of_graph)), carried)
+    accounts.link(structure)
+    structure.linked = linked if linked.any() else None
+    records = _next_records(graph, structure)
+    records.take(graph.records, np.arange(before.n, dtype=np.int32))
     graph.restructure(structure, records)
 
 

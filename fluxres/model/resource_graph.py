@@ -224,7 +224,7 @@ class ResourceGraph(Requests):
 
         Args:
             wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. What
-                was charged on suppliers goes as far as the request names it: ``slot=2/[node;pdu=500]``.
+                was drawn for a pool goes with the last of it that the job has (rule F2); what is named beside it is part of that.
             start, end: only this window; the whole time by default.
             policy: for a request, which of the job's pools go first: the last ones by default, so that the first node stays.
 
@@ -286,7 +286,8 @@ class ResourceGraph(Requests):
 
             found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
             matching.require_picks(found)
-            return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s, found.nslots, implies=True)
+            window = found.start, found.end
+            return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
         named = targets.with_amounts(self, cast("Targets", wanted))
         return changes.stage(self, job, named, self._given_window(start, end, duration_s), ttl_s)
 

@@ -335,7 +335,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
     shares = [
         Share(part.place, part.job, part.pools, start, min(start + part.length, FOREVER))
         if one is None
-        else Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True)
+        else Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True, drawn=one.drawn)
         for part, one in zip(parts, found, strict=True)
     ]
     return _grant(graph, shares)
@@ -350,7 +350,9 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
             targets.job_id(job)
             matching.require_fresh(graph, found)
             matching.require_picks(found)
-        shares.append(Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True))
+        shares.append(
+            Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True, drawn=found.drawn)
+        )
     return _grant(graph, shares) if shares else []
 
 

@@ -29,6 +29,7 @@ from fluxres.store import columns
 from fluxres.store.blob import Reader, pack, unpacked
 from fluxres.store.columns import Column
 
+DrawnRow = tuple[int, tuple[int, ...], int, int, int, int]
 VERSION: Final = 1
 SHAPE_MAGIC: Final = b"fxSH"
 MARKS_MAGIC: Final = b"fxMK"
@@ -97,6 +98,7 @@ class MarksHeader(msgspec.Struct, frozen=True):
     records: list[Column]
     stages: Packed
     slots: Packed | None = None
+    drawn: Packed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class RecordColumns:
         start, end, amount: int64; ticks and units.
         stages: temporary locks.
         slots_of: by job, of how many slots its requests were, where that is known.
+        drawn: (owner index, pools, account, start, end, units) of what was drawn for which pools.
     """
 
     owners: list[str]
@@ -119,6 +122,7 @@ class RecordColumns:
     amount: NDArray[np.int64]
     stages: list[Staged]
     slots_of: dict[str, int] = field(default_factory=dict)
+    drawn: list[DrawnRow] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -127,11 +131,14 @@ class RecordColumns:
         spans: Sequence[tuple[int, int, int, int, int]],
         stages: list[Staged],
         slots_of: dict[str, int] | None = None,
+        drawn: list[DrawnRow] | None = None,
     ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
         rows = np.array(spans, np.int64).reshape(-1, 5)
         owner, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
-        return cls(owners, owner, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages, slots_of or {})
+        return cls(
+            owners, owner, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages, slots_of or {}, drawn or []
+        )
 
 
 _RECORD_DTYPES: Final = (np.int32, np.int32, np.int64, np.int64, np.int64)
@@ -177,6 +184,7 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
         ],
         stages=_pack(records.stages, payloads),
         slots=_pack(records.slots_of, payloads),
+        drawn=_pack(records.drawn, payloads) if records.drawn else None,
     )
     return pack(MARKS_MAGIC, VERSION, header, payloads)
 
@@ -355,10 +363,11 @@ def _read_records(header: MarksHeader, take: Callable[[int], memoryview]) -> Rec
     found = [columns.decode(column, dtype, take) for column, dtype in zip(header.records, _RECORD_DTYPES, strict=True)]
     stages: list[Staged] = _unpack(header.stages, list[Staged], take)
     slots_of: dict[str, int] = {} if header.slots is None else _unpack(header.slots, dict[str, int], take)
+    drawn: list[DrawnRow] = [] if header.drawn is None else _unpack(header.drawn, list[DrawnRow], take)
     if len({len(column) for column in found}) != 1:
         raise StoreError("records whose columns differ in length")
     owner, vertex, start, end, amount = found
-    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of)
+    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of, drawn)
 
 
 def _check(structure: Structure, records: RecordColumns) -> None:
@@ -377,6 +386,10 @@ def _check(structure: Structure, records: RecordColumns) -> None:
     for name, column, bound in bounds:
         if len(column) and not (column.min() >= 0 and column.max() < bound):
             raise StoreError(f"{name}: a number outside of 0 to {bound - 1}")
+    for of, pools, account, start, end, units in records.drawn:
+        known = 0 <= of < len(records.owners) and all(0 <= v < count for v in pools) and 0 <= account < structure.accounts.n
+        if not (known and pools and start < end and units > 0):
+            raise StoreError("units drawn for pools that are not there")
     if not records.slots_of.keys() <= set(records.owners) or min(records.slots_of.values(), default=1) < 1:
         raise StoreError("slots of a job that holds nothing, or none")
     if (records.amount < 1).any() or (records.start >= records.end).any():

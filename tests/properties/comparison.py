@@ -19,7 +19,7 @@ from fluxres.graph.structure import Structure
 from tests.match.ways import Ways
 from tests.oracle import Oracle, PoolData
 from tests.oracle_shape import Graph, Graphs
-from tests.strategies import Machine
+from tests.strategies import Edge, Machine
 
 UNITS_S = (1.0, 0.1, 1e-6, 3600.0)
 
@@ -81,6 +81,10 @@ def pools_of(machine: Machine) -> dict[str, PoolData]:
     }
 
 
+def carried(edge: Edge) -> tuple[float, float] | None:
+    return None if edge.capacity is None else (edge.capacity, edge.capacity)
+
+
 def edges_of(graph: ResourceGraph) -> dict[str, list[tuple[str, ...]]]:
     """The edges of all auxiliary graphs that have any, between uuids, sorted.
 
@@ -115,7 +119,7 @@ class Comparison:
             pool["uuid"] = graph.pool(key).uuid
         uuid = {key: str(pool["uuid"]) for key, pool in self.oracle.pools.items()}
         self.graphs: Graphs = {
-            name: Graph(hierarchy, [(uuid[edge.src], uuid[edge.dst], edge.relation, edge.capacity) for edge in edges])
+            name: Graph(hierarchy, [(uuid[edge.src], uuid[edge.dst], edge.relation, carried(edge)) for edge in edges])
             for name, hierarchy, edges in (("power", True, machine.feeds), ("network", False, machine.links))
             if edges
         }
