@@ -94,7 +94,7 @@ def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
             pools = recording.known(graph, instance.inventory.pools(job.claim))
         else:
             pools = [(v, 1) for v in _claimed(instance, graph, job)]  # it may have had more of them before
-        pools = [(v, amount) for v, amount in pools if v not in asked]
+        pools = [(v, amount) for v, amount in pools if v not in asked and v < graph.structure.n]
         for v, others in _lost(graph, fluid.encode(job.number), pools, now):
             who = f"; {', '.join(others)} does" if others else ""
             where = f"{instance.address} {graph.structure.where(v)}"

@@ -177,7 +177,7 @@ def test_staged_together_and_replayed(site: ResourceGraph) -> None:
     site.sink = told.append
     site.stage("slot=2/[node;power=300]", job="j", duration_s=50).commit()
     site.allocate_all([("slot=1/[node;power=1000]", "a"), ("slot=1/[node;power=500]", "b")], duration_s=50)
-    site.stage("slot=2/[node;power=500{x}]", job="c", start=60).commit()
+    site.stage("slot=2/[node;power=500{x}]", job="c", start=60, duration_s=50).commit()
     site.shrink("c", node(1))
     site.shrink("j", node(0))
     for event in told:
@@ -194,7 +194,7 @@ def test_staged_together_and_replayed(site: ResourceGraph) -> None:
 @pytest.mark.parametrize("form", ["sqlite", "cluster", "node-link", "changes"])
 def test_a_file_and_a_store_know_for_whom_it_was(site: ResourceGraph, form: str, tmp_path: Path) -> None:
     site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
-    site.allocate("slot=2/[node;power=500{x}]", job="x", start=200)
+    site.allocate("slot=2/[node;power=500{x}]", job="x", start=200, duration_s=50)
     if form == "sqlite":
         place = f"sqlite:///{tmp_path}/store.db#site"
         fluxres.save(site, place)
