@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE
+from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match.paths import Paths
 from fluxres.match.supply import Supply
@@ -26,10 +27,15 @@ NODE: Final = "node"
 
 
 class Typology:
-    """Facts about the types of a structure, by type number. Cost: each O(n) when first asked for."""
+    """Facts about the types of a structure, by type number. Cost: each O(n) when first asked for.
 
-    def __init__(self, structure: Structure) -> None:
+    Args:
+        dead: edges of auxiliary graphs from suppliers that give nothing at present.
+    """
+
+    def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD) -> None:
         self.structure = structure
+        self.dead = dead
         self.accounts = structure.accounts
         self.numbers = {name: number for number, name in enumerate(structure.types)}
         #: What is asked for by the name of a graph is drawn from what carries or gives anything in it.
@@ -81,7 +87,7 @@ class Typology:
     @cached_property
     def paths(self) -> Paths:
         """Ways up the auxiliary graphs."""
-        return Paths(self.structure)
+        return Paths(self.structure, self.dead)
 
     def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
         """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""
