@@ -530,16 +530,40 @@ class Allocations(Holdings):
         held = steps.joined([self.steps_of(v, owner), self.implied.get(owner, {}).get(v, ())])
         return steps.excess(held, gone.get(v, ()))
 
-    def drawn_for(self, job: str, tops: Iterable[int], moment: int) -> dict[int, int]:
-        """By account, what a job holds at a moment that was drawn for some pools and those below them, and for nothing else."""
+    def drawn_with(self, job: str, tops: Collection[int], moment: int) -> dict[int, int]:
+        """By account, what goes along at a moment when a job gives back some pools and all in them (rule F2).
+
+        What it holds whole above them it has by the other parts from then on.
+        """
         self.require_job(job)
-        spans = [(v, self.accounts.end.item(v)) for v in tops]
         found: dict[int, int] = {}
-        for owner, consumers, account, held in self.drawn.rows():
-            units = steps.amount_at(held, moment) if owner == job else 0
-            if units and all(any(lo <= v < hi for lo, hi in spans) for v in consumers):
-                found[account] = found.get(account, 0) + units
-        return found
+        pools = sorted(self.pools_of.get(job, set()) | self.implied.get(job, {}).keys())
+        for consumers in self.drawn.related(job, tops, self.accounts.end):
+            if not any(self._has_beside(job, v, tops, pools, moment) for v in consumers):
+                for account, held in self.drawn.of(job, consumers).items():
+                    found[account] = found.get(account, 0) + steps.amount_at(held, moment)
+        return {account: units for account, units in found.items() if units}
+
+    def _has_beside(self, owner: str, v: int, tops: Collection[int], pools: list[int], moment: int) -> bool:
+        """Whether an owner has a pool, or something in it, once others and all in them are gone."""
+        end, size = self.accounts.end, self.accounts.size
+
+        def rest(u: int) -> int:
+            ways = {w for top in tops if u <= top < end.item(u) for w in self.accounts.ancestors(top) if w >= u}
+            gone = sum(end.item(top) - top for top in tops if u <= top < end.item(u))
+            return end.item(u) - u - gone - len(ways)
+
+        above = self.accounts.ancestors(v)
+        if any(top <= v < end.item(top) for top in tops):
+            return False
+        for u in pools[bisect_left(pools, v) : bisect_left(pools, end.item(v))]:
+            units = steps.amount_at(steps.excess(self._had(owner, u, {}), self.drawn.total(owner, u)), moment)
+            is_way = any(u < top < end.item(u) for top in tops)
+            if units and not any(top <= u < end.item(top) for top in tops):
+                if not is_way or units < size.item(u) or rest(u):
+                    return True
+        whole = any(steps.amount_at(self._had(owner, u, {}), moment) == size.item(u) for u in above)
+        return whole and rest(v) > 0
 
     def drawn_at(self, job: str, moment: int) -> Rows:
         """For which pools what was drawn of what a job holds at a moment."""

@@ -75,9 +75,9 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     if child.inventory.kind == "graph":
         child.queue.unreserve()
     holder, graph_tops = fluid.encode(job.number), [graph.structure.vertex(path) for path in paths]
-    left = _left_to(child, graph, holder, graph.records.drawn_for(holder, graph_tops, parent.now), parent.now)
-    if left:
-        joining.reduce(child._graph, left)
+    going = _going(child, graph, graph.records.drawn_with(holder, graph_tops, parent.now))
+    if going:
+        joining.reduce(child._graph, *_left(child, graph, going))
     for path in paths:
         joining.remove(child._graph, child._graph.structure.vertex(path))
         _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
@@ -86,23 +86,29 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     return paths
 
 
-def _left_to(child: Instance, graph: ResourceGraph, holder: str, going: dict[int, int], now: int) -> dict[int, int]:
-    """What a child has left of suppliers of its own, when a part of it goes with what was drawn for that.
+def _going(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> dict[int, tuple[int, int]]:
+    """By account of a child, that of its parent and the units that go with a part of the child; of what it has itself.
 
-    Errors: StillHeld where its jobs draw more.
+    Args:
+        drawn: by account of the parent, what was drawn for that part.
+
+    Errors: StillHeld where jobs of the child draw more than would be left.
     """
-    accounts, found = graph.structure.accounts, {}
-    for p, units in going.items():
-        v = accounts.same_in(child._graph.structure.accounts, p)
-        if v < 0:
+    mine, found = child._graph.structure.accounts, {}
+    for p, units in drawn.items():
+        v = graph.structure.accounts.same_in(mine, p)
+        if v < 0 or mine.is_way(v) or (mine.linked is not None and mine.linked[v]):
             continue
-        held = max((n for s, e, n in graph.records.steps_of(p, holder) if s <= now < e), default=0)
-        left, used = max(held - units, 0), child._graph.planner.used(v, now, FOREVER)
+        left, used = mine.size.item(v) - units, child._graph.planner.used(v, child.now, FOREVER)
         if used > left:
-            where = child._graph.structure.accounts.where(v)
-            raise StillHeld(f"jobs draw {used} of it, and {left} would be left", where=where, hint="they must end first")
-        found[v] = left
+            raise StillHeld(f"jobs draw {used} of it, and {left} would be left", where=mine.where(v), hint="they must end first")
+        found[v] = p, units
     return found
+
+
+def _left(child: Instance, graph: ResourceGraph, going: dict[int, tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
+    mine, theirs = child._graph.structure.accounts.size, graph.structure.accounts.size
+    return {v: mine.item(v) - n for v, (_, n) in going.items()}, {v: theirs.item(p) for v, (p, _) in going.items()}
 
 
 def _refresh(instance: Instance) -> None:
@@ -160,7 +166,7 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         # What was drawn for the rest stays with it.
         left = records.drawn_at(job, now) if records.is_holder(job) else before[:0]
         lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
-        lost = lost[(lost[:, 0] < v) | (lost[:, 0] >= structure.end.item(v))]
+        lost = lost[[any(r < structure.end.item(u) and u < structure.end.item(r) for r in rest) for u in lost[:, 0].tolist()]]
         units: dict[int, int] = {u: structure.size.item(u) for u in rest}
         for _, account, amount in lost.tolist():
             units[account] = units.get(account, 0) + amount

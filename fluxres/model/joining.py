@@ -229,19 +229,20 @@ def remove(graph: ResourceGraph, v: int) -> None:
     graph.restructure(structure, records)
 
 
-def reduce(graph: ResourceGraph, left: Mapping[int, int]) -> None:
+def reduce(graph: ResourceGraph, left: Mapping[int, int], given: Mapping[int, int]) -> None:
     """Leave a child instance only so many units of some suppliers; of which it has none any more, its parent gives on request.
 
     Args:
         left: units by account; not less than is held.
+        given: by account, the units that the parent has.
     """
     before = graph.structure
     structure = surgery.duplicate(before)
     linked = np.zeros(structure.n, np.bool_) if before.linked is None else before.linked.copy()
     for v, units in left.items():
         if v < before.n:
-            structure.capacity.setdefault(v, before.size.item(v))
-            structure.size[v] = units or before.size.item(v)
+            structure.size[v] = units or given[v]
+            structure.capacity[v] = max(before.capacity.get(v, before.size.item(v)), structure.size.item(v))
             structure.flags[v] |= 0 if units else WAY
             linked[v] |= not units
 

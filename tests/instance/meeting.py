@@ -98,6 +98,9 @@ class Machine:
     def rack_of(self, path: str) -> int:
         return int(path.split("/")[2].removeprefix("rack"))
 
+    def node_of(self, path: str) -> str:
+        return "/".join(path.split("/")[:4])
+
 
 class Wish:
     """What a job asks for: so many slots of one node or of cores, each with so much of what is drawn."""
@@ -134,8 +137,8 @@ class Uses:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.running: dict[Job, Counter[str]] = {}
-        #: By job, the slots it had in each rack when it started.
-        self.slots: dict[Job, Counter[int]] = {}
+        #: By job, the slots in each node that it was started with, as long as it has anything of the node.
+        self.slots: dict[Job, Counter[str]] = {}
 
     def start(self, job: Job) -> None:
         self.running[job] = self.units(job)
@@ -178,12 +181,11 @@ class Uses:
                 continue
             wish: Wish = job.payload
             explicit = wish.draws if wish is not None else {}
+            of_job = self._of(job, explicit)
             if job.child is not None:
-                below = self.drawn(job.child)
-                kinds = {uuid: kind for (kind, _), pools in self.machine.suppliers.items() for uuid in pools}
-                found.update({uuid: n for uuid, n in below.items() if kinds[uuid] not in explicit})
-            for uuid, number in self._of(job, explicit).items():
-                found[uuid] += number
+                # It has what its job was given of a supplier, and asks for the rest.
+                found.update({uuid: n for uuid, n in self.drawn(job.child).items() if not of_job[uuid]})
+            found.update(of_job)
         return found
 
     def _of(self, job: Job, explicit: dict[str, int]) -> Counter[str]:
@@ -191,11 +193,18 @@ class Uses:
         wish: Wish = job.payload
         if wish is None or not explicit:
             return found
-        for rack, slots in self.slots[job].items():
+        if job.child is not None:
+            self._leave(job)
+        for node, slots in self.slots[job].items():
             for kind, number in explicit.items():
-                for uuid in self.machine.suppliers[kind, rack]:
+                for uuid in self.machine.suppliers[kind, self.machine.rack_of(node)]:
                     found[uuid] += slots * number
         return found
+
+    def _leave(self, job: Job) -> None:
+        """A node of which nothing is left to a job takes along what was drawn for it, also if the job gets it again."""
+        left = {self.machine.node_of(path) for uuid in self.units(job) if (path := self.machine.path.get(uuid))}
+        self.slots[job] = Counter({node: slots for node, slots in self.slots[job].items() if node in left})
 
 
 class Hands(Runner):
@@ -210,14 +219,14 @@ class Hands(Runner):
         course = self.course
         course.uses.start(job)
         wish: Wish | None = job.payload
-        slots: Counter[int] = Counter()
+        slots: Counter[str] = Counter()
         if wish is not None and wish.draws:
             for uuid, amount in course.uses.running[job].items():
                 path = course.machine.path.get(uuid)
                 kind = course.machine.graph.structure.kind_of(course.machine.graph.vertex(uuid)).type
                 if path is not None and kind == wish.what:
-                    slots[course.machine.rack_of(path)] += amount
-        course.uses.slots[job] = Counter({rack: n // wish.number for rack, n in slots.items()} if wish is not None else {})
+                    slots[course.machine.node_of(path)] += amount
+        course.uses.slots[job] = Counter({node: n // wish.number for node, n in slots.items()} if wish is not None else {})
         course.uses.check()
 
     def stop(self, job: Job, why: str) -> None:
