@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, StillHeld, UsageError
+from fluxres.errors import FluxresError, StaleHandle, StillHeld, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining, targets
@@ -65,6 +65,8 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
 
 def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list[str]:
     """Give back pools of a child; see Nesting.shrink."""
+    if job.limit <= parent.now:
+        raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint="close the instance, and all goes back")
     if child.inventory.kind == "counted":
         _records(child)  # the pool that it counts may be among those that go
     structure = child._graph.structure
@@ -75,9 +77,9 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     if child.inventory.kind == "graph":
         child.queue.unreserve()
     holder, graph_tops = fluid.encode(job.number), [graph.structure.vertex(path) for path in paths]
-    going = _going(child, graph, graph.records.drawn_with(holder, graph_tops, parent.now))
-    if going:
-        joining.reduce(child._graph, *_left(child, graph, going))
+    reduction = _reduction(child, graph, graph.records.drawn_with(holder, graph_tops, parent.now))
+    if reduction:
+        joining.reduce(child._graph, reduction)
     for path in paths:
         joining.remove(child._graph, child._graph.structure.vertex(path))
         _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
@@ -86,29 +88,24 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     return paths
 
 
-def _going(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> dict[int, tuple[int, int]]:
-    """By account of a child, that of its parent and the units that go with a part of the child; of what it has itself.
+def _reduction(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> dict[int, tuple[int, int]]:
+    """By account of a child, what it has left of suppliers of its own when a part of it goes, and what its parent has of them.
 
     Args:
         drawn: by account of the parent, what was drawn for that part.
 
     Errors: StillHeld where jobs of the child draw more than would be left.
     """
-    mine, found = child._graph.structure.accounts, {}
+    mine, theirs, found = child._graph.structure.accounts, graph.structure.accounts, {}
     for p, units in drawn.items():
-        v = graph.structure.accounts.same_in(mine, p)
+        v = theirs.same_in(mine, p)
         if v < 0 or mine.is_way(v) or (mine.linked is not None and mine.linked[v]):
             continue
         left, used = mine.size.item(v) - units, child._graph.planner.used(v, child.now, FOREVER)
         if used > left:
             raise StillHeld(f"jobs draw {used} of it, and {left} would be left", where=mine.where(v), hint="they must end first")
-        found[v] = p, units
+        found[v] = left, theirs.size.item(p)
     return found
-
-
-def _left(child: Instance, graph: ResourceGraph, going: dict[int, tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
-    mine, theirs = child._graph.structure.accounts.size, graph.structure.accounts.size
-    return {v: mine.item(v) - n for v, (_, n) in going.items()}, {v: theirs.item(p) for v, (p, _) in going.items()}
 
 
 def _refresh(instance: Instance) -> None:

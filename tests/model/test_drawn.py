@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import fluxres
-from fluxres.errors import InsufficientResources, NotHeld, StillHeld
+from fluxres.errors import InsufficientResources, NotHeld, StaleHandle, StillHeld
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Job, Runner
 from fluxres.model import ResourceGraph
 from fluxres.model.events import Event
 from tests.instance.machines import Hand
@@ -256,6 +256,75 @@ def test_a_part_of_a_whole_rack_goes_with_no_more_than_it_drew(site: ResourceGra
     child.shrink(node(1))
     holder = top.graph.jobs()[0]
     assert drawn(top.graph, holder) == {"feed": 800, "pdu0": 800}
+    assert top.check() == []
+
+
+def test_the_last_core_of_a_child_in_a_node_takes_the_watts_of_the_node_along(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=2/[core=2;power=400]", duration_s=100))
+    child.shrink([f"{node(0)}/core0"])
+    holder = top.graph.jobs()[0]
+    assert drawn(top.graph, holder) == {"feed": 800, "pdu0": 800, "node0": 800}
+    child.shrink([f"{node(0)}/core{number}" for number in (1, 2)])
+    assert child.graph.pool("power:/feed/pdu0/power").size == 800
+    child.shrink([f"{node(0)}/core3"])
+    assert top.graph.jobs() == []
+    assert top.check() == []
+
+
+def test_a_child_that_gave_back_all_it_had_of_a_supplier_asks_its_parent_for_as_much_as_that_has(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=1/[node;power=400]", duration_s=100))
+    child.grow([node(4)])
+    child.shrink([node(0)])
+    assert drawn(top.graph, top.graph.jobs()[0]) == {}
+    child.submit("slot=1/[core=4;power=1900]", duration_s=50)
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 1900, "pdu1": 1900, "node4": 1900}
+    assert top.check() == []
+
+
+def test_a_grandchild_that_shrinks_gives_its_watts_to_its_own_parent_only(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=3/[node;power=700]", duration_s=100))
+    inner = child.spawn(child.submit("slot=2/[node;power=600]", duration_s=50))
+    inner.shrink([node(1)])
+    assert drawn(child.graph, child.graph.jobs()[0]) == {"feed": 600, "pdu0": 600, "node0": 600}
+    assert drawn(top.graph, top.graph.jobs()[0])["pdu0"] == 2100
+    with pytest.raises(StillHeld):
+        child.shrink([node(0)])
+    inner.close()
+    child.shrink([node(0), node(1)])
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 700, "pdu0": 700, "node2": 700}
+    assert top.check() == []
+
+
+def test_parts_of_a_whole_rack_take_along_what_was_drawn_for_them_and_leave_the_rest(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=1/rack{x}/[node=4;power=300]", duration_s=100))
+    holder = top.graph.jobs()[0]
+    before = drawn(top.graph, holder)
+    child.shrink([f"{node(1)}/core0"])
+    assert drawn(top.graph, holder) == before
+    child.shrink([f"{node(1)}/core{number}" for number in (1, 2, 3)])
+    assert top.check() == []
+    assert drawn(top.graph, holder)["pdu0"] == before["pdu0"] * 3 // 4
+
+
+def test_nothing_is_given_back_for_a_job_that_is_past_its_limit(site: ResourceGraph) -> None:
+    class Slow(Runner):
+        def start(self, job: Job) -> None:
+            """Nothing to do."""
+
+        def stop(self, job: Job, why: str) -> None:
+            """It takes its time."""
+
+    clock = Hand()
+    top = Instance(site, clock=clock, name="top", runner=Slow())
+    child = top.spawn(top.submit("rack=1{x}", duration_s=10), runner=Slow())
+    child.submit("slot=1/core", duration_s=5)
+    clock.now_s = 10
+    with pytest.raises(StaleHandle, match="past its limit"):
+        child.shrink([node(1)])
     assert top.check() == []
 
 
