@@ -548,22 +548,21 @@ class Allocations(Holdings):
         """Whether an owner has a pool, or something in it, once others and all in them are gone."""
         end, size = self.accounts.end, self.accounts.size
 
-        def rest(u: int) -> int:
+        def rest(u: int) -> int:  # pools in u that are left, and are not only the way to others
             ways = {w for top in tops if u <= top < end.item(u) for w in self.accounts.ancestors(top) if w >= u}
             gone = sum(end.item(top) - top for top in tops if u <= top < end.item(u))
             return end.item(u) - u - gone - len(ways)
 
-        above = self.accounts.ancestors(v)
         if any(top <= v < end.item(top) for top in tops):
             return False
         for u in pools[bisect_left(pools, v) : bisect_left(pools, end.item(v))]:
             units = steps.amount_at(steps.excess(self._had(owner, u, {}), self.drawn.total(owner, u)), moment)
-            is_way = any(u < top < end.item(u) for top in tops)
-            if units and not any(top <= u < end.item(top) for top in tops):
-                if not is_way or units < size.item(u) or rest(u):
-                    return True
-        whole = any(steps.amount_at(self._had(owner, u, {}), moment) == size.item(u) for u in above)
-        return whole and rest(v) > 0
+            is_left = not any(top <= u < end.item(top) for top in tops)
+            is_whole = units == size.item(u) and any(u < top < end.item(u) for top in tops)
+            if units and is_left and (not is_whole or rest(u)):
+                return True
+        above = self.accounts.ancestors(v)
+        return any(steps.amount_at(self._had(owner, u, {}), moment) == size.item(u) for u in above) and rest(v) > 0
 
     def drawn_at(self, job: str, moment: int) -> Rows:
         """For which pools what was drawn of what a job holds at a moment."""

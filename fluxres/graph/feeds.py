@@ -147,8 +147,7 @@ class Feeds:
             found = (at >= 0) & (self.supplied[place] == at)
             if (found | (at < 0)).all():
                 return np.where(found, place, -1)
-            at = np.where(found, at, self._structure.parent[at])
-            at[at < -1] = -1
+            at = np.where(found | (at < 0), at, self._structure.parent[at])
 
     def cards(self) -> Iterator[tuple[int, list[int]]]:
         """Nodes without suppliers of their own, and the pools in each that are supplied from outside it."""

@@ -144,7 +144,7 @@ class Paths:
 
     def _by(self, ways: Ways, v: int, kinds: tuple[int, ...]) -> dict[Givers, Fraction]:
         """Who gives to a pool by one graph: pools of these types, and edges for what is counted, or for the graph itself."""
-        feeds, entries = ways.feeds, ways.feeds.entries(v)
+        feeds, entries = ways.feeds, ways.entries(v)
         parts: dict[Givers, Fraction] = {}
         for entry in entries:
             way = ways.of(entry)

@@ -45,6 +45,13 @@ class Ways:
         own = {v for row in rows for v in feeds.limits(row)}
         return Way(found.pools, tuple(sorted(own.union(found.edges))))
 
+    def entries(self, v: int) -> list[int]:
+        """Where what supplies a pool comes in: of the cards of a node, those that anything comes in by, if there are any."""
+        entries = self.feeds.entries(v)
+        if self._dead is None or len(entries) < 2:
+            return entries
+        return [u for u in entries if not all(self._dead[row] for row in self.feeds.rows_into(u))] or entries
+
     def _live(self, place: int) -> Sequence[int]:
         """The edges into a pool that something comes along; all of them where nothing does."""
         rows = self.feeds.rows_into(place)

@@ -236,7 +236,8 @@ class Ways:
 
     def by(self, edges: list[Edge], v: int, types: list[str], *, flow: bool = False) -> dict[Givers, Fraction]:
         """Who gives to a pool by one graph: pools of these types, and edges where those are counted, or for the graph itself."""
-        entries = self.entries(edges, v)
+        every = self.entries(edges, v)
+        entries = [u for u in every if u not in self.cut(edges)] or every
         here: dict[Givers, Fraction] = {}
         for entry in entries:
             met: set[int] = set()
