@@ -78,13 +78,14 @@ class Matcher:
         self._roots = structure.unavailable_roots()
         self._floor = Floor(self.typology, planner, ideal=ideal)
         self._idle: Matcher | None = None
+        self._empty: Matcher | None = None
 
     def forget(self) -> None:
         """Drop what was derived from kinds."""
         self._plans.clear()
         self._eligible.clear()
         self._floor.forget()
-        self._idle = None
+        self._idle = self._empty = None
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -171,9 +172,16 @@ class Matcher:
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        idle = self._unhindered()
-        plan, shape, _ = idle._ready(request)
-        return idle._fits(plan, None if reference else shape, self._eligible_for(request.constraint), policy("first"), 0, FOREVER)
+        eligible = self._eligible_for(request.constraint)
+        self._follow_suppliers()
+        idle = [self._unhindered()]
+        if self.typology.dead:
+            idle.append(self._unheld())  # with a supplier down less has to come from it
+        for matcher in idle:
+            plan, shape, _ = matcher._ready(request)
+            if matcher._fits(plan, None if reference else shape, eligible, policy("first"), 0, FOREVER):
+                return True
+        return False
 
     def why_not(
         self,
@@ -305,13 +313,23 @@ class Matcher:
         self._ready_for.clear()
         self._eligible.clear()
         self._floor = Floor(self.typology, self.planner)
+        self._empty = None
+
+    def _unheld(self) -> Matcher:
+        """The same with nothing held."""
+        if self._empty is None:
+            self._empty = Matcher(self.structure, self._empty_planner())
+            self._empty.share(self.typology)
+        return self._empty
+
+    def _empty_planner(self) -> Planner:
+        columns = self.planner.columns
+        return Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
 
     def _unhindered(self) -> Matcher:
         """The same with nothing held and everything up."""
         if self._idle is None:
-            columns = self.planner.columns
-            planner = Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
-            self._idle = Matcher(self.structure, planner, ideal=True)
+            self._idle = Matcher(self.structure, self._empty_planner(), ideal=True)
             if self.typology.dead is NOTHING_DEAD:
                 self._idle.share(self.typology)
         return self._idle

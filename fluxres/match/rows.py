@@ -93,7 +93,8 @@ class Rows:
         if len(pools) == 1 == self._numbers.get(slot, 1):
             return SlotGroup(label, np.array([0, 1]), vertices.searchsorted(pools))
         width = max(len(vertices), 1)
-        codes = np.unique(instances * width + vertices.searchsorted(pools))
+        codes = np.sort(instances * width + vertices.searchsorted(pools))  # np.unique hashes, which takes ten times as long
+        codes = codes[np.concatenate([[True], codes[1:] != codes[:-1]])]
         number = max(int(codes[-1]) // width + 1, self._numbers.get(slot, 0))
         return SlotGroup(label, codes.searchsorted(np.arange(number + 1) * width), codes % width)
 

@@ -170,11 +170,9 @@ class Supply:
 
     def drawn(self, nodes: Int64, amounts: Int64) -> Int64:
         """By supplier, the instances drawn from it when each node has so many."""
-        every = np.zeros(self._number, np.int64)
-        every[nodes] = amounts
-        sums = np.zeros(len(self.pools), np.int64)
-        np.add.at(sums, self._pool, every[self._node])
-        return sums
+        of, pools = self.of_all(nodes)
+        # Amounts are numbers of instances, far below 2^53: the weights are exact.
+        return np.bincount(pools, amounts[of], minlength=len(self.pools)).astype(np.int64)
 
     def of_all(self, nodes: Int64) -> tuple[Int64, Int64]:
         """(position in `nodes`, position in `pools`) of every supplier of every node."""
