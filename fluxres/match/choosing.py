@@ -54,6 +54,13 @@ class Choice:
         if self._drawing is not None:
             if evened:
                 raise Entangled
+            if number == 1 and not search.policy.near and (search.policy.score is None or search.scores is None):
+                node = first_node(search, words, needs)
+                if node is None:
+                    return None
+                first = np.array([node]), np.ones(1, np.int64)
+                if self._drawing.few(*first)[0]:
+                    return first
             return self._supplied(search.ordered(words), needs, self._drawing, number)
         near = search.policy.near and form.sort != "units"
         if number == 1 and (near or search.policy.score is None or search.scores is None):

@@ -118,7 +118,7 @@ class Drawing:
         lo, hi = int(pools[0]), int(pools[-1]) + 1
         if floor.ideal:
             free = sizes.copy()
-        elif hi - lo <= 8 * len(pools):
+        elif hi - lo <= 8 * len(pools) > 32:
             free = planner.free_slice(lo, hi, start, end)[pools - lo]
         else:
             free = np.array([planner.free(v, start, end) for v in pools.tolist()], np.int64)
@@ -181,13 +181,14 @@ class Drawing:
         Errors: Entangled where that is all of a pool in which there are others.
         """
         accounts = self._floor.typology.accounts
-        units = self.supply.drawn(nodes, amounts) * self._weights
+        of, at = self.supply.of_all(nodes)
+        units = np.zeros(len(self.supply.pools), np.int64)
+        np.add.at(units, at, amounts[of] * self._weights[at])
         if are_firm:
-            of, at = self.supply.of_all(nodes)
             if not self._weights.all():
                 of, at = of[self._weights[at] > 0], at[self._weights[at] > 0]
             vertices = self._floor.typology.vertices(self._floor.typology.node)[nodes]
-            rows.draw(np.stack([vertices[of], self.supply.pools[at], (amounts[of] * self._weights[at])], axis=1))
+            rows.draw(np.stack([vertices[of], self.supply.pools[at], amounts[of] * self._weights[at]], axis=1))
         pools = self.supply.pools[units > 0]
         units = units[units > 0]
         if ((units == accounts.size[pools]) & (accounts.end[pools] > pools + 1)).any():
