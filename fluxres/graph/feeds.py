@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,10 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
+
+SUPPLY: Final = "supply"
+ANY: Final = "any"
+"""Value of the attribute `supply` of an edge: one of several suppliers is enough."""
 
 
 class Feeds:
@@ -38,6 +42,19 @@ class Feeds:
         #: By edge, the accounts that what goes along it is drawn through, one for each direction that the graph has; -1 for none.
         self._limits = [structure.accounts.between(graph, *ends) for ends in ((self.above, self.below), (self.below, self.above))]
         self.is_limited = any(bool((limits >= 0).any()) for limits in self._limits)
+
+    @cached_property
+    def alternative(self) -> NDArray[np.bool_] | None:
+        """Edges of which, where several lead into a pool, only one is used at a time; None where there are none."""
+        column, n = self.graph.attributes.get(SUPPLY), self._structure.n
+        rows = [] if column is None else [row for row, value in enumerate(column.tolist()) if value == ANY]
+        if not rows:
+            return None
+        src, dst = self.graph.src[rows].astype(np.int64), self.graph.dst[rows].astype(np.int64)
+        found: NDArray[np.bool_] = np.isin(
+            self.above.astype(np.int64) * n + self.below, np.concatenate([src * n + dst, dst * n + src])
+        )
+        return found
 
     # -- what is distributed -----------------------------------------------------------------------------------------
 

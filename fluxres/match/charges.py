@@ -6,6 +6,7 @@ give. So what is charged for others is done when they are found, and fails or do
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor
 
@@ -38,13 +39,17 @@ class Charger:
 
     def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> Due | None:
         """What has to come from whom of so many asked for, evenly for all starts; None when nothing supplies one of them."""
+        return self.due_by(demand, [(v, Fraction(number) / len(starts)) for v in starts])
+
+    def due_by(self, demand: Demand, starts: Sequence[tuple[int, Fraction | int]]) -> Due | None:
+        """The same with what is asked for at each."""
         found: Due = {}
-        for v in starts:
+        for v, number in starts:
             charges = self._paths.charged(v, demand.kind)
             if charges is None:
                 return None
             for givers, part in charges:
-                found.setdefault(givers, {})[v] = part * Fraction(number) / len(starts)
+                found.setdefault(givers, {})[v] = part * number
         return found
 
     def take(self, demand: Demand, due: Due, slot: int) -> bool:

@@ -66,8 +66,10 @@ def is_simple(demand: Demand, typology: Typology) -> bool:
     """Whether a charge is only a number of units: nothing is looked at, kept alone or part of a node."""
     kind = demand.kind
     sizes = typology.least_and_most(kind)
-    return not (demand.whole or demand.named or typology.is_flagged(kind) or kind in typology.in_node) and (
-        not demand.shared or sizes[0] > 1
+    return (
+        demand.even
+        and not (demand.whole or demand.named or typology.is_flagged(kind) or kind in typology.in_node)
+        and (not demand.shared or sizes[0] > 1)
     )
 
 

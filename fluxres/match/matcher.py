@@ -52,6 +52,7 @@ class Matcher:
         structure: the machine.
         planner: over the same vertices; asked, never changed.
         ideal: as if everything were up, on an empty planner.
+        with_draws: what pools draw by themselves is charged.
 
     Whoever changes kinds of the structure in place (properties) says so with `forget`; states are seen without.
 
@@ -67,11 +68,11 @@ class Matcher:
     ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
     """
 
-    def __init__(self, structure: Structure, planner: Planner, *, ideal: bool = False) -> None:
+    def __init__(self, structure: Structure, planner: Planner, *, ideal: bool = False, with_draws: bool = True) -> None:
         self.structure = structure
         self.planner = planner
         self.ideal = ideal
-        self.typology = Typology(structure, NOTHING_DEAD if ideal else structure.outage.dead)
+        self.typology = Typology(structure, NOTHING_DEAD if ideal else structure.outage.dead, with_draws=with_draws)
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
@@ -85,6 +86,8 @@ class Matcher:
         self._plans.clear()
         self._eligible.clear()
         self._floor.forget()
+        for found in ("draws", "drawn_by_itself"):
+            self.typology.__dict__.pop(found, None)
         self._idle = self._empty = None
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -173,7 +176,7 @@ class Matcher:
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
         eligible = self._eligible_for(request.constraint)
-        self._follow_suppliers()
+        self.follow_suppliers()
         idle = [self._unhindered()]
         if self.typology.dead:
             idle.append(self._unheld())  # with a supplier down less has to come from it
@@ -268,7 +271,7 @@ class Matcher:
         return Budget(limits.MATCH_STEPS_MAX // 20) if plan.charged else Budget(limits.MATCH_STEPS_MAX + 8 * self.structure.n)
 
     def _ready(self, request: Request) -> Ready:
-        self._follow_suppliers()
+        self.follow_suppliers()
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
             rules.require_allowed(self.structure, request)
@@ -304,7 +307,7 @@ class Matcher:
             found = self._eligible[constraint] = Eligible(self.typology, constraint)
         return found
 
-    def _follow_suppliers(self) -> None:
+    def follow_suppliers(self) -> None:
         """See whether other suppliers give nothing than before: then ways lead elsewhere."""
         if self.ideal or _is_same(dead := self.structure.outage.dead, self.typology.dead):
             return

@@ -54,8 +54,14 @@ class Ways:
 
     def _live(self, place: int) -> Sequence[int]:
         """The edges into a pool that something comes along; all of them where nothing does."""
-        rows = self.feeds.rows_into(place)
-        return rows if self._dead is None else [row for row in rows if not self._dead[row]] or rows
+        every = self.feeds.rows_into(place)
+        rows = every if self._dead is None else [row for row in every if not self._dead[row]] or every
+        alternative = self.feeds.alternative
+        if alternative is None or len(rows) < 2:
+            return rows
+        # Of those of which one is enough the first gives; the others stand by.
+        first = next((row for row in rows if alternative[row]), -1)
+        return [row for row in rows if row == first or not alternative[row]]
 
     def beyond(self, suppliers: tuple[int, ...]) -> Way:
         """What is met from these suppliers on, themselves included."""

@@ -22,7 +22,7 @@ from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.model import events, extending, targets
+from fluxres.model import drawing, events, extending, targets
 from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets
@@ -115,14 +115,20 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
-def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:
-    """Give pools to a job; see :meth:`ResourceGraph.allocate`."""
+def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *, with_draws: bool = False) -> Allocation:
+    """Give pools to a job; see :meth:`ResourceGraph.allocate`.
+
+    Args:
+        with_draws: with what they draw by themselves from their suppliers.
+    """
     targets.job_id(job)
-    named = targets.with_amounts(graph, wanted)
-    planned = graph.records.plan_allocate(named, job, *window)
+    named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
+    if with_draws:
+        named, drawn = drawing.with_draws(graph, named, window)
+    planned = graph.records.plan_allocate(named, job, *window, implies=len(drawn) > 0)
     structure = graph.structure
-    tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
-    graph.records.allocate(planned, job, *window)
+    tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
+    graph.records.allocate(planned, job, *window, drawn=drawn)
     graph.revision += 1
     return given(graph, job, lambda: columns(named), window)
 
@@ -314,7 +320,7 @@ def grow(
     window = graph.open_window(begin, have.end if end is None else end)
     require_end(graph, window)
     if not targets.is_request(graph, wanted):
-        return allocate(graph, job, cast("Targets", wanted), window)
+        return allocate(graph, job, cast("Targets", wanted), window, with_draws=True)
     from fluxres.model import matching
 
     return matching.give(graph, matching.match_within(graph, cast("Wanted", wanted), window, policy), job)

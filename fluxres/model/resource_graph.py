@@ -16,7 +16,7 @@ from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Length, Time, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, events, joining, targets
+from fluxres.model import changes, drawing, events, joining, targets
 from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
@@ -80,7 +80,7 @@ class ResourceGraph(Requests):
             return matching.allocate(self, cast("Wanted", wanted), job, begin, self._duration(begin, end, duration_s), policy)
         window = self._given_window(begin, end, duration_s)
         changes.require_end(self, window)
-        return changes.allocate(self, job, cast("Targets", wanted), window)
+        return changes.allocate(self, job, cast("Targets", wanted), window, with_draws=True)
 
     def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None) -> Length | None:
         if end is None:
@@ -288,8 +288,9 @@ class ResourceGraph(Requests):
             matching.require_picks(found)
             window = found.start, found.end
             return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
-        named = targets.with_amounts(self, cast("Targets", wanted))
-        return changes.stage(self, job, named, self._given_window(start, end, duration_s), ttl_s)
+        window = self._given_window(start, end, duration_s)
+        named, drawn = drawing.with_draws(self, targets.with_amounts(self, cast("Targets", wanted)), window)
+        return changes.stage(self, job, named, window, ttl_s, drawn=drawn, implies=len(drawn) > 0)
 
     def new_stage_id(self) -> str:
         """An id no stage has."""

@@ -110,7 +110,11 @@ class Ways:
     def suppliers(self, edges: list[Edge], v: int) -> list[int]:
         """Who supplies a pool: those that have something themselves, where there are any."""
         every = self.all_suppliers(edges, v)
-        return [a for a in every if not self.is_dead(edges, a)] or every
+        found = sorted([a for a in every if not self.is_dead(edges, a)] or every)
+        graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
+        one_of = {frozenset((a, b)) for a, b, data in graph.rows() if data.get("supply") == "any"}
+        several = [a for a in found if frozenset((a, v)) in one_of]
+        return [a for a in found if a not in several[1:]]
 
     def all_suppliers(self, edges: list[Edge], v: int) -> list[int]:
         return [a for a, b in edges if b == v]

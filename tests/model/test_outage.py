@@ -206,3 +206,26 @@ def test_a_pool_above_some_that_are_fed_is_not_cut_off(site: ResourceGraph) -> N
     refusal = site.why_not("node")
     assert refusal is not None
     assert "8 get nothing from feed0, which is down" in " ".join(refusal.sentences())
+
+
+def test_one_of_several_suppliers_is_enough_where_the_edges_say_so(tmp_path: Path) -> None:
+    both = made()
+    graph = made(
+        SITE.replace('rack[0-1]"}', 'rack[0-1]", supply: any}').replace('to: "/site/rack0"}', 'to: "/site/rack0", supply: any}')
+    )
+    for one in (both, graph):
+        one.allocate("slot=1/[node;power=700]", job="j")
+    assert drawn(both) == {"feed0": 700, "pdu0": 700, "feed1": 700, "pdu2": 700}
+    assert drawn(graph) == {"feed0": 700, "pdu0": 700}
+    fluxres.save(graph, tmp_path / "site.yaml")
+    fluxres.save(graph, tmp_path / "site.json", format="node-link")
+    for again in (
+        graph,
+        fluxres.load(tmp_path / "site.yaml", clock=lambda: 0),
+        fluxres.load(tmp_path / "site.json", clock=lambda: 0),
+    ):
+        again.free("j")
+        again.set_state("power:/feed0/pdu0", "down")
+        again.allocate("slot=1/[node{id:'0-3'};power=700]", job="j")
+        assert drawn(again) == {"feed1": 700, "pdu2": 700}
+    assert "supply: any" in (tmp_path / "site.yaml").read_text()
