@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fluxres.instance import Instance, Job, QueuePolicy
     from fluxres.match import Match, Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
-    from fluxres.store.files import load, save
+    from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
     from fluxres.syntax.resource_set import ResourceSet
@@ -85,13 +85,15 @@ __all__ = [
     "UsageError",
     "__version__",
     "build",
+    "dumps",
     "load",
+    "loads",
     "save",
 ]
 
 _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
-    **dict.fromkeys(("load", "save"), "fluxres.store.files"),
+    **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     **dict.fromkeys(("Match", "Policy"), "fluxres.match"),
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),

@@ -12,6 +12,7 @@ import numbers
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, SupportsFloat
 
 from fluxres import limits
@@ -53,7 +54,11 @@ def fixed(now_s: float = 0.0) -> Clock:
     >>> fixed(5.0)()
     5.0
     """
-    return lambda: now_s
+    return partial(_still, now_s)  # other than a lambda, it can be pickled
+
+
+def _still(now_s: float) -> float:
+    return now_s
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,7 +78,8 @@ def ticks(seconds: Time, what: str = "time") -> int:
     """
     if type(seconds) is not float and type(seconds) is not int:
         seconds = _since_1970(seconds, what) if isinstance(seconds, datetime) else _number(seconds, what, "a datetime")
-    return _rounded(seconds, what)
+    # Asked several times by each allocation, nearly always for an ordinary number.
+    return round(seconds * TICKS_PER_S) if 0 <= seconds <= limits.TIME_MAX_S else _extreme(seconds, what)
 
 
 def length_ticks(seconds: Length, what: str = "duration_s") -> int:
@@ -84,17 +90,15 @@ def length_ticks(seconds: Length, what: str = "duration_s") -> int:
     """
     if type(seconds) is not float and type(seconds) is not int:
         seconds = seconds.total_seconds() if isinstance(seconds, timedelta) else _number(seconds, what, "a timedelta")
-    return _rounded(seconds, what)
+    return round(seconds * TICKS_PER_S) if 0 <= seconds <= limits.TIME_MAX_S else _extreme(seconds, what)
 
 
-def _rounded(seconds: float, what: str) -> int:
+def _extreme(seconds: float, what: str) -> int:
     if seconds == math.inf:
         return FOREVER
-    if not 0 <= seconds <= limits.TIME_MAX_S:
-        # Python refuses to print an int of many thousand digits.
-        got = "a number of over 300 digits" if isinstance(seconds, int) and abs(seconds) >= 10**300 else repr(seconds)
-        raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {got}")
-    return round(seconds * TICKS_PER_S)
+    # Python refuses to print an int of many thousand digits.
+    got = "a number of over 300 digits" if isinstance(seconds, int) and abs(seconds) >= 10**300 else repr(seconds)
+    raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {got}")
 
 
 def _since_1970(moment: datetime, what: str) -> float:

@@ -29,6 +29,11 @@ class Refused(Exception):
         super().__init__(", ".join(sorted(self.classes)))
 
 
+def limited_edge(graph: str, src: str, dst: str, units: int) -> PoolData:
+    """What is known of an edge between two uuids that carries a limited number of units: nothing forbids its use."""
+    return {"size": units, "parent": None, "state": "up", "exclusive": False, "way": False, "ends": (graph, src, dst)}
+
+
 def job_of(holder: Holder) -> str:
     return holder if isinstance(holder, str) else holder[0]
 
@@ -39,20 +44,29 @@ class Oracle:
     Args:
         pools: by key, in pre-order: ``type size parent state tags properties exclusive``; parent is a key or None.
         horizon: the last tick, which stands for all later ones.
+        edges: those that carry a limited number of units, by key; see `limited_edge`.
     """
 
-    def __init__(self, pools: dict[str, PoolData], horizon: int) -> None:
+    def __init__(self, pools: dict[str, PoolData], horizon: int, edges: dict[str, PoolData] | None = None) -> None:
         self.pools = pools
+        self.edges = edges or {}
+        #: whatever a job may hold units of
+        self.accounts = {**pools, **self.edges}
         self.horizon = horizon
         #: Everything that was given and not taken back; what counts as held of it is in `held`, the rest is `dormant`.
-        self.given: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in pools}
-        self.held: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in pools}
+        self.given: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in self.accounts}
+        self.held: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in self.accounts}
         self.stages: dict[int, tuple[str, Targets, range, int]] = {}  # job, what, when, tick at which it expires
         self.now = 0
         self._above: dict[str, list[str]] = {}
-        for key, pool in pools.items():
+        for key, pool in self.accounts.items():
             self._above[key] = [] if pool["parent"] is None else [pool["parent"], *self._above[pool["parent"]]]
-        self._below = {key: [other for other in pools if key in self._above[other]] for key in pools}
+        self._below = {key: [other for other in pools if key in self._above[other]] for key in self.accounts}
+
+    def put_in_order(self, keys: list[str]) -> None:
+        """Pools in this order from now on."""
+        self.pools = {key: self.pools[key] for key in keys}
+        self.accounts = {**self.pools, **self.edges}
 
     # -- the tree and time ------------------------------------------------------------------------------------------
 
@@ -68,7 +82,7 @@ class Oracle:
         return range(self.now if start is None else start, self.horizon + 1 if end is None else end)
 
     def is_up(self, key: str) -> bool:
-        return all(self.pools[k]["state"] not in UNAVAILABLE for k in (key, *self.ancestors(key)))
+        return all(self.accounts[k]["state"] not in UNAVAILABLE for k in (key, *self.ancestors(key)))
 
     def settle(self) -> None:
         """What is given below a pool that its holder has whole is implied by that, and no record (A5)."""
@@ -78,17 +92,17 @@ class Oracle:
         }
 
     def _is_dormant(self, key: str, tick: int, holder: Holder) -> bool:
-        return any(self.given[a][tick].get(holder) == self.pools[a]["size"] for a in self.ancestors(key))
+        return any(self.given[a][tick].get(holder) == self.accounts[a]["size"] for a in self.ancestors(key))
 
     # -- questions --------------------------------------------------------------------------------------------------
 
     def owner(self, key: str, tick: int) -> Holder | None:
         """Who has all units of this pool."""
-        return next((h for h, n in self.held[key][tick].items() if n == self.pools[key]["size"]), None)
+        return next((h for h, n in self.held[key][tick].items() if n == self.accounts[key]["size"]), None)
 
     def intruders(self, holder: Holder, key: str, tick: int) -> bool:
         """Whether another job is in a pool around this one that is for one job at a time (A8)."""
-        around = [k for k in (key, *self.ancestors(key)) if self.pools[k]["exclusive"]]
+        around = [k for k in (key, *self.ancestors(key)) if self.accounts[k]["exclusive"]]
         return any(job_of(h) != job_of(holder) for k in around for b in self.below(k) for h in self.held[b][tick])
 
     def implied(self, key: str, tick: int) -> bool:
@@ -98,16 +112,16 @@ class Oracle:
     def used(self, key: str, tick: int) -> int:
         if self.is_way(key):
             return 0
-        return self.pools[key]["size"] if self.implied(key, tick) else sum(self.held[key][tick].values())
+        return self.accounts[key]["size"] if self.implied(key, tick) else sum(self.held[key][tick].values())
 
     def available(self, key: str, ticks: Iterable[int]) -> int:
         if not self.is_up(key) or self.is_way(key):
             return 0
-        return self.pools[key]["size"] - self.most_used(key, ticks)
+        return self.accounts[key]["size"] - self.most_used(key, ticks)
 
     def is_way(self, key: str) -> bool:
         """Whether the pool is here only as the way to others, and gives nothing (N1)."""
-        return bool(self.pools[key].get("way"))
+        return bool(self.accounts[key].get("way"))
 
     def most_used(self, key: str, ticks: Iterable[int]) -> int:
         return max(self.used(key, t) for t in ticks)
@@ -163,7 +177,7 @@ class Oracle:
         return sorted((s, job, e, n) for s, job, e, n in found if s < ticks.stop and (e is None or e > ticks.start))
 
     def allocated(self, job: str) -> dict[str, list[tuple[int, int | None, int]]]:
-        found = {key: self.steps(key, job) for key in self.pools}
+        found = {key: self.steps(key, job) for key in self.accounts}
         return {key: steps for key, steps in found.items() if steps}
 
     def jobs(self) -> set[str]:
@@ -176,7 +190,7 @@ class Oracle:
 
     def misnamed(self, keys: Iterable[str], ticks: Iterable[int] = (0,)) -> set[str]:
         """What is wrong with the words of an operation: a pool that does not exist, a window that ends before it begins."""
-        return ({"UsageError"} if not list(ticks) else set()) | {"UnknownPool" for key in keys if key not in self.pools}
+        return ({"UsageError"} if not list(ticks) else set()) | {"UnknownPool" for key in keys if key not in self.accounts}
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
@@ -220,18 +234,18 @@ class Oracle:
         """Units by pool; a pool named twice adds up, no amount means all of it."""
         wanted: dict[str, int] = {}
         for key, n in targets:
-            wanted[key] = wanted.get(key, 0) + (self.pools[key]["size"] if n is None else n)
+            wanted[key] = wanted.get(key, 0) + (self.accounts[key]["size"] if n is None else n)
         return wanted
 
     def _no_room(self, holder: Holder, key: str, n: int, ticks: range) -> Iterator[str]:
-        size = self.pools[key]["size"]
+        size = self.accounts[key]["size"]
         if n > size or self.is_way(key):
             yield "InfeasibleRequest"
             return
         if not self.is_up(key):
             yield "InsufficientResources"
         for t in ticks:
-            if self.pools[key]["exclusive"] and self.held[key][t].get(holder, 0) + n != size:
+            if self.accounts[key]["exclusive"] and self.held[key][t].get(holder, 0) + n != size:
                 yield "UsageError"
             if self.used(key, t) + n > size or self.intruders(holder, key, t):
                 yield "InsufficientResources"
@@ -242,7 +256,7 @@ class Oracle:
         for key, n in wanted.items():
             below = self.below(key)
             for t in ticks:
-                if self.held[key][t].get(holder, 0) + n == self.pools[key]["size"]:
+                if self.held[key][t].get(holder, 0) + n == self.accounts[key]["size"]:
                     if any(h != job_of(holder) for k in below for h in self.held[k][t]):
                         faults.add("InsufficientResources")
                     if any(k in wanted for k in below):
@@ -272,7 +286,7 @@ class Oracle:
                 faults.add("NotHeld")
             if n is not None and any(row.get(job, 0) < n for row in (has if start is None or end is None else rows)):
                 faults.add("NotHeld")
-            if n is not None and n < self.pools[key]["size"] and self.pools[key]["exclusive"]:
+            if n is not None and n < self.accounts[key]["size"] and self.accounts[key]["exclusive"]:
                 faults.add("UsageError")
             changes += [(row, row[job] if n is None else n) for row in has]
         if faults or not changes:
@@ -285,7 +299,7 @@ class Oracle:
 
     def _given_back(self, job: str, targets: Targets | None) -> dict[str, int | None]:
         if targets is None:
-            return dict.fromkeys(key for key in self.pools if any(job in row for row in self.given[key]))
+            return dict.fromkeys(key for key in self.accounts if any(job in row for row in self.given[key]))
         if any(n is not None and n < 1 for _, n in targets):
             raise Refused(["UsageError"])
         wanted: dict[str, int | None] = {}
@@ -306,7 +320,7 @@ class Oracle:
         """Everything the job has ends at another tick: the last units of each pool are held on, what is later goes."""
         if job not in self.jobs():
             raise Refused(["UnknownJob"])
-        given = {key: found for key in self.pools if (found := self._spans(self.given[key], job))}
+        given = {key: found for key in self.accounts if (found := self._spans(self.given[key], job))}
         last = {key: found for key, found in given.items() if found[-1][1] is None or found[-1][1] > self.now}
         if not last:
             raise Refused(["NotHeld"])
@@ -332,9 +346,9 @@ class Oracle:
     def _is_in_the_way(self, job: str, key: str, tick: int) -> bool:
         """Whether somebody else has what the job has of this pool."""
         row = self.held[key][tick]
-        whole = row[job] == self.pools[key]["size"]
+        whole = row[job] == self.accounts[key]["size"]
         return (
-            sum(row.values()) > self.pools[key]["size"]
+            sum(row.values()) > self.accounts[key]["size"]
             or any(self.owner(a, tick) is not None for a in self.ancestors(key))
             or (whole and any(h != job for k in self.below(key) for h in self.held[k][tick]))
             or self.intruders(job, key, tick)
@@ -347,7 +361,7 @@ class Oracle:
             key: [{h: n for h, n in row.items() if h not in self.held[key][t]} for t, row in enumerate(rows)]
             for key, rows in self.given.items()
         }
-        for rows, key, job in [(rows, key, job) for rows in (self.held, dormant) for key in self.pools for job in jobs]:
+        for rows, key, job in [(rows, key, job) for rows in (self.held, dormant) for key in self.accounts for job in jobs]:
             for start, end, _ in self._spans(rows[key], job):
                 for t in range(start, end or start) if end is not None and end <= self.now else ():
                     del self.given[key][t][job]

@@ -7,15 +7,14 @@ auxiliary graphs between uuids.  Paths follow from that, and are worked out anew
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.oracle import Oracle, PoolData, Refused, job_of
+from tests.oracle import Oracle, PoolData, Refused, job_of, limited_edge
 
-Carried = tuple[float, float] | None
-"""What an edge carries at once, and its full capacity; None for anything."""
-Edge = tuple[str, str, str, Carried]
-"""uuid, uuid, relation, what it carries."""
+Edge = tuple[str, str, str, float | None, float | None]
+"""uuid, uuid, relation, capacity, and the full capacity where a copy has less of it."""
 
 
 @dataclass
@@ -24,10 +23,10 @@ class Graph:
     edges: list[Edge]
 
     def above(self, uuid: str) -> str | None:
-        return next((src for src, dst, _, _ in self.edges if dst == uuid), None) if self.hierarchy else None
+        return next((src for src, dst, *_ in self.edges if dst == uuid), None) if self.hierarchy else None
 
     def below(self, uuid: str) -> list[str]:
-        return [uuid, *(u for src, dst, _, _ in self.edges if src == uuid for u in self.below(dst))]
+        return [uuid, *(u for src, dst, *_ in self.edges if src == uuid for u in self.below(dst))]
 
     def touches(self, uuid: str) -> bool:
         return any(uuid in edge[:2] for edge in self.edges)
@@ -91,14 +90,12 @@ class Shape:
             chain.append(above)
         return f"{name}:/" + "/".join(self.pools[u]["name"] for u in reversed(chain))
 
-    def restricted(self, pools: dict[str, PoolData], *, is_empty: bool = False) -> Shape:
-        """These pools only, with the edges that keep both their ends; nothing goes through any of those of an `is_empty` copy."""
+    def restricted(self, pools: dict[str, PoolData]) -> Shape:
+        """These pools only, with the edges that keep both their ends."""
         graphs = {
             name: Graph(graph.hierarchy, [edge for edge in graph.edges if edge[0] in pools and edge[1] in pools])
             for name, graph in self.graphs.items()
         }
-        for graph in graphs.values() if is_empty else ():
-            graph.edges = [(*edge[:3], None if edge[3] is None else (0.0, edge[3][1])) for edge in graph.edges]
         return Shape(pools, graphs)
 
 
@@ -111,22 +108,59 @@ def shape_of(oracle: Oracle, graphs: Graphs) -> Shape:
 def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]]) -> Oracle:
     """An oracle of this shape, with the records that these oracles have on its pools, some of which are others now."""
     key = {uuid: shape.key(uuid) for uuid in shape.pools}
-    made = Oracle({key[u]: {**pool, "parent": key.get(pool["parent"])} for u, pool in shape.pools.items()}, like.horizon)
+    pools = {key[u]: {**pool, "parent": key.get(pool["parent"])} for u, pool in shape.pools.items()}
+    made = Oracle(pools, like.horizon, limited(shape, key))
     made.now = like.now
     for source, same in sources:
         for k, rows in source.given.items():
-            uuid = source.pools[k]["uuid"]
-            uuid = same.get(uuid, uuid)
-            for t, row in enumerate(rows) if uuid in key else ():
+            now = moved_to(source, k, shape, key, same)
+            for t, row in enumerate(rows) if now in made.accounts and not made.is_way(now) else ():
                 for holder, n in row.items():
-                    mine = made.given[key[uuid]][t]
+                    mine = made.given[now][t]
                     mine[holder] = mine.get(holder, 0) + n
         for number, (job, targets, ticks, expires) in source.stages.items():
-            moved = [(key[uuid], n) for k, n in targets if (uuid := source.pools[k]["uuid"]) in key]
+            moved = [(now, n) for k, n in targets if (now := moved_to(source, k, shape, key, same)) in made.accounts]
             if moved:
                 made.stages[number] = (job, moved, ticks, expires)
     made.settle()
     return made
+
+
+def limited(shape: Shape, key: dict[str, str]) -> dict[str, PoolData]:
+    """The edges of a shape that carry a limited number of units, by how the graph names them."""
+    found: dict[str, PoolData] = {}
+    for name, graph in shape.graphs.items():
+        for src, dst, _, capacity, _ in graph.edges:
+            if capacity is not None:
+                found[edge_key(name, key[src], key[dst])] = limited_edge(name, src, dst, math.floor(capacity))
+    return found
+
+
+def edge_key(graph: str, src: str, dst: str) -> str:
+    return f"{graph}: {src} -> {dst}"
+
+
+def moved_to(source: Oracle, k: str, shape: Shape, key: dict[str, str], same: dict[str, str]) -> str:
+    """What a pool or an edge of another oracle is called here; empty where it is no more."""
+    if k in source.pools:
+        uuid = source.pools[k]["uuid"]
+        return key.get(same.get(uuid, uuid), "")
+    name, *ends = source.edges[k]["ends"]
+    src, dst = (key.get(same.get(uuid, uuid), "") for uuid in ends)
+    return edge_key(name, src, dst) if src and dst else ""
+
+
+def cut(oracle: Oracle, shape: Shape, units: Callable[[str], int]) -> Graphs:
+    """The graphs of a part, of whose edges it has only so many units."""
+    key = {pool["uuid"]: k for k, pool in oracle.pools.items()}
+
+    def left(name: str, edge: Edge) -> Edge:
+        src, dst, relation, capacity, full = edge
+        if capacity is None or (n := units(edge_key(name, key[src], key[dst]))) == math.floor(capacity):
+            return edge
+        return src, dst, relation, float(n), capacity if full is None else full
+
+    return {name: Graph(graph.hierarchy, [left(name, e) for e in graph.edges]) for name, graph in shape.graphs.items()}
 
 
 def free_units(oracle: Oracle, tick: int) -> dict[str, int]:
@@ -156,7 +190,7 @@ def beside(shape: Shape, taken: Iterable[str]) -> set[str]:
 def linked(shape: Shape, kept: Iterable[str]) -> set[str]:
     """Pools outside the tree, such as switches, that an edge of a graph without hierarchy joins to one of these."""
     edges = [edge for graph in shape.graphs.values() if not graph.hierarchy for edge in graph.edges]
-    ends = {pair for src, dst, _, _ in edges for pair in ((src, dst), (dst, src))}
+    ends = {pair for src, dst, *_ in edges for pair in ((src, dst), (dst, src))}
     return {far for near, far in ends if near in kept and far not in shape.tree}
 
 
@@ -186,6 +220,7 @@ def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle,
         elif u in above or u in way:
             pools[u] = {**pool, "size": free[u] or pool["size"], "way": True}
     made = shape.restricted(pools)
+    made.graphs = cut(oracle, made, lambda edge: oracle.available(edge, [tick]))
     return oracle_of(made, oracle), made.graphs
 
 
@@ -212,7 +247,8 @@ def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int, along: Along
         for u, pool in shape.pools.items()
         if u in taken
     }
-    made = shape.restricted(pools, is_empty=True)
+    made = shape.restricted(pools)
+    made.graphs = cut(oracle, made, lambda edge: oracle.held[edge][tick].get(job, 0))
     return oracle_of(made, oracle), made.graphs
 
 
@@ -230,6 +266,8 @@ def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
         if top == shape.root or top not in shape.tree:
             raise Refused(["UsageError"])
         left = shape.subtree(top)
+    elif name not in shape.graphs:  # "pools:/pdu0" stands in no graph
+        raise Refused(["UnknownGraph"] if key in oracle.pools else ["UnknownPool"])
     else:
         if len(named := shape.at_uri(name, key)) != 1:
             raise Refused(["UnknownPool"])
@@ -370,24 +408,34 @@ def in_order(pools: dict[str, PoolData]) -> dict[str, PoolData]:
 
 
 def joint_graphs(mine: Shape, theirs: Shape, same: dict[str, str]) -> Graphs:
-    """The edges of both, an equal one once; a hierarchy stays a forest."""
+    """The edges of both, an equal one once, which carries what both do up to what it did in full; a hierarchy stays a forest."""
     made = copy.deepcopy(mine.graphs)
     for name, graph in theirs.graphs.items():
         into = made.setdefault(name, Graph(graph.hierarchy, []))
         if into.hierarchy != graph.hierarchy:
             raise Refused(["MergeConflict"])
-        for src, dst, relation, carried in graph.edges:
-            ends = (same.get(src, src), same.get(dst, dst), relation)
-            at = next((at for at, known in enumerate(into.edges) if known[:3] == ends), None)
+        for src, dst, relation, capacity, full in graph.edges:
+            edge = (same.get(src, src), same.get(dst, dst), relation, capacity, full)
+            at = next((i for i, known in enumerate(into.edges) if known[:3] == edge[:3]), None)
             if at is None:
-                into.edges.append((*ends, carried))
-            elif carried is not None and (mine_carries := into.edges[at][3]) is not None:
-                full = max(carried[1], mine_carries[1])
-                into.edges[at] = (*ends, (min(carried[0] + mine_carries[0], full), full))
+                into.edges.append(edge)
+            else:
+                into.edges[at] = together(into.edges[at], edge)
         targets = [edge[1] for edge in into.edges]
         if into.hierarchy and len(targets) != len(set(targets)):
             raise Refused(["MergeConflict"])
     return made
+
+
+def together(mine: Edge, theirs: Edge) -> Edge:
+    """One edge of two; where only one of them has a capacity, it is as mine."""
+    src, dst, relation, a, full_a = mine
+    b, full_b = theirs[3:]
+    if a is None or b is None:
+        return mine
+    full = max(a if full_a is None else full_a, b if full_b is None else full_b)
+    units = min(a + b, full)
+    return src, dst, relation, units, full if full > units else None
 
 
 def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str]) -> None:
@@ -402,8 +450,8 @@ def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str
 
 def is_lost(made: Oracle, shape: Shape, source: Oracle, same: dict[str, str]) -> bool:
     """Whether somebody held something that a whole holding of the other graph would imply."""
-    for k, rows in source.held.items():
-        uuid = source.pools[k]["uuid"]
+    for k in source.pools:
+        uuid, rows = source.pools[k]["uuid"], source.held[k]
         now = made.held[shape.key(same.get(uuid, uuid))]
         if any(h not in now[t] for t, row in enumerate(rows) for h in row):
             return True
@@ -412,7 +460,7 @@ def is_lost(made: Oracle, shape: Shape, source: Oracle, same: dict[str, str]) ->
 
 def is_broken(oracle: Oracle) -> bool:
     """More held than there is (A1), part of what is only given whole, or anything below what is held whole (A3, A5)."""
-    for key, pool in oracle.pools.items():
+    for key, pool in oracle.accounts.items():
         for t in range(oracle.horizon + 1):
             holder = oracle.owner(key, t)
             if sum(oracle.held[key][t].values()) > pool["size"]:

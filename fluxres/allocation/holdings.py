@@ -115,6 +115,8 @@ class Holdings:
         self.upstream: Upstream | None = None
         """Who gives the units of linked ways; None for a graph that stands by itself."""
         self.stages: dict[str, Staged] = {}
+        self.stages_made = 0
+        """Number of the next stage; no two stages of a graph have one id, however often it is saved and loaded in between."""
         self.slots_of: dict[str, int] = {}
         """By job, of how many slots its requests were (RFC 20); no entry where pools were named, or some of them went back."""
 

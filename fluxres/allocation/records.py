@@ -8,7 +8,9 @@ The rules by number are in ``specs/rules.md``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +21,9 @@ from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 
 __all__ = ["Records", "Staged"]
+
+_NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
+"""The ids that stages get; a journal that was typed by hand may have others."""
 
 
 class Records(Allocations):
@@ -41,6 +46,11 @@ class Records(Allocations):
         """Apply what :meth:`plan_stage` found to be right."""
         self.allocate(changes, STAGE_OWNER + staged.stage, staged.start, staged.end)  # may refuse, for the bounds of the planner
         self.stages[staged.stage] = replace(staged, targets=tuple((change.v, change.amount) for change in changes))
+        self._count(staged.stage)
+
+    def _count(self, stage: str) -> None:
+        if _NUMBERED.fullmatch(stage):
+            self.stages_made = max(self.stages_made, int(stage[1:]) + 1)
 
     def require_stage(self, stage: str) -> Staged:
         """The stage of this id.
@@ -99,14 +109,18 @@ class Records(Allocations):
     # -- what is held elsewhere --------------------------------------------------------------------------------------
 
     def set_elsewhere(self, v: int, held: steps.Steps) -> bool:
-        """Note what other instances draw from a supplier that is shared with them; whether that is another amount than before."""
+        """Note what other instances draw from a supplier that is shared with them; whether that is another amount than before.
+
+        Where they draw more than is left here, which only records changed by hand can say, what is left is noted.
+        """
         before = self.steps_of(v, ELSEWHERE)
         if held == before:
             return False
         for start, end, amount in before:
             self.planner.release(v, amount, start, end)
             self._erase(v, ELSEWHERE, amount, start, end)
-        for start, end, amount in held:
+        own = self.planner.segments(v)
+        for start, end, amount in steps.beside(held, own, self.accounts.size.item(v)) if own else held:
             self.planner.hold(v, amount, start, end)
             self._note(v, ELSEWHERE, amount, start, end)
         return True
@@ -114,7 +128,8 @@ class Records(Allocations):
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def take(self, other: Records, old_to_new: Int32) -> None:
-        """Add the records and stages of another structure, by new vertex numbers; those on what is gone are left out.
+        """Add the records and stages of another structure, by new vertex numbers; those on what is gone, or is
+        only a way now, are left out.
 
         Args:
             old_to_new: of the pools; edges are where both their ends are.
@@ -123,6 +138,7 @@ class Records(Allocations):
         Errors: UsageError from the planner when units do not fit a pool.
         """
         old_to_new = other.accounts.renumbered(self.accounts, old_to_new)
+        old_to_new = np.where(self.accounts.units[old_to_new] == 0, -1, old_to_new).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
         for v in sorted(other.held):
             new = int(old_to_new[v])
@@ -143,10 +159,12 @@ class Records(Allocations):
                     for s, e in steps.without(start, end, recorded):
                         self._imply(new, owner, amount, s, e)
         self.drawn.take(other.drawn, old_to_new)
+        self.stages_made = max(self.stages_made, other.stages_made)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
             rows = [(int(old_to_new[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
             drawn = tuple(row for row in rows if row[0] >= 0 and row[1] >= 0)
+            self._count(staged.stage)
             if moved:
                 self.stages[staged.stage] = replace(staged, targets=moved, drawn=drawn)
         for job in known:

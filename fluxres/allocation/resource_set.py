@@ -18,6 +18,7 @@ from fluxres.errors import UsageError
 from fluxres.graph import jgf, jgf_shorthand
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
+from fluxres.match.paths import Paths
 
 GRAPHS: Final = {"jgf": "fluxion:jgf", "jgf_shorthand": jgf.SHORTHAND}
 """Forms of the graph that R may carry, and how each is called there."""
@@ -59,20 +60,29 @@ def resource_set(
     return {"version": 1, "execution": execution}
 
 
-def scheduling(structure: Structure, vertices: Int32, amounts: NDArray[np.int64], form: str = "jgf") -> dict[str, Any]:
+def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], form: str = "jgf") -> dict[str, Any]:
     """The graph of what is held, as R carries it under `scheduling`.
 
     Args:
-        structure, vertices, amounts: as for :func:`resource_set`.
+        structure: the machine.
+        held: accounts (:mod:`fluxres.graph.accounts`), ascending, each once: pools, and edges that have a capacity.
+        amounts: units of each.
         form: ``jgf``; ``jgf_shorthand`` leaves out what is below pools held whole.
 
     Errors: UsageError for another form.
-    Cost: about 2 µs a pool of the graph.
+    Cost: about 2 µs a pool of the graph; arrays as long as the machine where its auxiliary graphs distribute something.
     Source: RFC 40.
     """
     if form not in GRAPHS:
         raise UsageError(f"no form '{form}' of the graph in R", hint=f"there is {', '.join(GRAPHS)}")
     shorthand = form == "jgf_shorthand"
-    part = jgf.held(structure, vertices, amounts, shorthand=shorthand)
+    pools = held < structure.n
+    along = Paths(structure).along if structure.feeds else None
+    part = jgf.held(structure, held[pools], amounts[pools], shorthand=shorthand, along=along)
     more = jgf_shorthand.left_out_below(structure, part, execution_targets.CHILDREN) if shorthand else {}
-    return {"writer": GRAPHS[form], **jgf.document(structure, part, more)}
+
+    def carried(edges: Int32) -> NDArray[np.int64]:
+        at = np.minimum(held.searchsorted(edges), len(held) - 1)
+        return np.where(held[at] == edges, amounts[at], 0)
+
+    return {"writer": GRAPHS[form], **jgf.document(structure, part, more, carried)}

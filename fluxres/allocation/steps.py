@@ -111,6 +111,20 @@ def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]
             yield max(s, start), min(e, end), held
 
 
+def beside(steps: Steps, others: list[tuple[int, int, int]], size: int) -> Steps:
+    """As much of the holding as others leave of a pool.
+
+    >>> beside(((0, 10, 4),), ((5, 20, 3),), 6)
+    ((0, 5, 4), (5, 10, 3))
+    """
+    found: list[tuple[int, int, int]] = []
+    for s, e, held in steps:
+        cuts = sorted({s, e, *(at for other in others for at in other[:2] if s < at < e)})
+        used = [sum(units for a, b, units in others if a <= at < b) for at in cuts]
+        found += [(a, b, max(0, min(held, size - n))) for a, b, n in zip(cuts, cuts[1:], used, strict=False)]
+    return canonical(found)
+
+
 def touches(steps: Steps, start: int, end: int) -> bool:
     """Whether anything is held at some moment of the window.
 

@@ -40,6 +40,8 @@ COMMANDS: Final = {
     "copy": "Copy what is free, or what a job holds, as a graph of its own.",
     "merge": "Take another graph in.",
     "unlink": "Take a pool and all below it out.",
+    "move": "Put a pool and all below it at another place.",
+    "edge": "Add, change or remove an edge of an auxiliary graph.",
     "save": "Write the graph to a file or another store.",
     "simulate": "Run a workload on a machine by simulated time.",
     "experiment": "Make the runs a study describes, and compare them.",

@@ -17,11 +17,11 @@ from fluxres.formats.cluster_schema import Edge, Graph
 from fluxres.formats.selector import Selectors
 from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.edges import RESERVED, is_float
 from fluxres.graph.structure import Structure
 
 #: the relation of edges, when none is given, and of has-a among the pools that a hierarchy declares
 LINK, CONTAINS = "link", "contains"
-_RESERVED = ("subsystem", "type", "capacity")
 
 Int64 = NDArray[np.int64]
 
@@ -159,7 +159,7 @@ class Edges:
             attributes["supply"] = edge.supply
         for key, value in (edge.attributes or {}).items():
             where = (*path, "attributes", key)
-            if key in _RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
+            if key in RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
                 raise InputError(f"{key!r} is no name for an attribute", where=self._document.where(where, key=True))
             if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
                 message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
@@ -218,19 +218,12 @@ def _joined(arrays: list[Int64]) -> Int64:
     return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
-def _is_float(value: object) -> bool:
-    """Whether a column of floats holds this value as it is."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return isinstance(value, float) or (abs(value) < limits.NUMBER_MAX and int(float(value)) == value)
-
-
 def _columns(keys: Iterable[str], blocks: list[_Block], lengths: list[int]) -> dict[str, NDArray[Any]]:
     """Attribute columns: numbers as float64 with NaN for absent, anything else as objects with None."""
     columns: dict[str, NDArray[Any]] = {}
     for key in keys:
         values = [block.attributes.get(key) for block in blocks]
-        if all(value is None or _is_float(value) for value in values):
+        if all(value is None or is_float(value) for value in values):
             cells = np.array([math.nan if value is None else float(value) for value in values])
         else:
             cells = np.empty(len(values), object)

@@ -149,7 +149,7 @@ def _one_way(src: Int64, dst: Int64, carried: Values) -> Iterator[_Block]:
         return
     for starts, few, long in ((runs_a, src, dst), (runs_b, dst, src)):
         length = len(few) // len(starts)
-        if length > 1 and np.array_equal(starts, np.arange(len(starts)) * length):
+        if length > 1 and len(few) == length * len(starts) and np.array_equal(starts, np.arange(len(starts)) * length):
             pairing = "share"
             if starts is runs_a and np.array_equal(long, np.tile(long[:length], len(starts))):
                 pairing, long = "cross", long[:length]

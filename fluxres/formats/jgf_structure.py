@@ -225,16 +225,15 @@ class _Builder:
 
     def _containment_first(self) -> NDArray[np.int64]:
         """Rows in the order in which they become a structure: those outside containment behind the others."""
-        path = self.nodes.path
-        if path.count(None) == 0:
-            return np.arange(len(path))
-        order = np.argsort(np.array([p is None for p in path]), kind="stable")
-        outside = order[len(path) - path.count(None) :]
-        keys = [self.nodes.key[row] for row in outside.tolist()]
-        if self.nodes.shown < self.nodes.n and all(key.isascii() and key.isdecimal() for key in keys):
-            # Those that Fluxion does not see stand behind those that it sees: their keys are numbers in the order they had.
-            order[-len(outside) :] = sorted(outside.tolist(), key=lambda row: int(self.nodes.key[row]))
-        return order
+        path, shown = self.nodes.path, self.nodes.shown
+        inside = np.array([p is not None for p in path])
+        parts = [np.flatnonzero(inside), np.flatnonzero(~inside)]
+        # Those that Fluxion does not see stand behind those that it sees: their keys are numbers in the order they had.
+        for i, rows in enumerate(parts):
+            keys = [self.nodes.key[row] for row in rows.tolist()] if len(rows) and rows[-1] >= shown else []
+            if keys and all(key.isascii() and key.isdecimal() for key in keys):
+                parts[i] = rows[np.array(sorted(range(len(keys)), key=lambda at: int(keys[at])), np.int64)]
+        return np.concatenate(parts)
 
     def _parents(self) -> Int32:
         """By node: the node it is in, -1 for the root and for nodes outside containment that are in none."""

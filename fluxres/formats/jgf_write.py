@@ -45,7 +45,8 @@ def write_shorthand(structure: Structure, allocations: Sequence[Hold] = (), *, n
 
 def part_of(structure: Structure, *, shorthand: bool) -> Part:
     """All of a machine, or what the shorthand has of it; pools that may only be allocated whole count as held."""
-    exclusive = (structure.flags & EXCLUSIVE) != 0
+    ways = (structure.flags & WAY) != 0
+    exclusive = ((structure.flags & EXCLUSIVE) != 0) & ~ways
     kept = np.ones(structure.n, np.bool_)
     if shorthand:
         depth = np.zeros(structure.n + 1, np.int32)
@@ -54,7 +55,7 @@ def part_of(structure: Structure, *, shorthand: bool) -> Part:
         np.add.at(depth, structure.end[hiding], -1)
         kept = np.cumsum(depth[:-1]) == 0
     vertices = np.flatnonzero(kept).astype(np.int32)
-    return Part(vertices, structure.size[kept], exclusive[kept], (structure.flags[kept] & WAY) != 0)
+    return Part(vertices, structure.size[kept], exclusive[kept], ways[kept])
 
 
 def hidden_in(structure: Structure, part: Part) -> left_out.Mask:

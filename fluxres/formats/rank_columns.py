@@ -11,7 +11,7 @@ from fluxres import limits
 from fluxres.allocation.execution_targets import CHILDREN
 from fluxres.formats.rank_hosts import HOST
 from fluxres.formats.rank_properties import BARRED, pairs_of
-from fluxres.formats.resource_set_told import Targets, Told
+from fluxres.formats.resource_set_told import Targets, Told, offered
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
@@ -47,7 +47,7 @@ def children_of(structure: Structure, targets: Targets) -> Children:
     numbers = structure.id.copy()
     first_of, last_of = [], []
     for type_ in CHILDREN:
-        pools = structure.of_type(type_)
+        pools = offered(structure, type_)
         first = np.searchsorted(pools, targets.vertices, side="right")
         count = np.searchsorted(pools, structure.end[targets.vertices]) - first
         column = [""] * len(first)

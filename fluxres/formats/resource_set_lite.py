@@ -25,7 +25,7 @@ from fluxres.formats.resource_set_schema import Execution
 from fluxres.formats.source import Source
 from fluxres.formats.treepool import Topologies
 from fluxres.formats.yaml_document import Key
-from fluxres.graph.kinds import Kind, KindTable, properties_tuple
+from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
@@ -244,7 +244,8 @@ class Lite:
         Errors: InputError where neither tells which is which.
         """
         ranks, tops = structure.execution_targets
-        ranks, tops = ranks[tops < structure.tree_end], tops[tops < structure.tree_end]
+        inside = (tops < structure.tree_end) & structure.offers[tops]
+        ranks, tops = ranks[inside], tops[inside]
         at = np.minimum(np.searchsorted(ranks, self.ranks), max(len(ranks) - 1, 0))
         by_rank = np.where(ranks[at] == self.ranks, tops[at], -1).astype(np.int64) if len(ranks) else np.full(len(self.ranks), -1)
         if not self.has_own_hosts:
@@ -260,10 +261,10 @@ class Lite:
         return np.array([_one_of(found.get(name, []), by_rank.item(i)) for i, name in enumerate(names)], np.int64)
 
     def _by_host(self, structure: Structure, names: Sequence[str], tops: NDArray[np.int32]) -> dict[str, list[int]]:
-        targets, wanted = set(tops.tolist()), set(names)
+        targets, wanted, offers = set(tops.tolist()), set(names), structure.offers
         found: dict[str, list[int]] = {}
         for v in structure.named(names):
-            if v < structure.tree_end and (structure.kind_of(v).type == "node" or v in targets):
+            if v < structure.tree_end and offers[v] and (structure.kind_of(v).type == "node" or v in targets):
                 found.setdefault(structure.name(v), []).append(v)
         for v, tags in structure.tags.items():
             host = tags.get(HOST)
@@ -287,6 +288,7 @@ class Lite:
         notes = self._rank(structure, nodes)
         for type_ in sorted({type_ for children in self.children for type_ in children}):
             pools = structure.of_type(type_)
+            pools = pools[(structure.flags[pools] & WAY) == 0]
             if not len(pools) or not len(nodes):
                 continue
             counts = np.searchsorted(pools, structure.end[nodes]) - np.searchsorted(pools, nodes)

@@ -21,6 +21,7 @@ from fluxres.formats.resource_set_lite import Lite
 from fluxres.graph import uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 
@@ -123,7 +124,9 @@ class _Completing:
         s, entry, top = self._s, self._lite.entry.item(at), self._tops.item(at)
         children = self._lite.children[entry]
         said, present = self._said_ids(closed), self._present.get(at, {})
-        may_be = [v for v in closed if s.kind_of(v).type not in children and v not in self._hidden.children]
+        # A target may be a core itself.
+        may_be = [v for v in closed if v == self._nodes[at] or s.kind_of(v).type not in children]
+        may_be = [v for v in may_be if v not in self._hidden.children]
         rows = slice(top + 1, self._alone.end.item(top))
         added, home = self._added[rows], self._home[rows]
         added[:] = bool(may_be)
@@ -162,6 +165,7 @@ class _Completing:
         found: dict[int, dict[str, Int32]] = {}
         for type_ in {type_ for children in self._lite.children for type_ in children} & set(s.types):
             pools = s.of_type(type_)
+            pools = pools[(s.flags[pools] & WAY) == 0]
             at = np.searchsorted(nodes, pools) - 1
             inside = (at >= 0) & (pools < s.end[nodes[at]])
             pools, at = pools[inside], at[inside]

@@ -15,6 +15,7 @@ from fluxres.formats.loaded import Hold
 from fluxres.formats.rank_hosts import HOST
 from fluxres.formats.resource_set import TAGS
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 
 ROOT: Final = "cluster0"
@@ -30,29 +31,29 @@ class Targets(NamedTuple):
 
 
 def targets_of(structure: Structure) -> Targets:
-    """The topmost pool on each rank.
+    """The topmost pool on each rank; none of those that are only the way to something outside them.
 
     Errors: InputError where there is none, where two pools side by side have one rank, and where one is in another.
     Cost: O(pools) array operations.
     """
-    ranks, vertices = structure.execution_targets
-    inside = vertices < structure.tree_end
-    ranks, vertices = ranks[inside], vertices[inside]
-    if not len(ranks):
-        raise InputError("no pool has a rank", hint="R is of nodes, which have ranks")
     on_rank = np.flatnonzero(structure.rank[: structure.tree_end] >= 0)
     above = structure.parent[on_rank]
-    tops = on_rank[(above < 0) | (structure.rank[above] != structure.rank[on_rank])]
-    if len(tops) > len(ranks):
-        by_rank = tops[np.argsort(structure.rank[tops], kind="stable")]
-        at = int(np.flatnonzero(structure.rank[by_rank][1:] == structure.rank[by_rank][:-1])[0])
-        first, second = (structure.path(int(v)) for v in by_rank[at : at + 2])
-        message = f"rank {structure.rank[by_rank[at]]} is that of {first} and of {second}"
-        raise InputError(message, hint="each node has a rank of its own")
+    tops = on_rank[(above < 0) | (structure.rank[above] != structure.rank[on_rank])].astype(np.int32)
+    vertices = tops[np.argsort(structure.rank[tops], kind="stable")]
+    ranks = structure.rank[vertices]
+    again = np.flatnonzero(ranks[1:] == ranks[:-1])
+    if len(again):
+        at = int(again[0])
+        first, second = (structure.path(int(v)) for v in vertices[at : at + 2])
+        raise InputError(f"rank {ranks[at]} is that of {first} and of {second}", hint="each node has a rank of its own")
     inner = np.flatnonzero(np.diff(np.searchsorted(np.sort(vertices), [vertices, structure.end[vertices]]), axis=0)[0] > 1)
     if len(inner):
         message = f"{structure.path(int(vertices[inner[0]]))} has rank {ranks[inner[0]]}, and pools of other ranks in it"
         raise InputError(message, hint="nodes of R stand side by side")
+    offers = structure.offers[vertices]
+    if not offers.any():
+        raise InputError("no pool has a rank", hint="R is of nodes, which have ranks")
+    ranks, vertices = ranks[offers], vertices[offers]
     return Targets(ranks.astype(np.int64), vertices)
 
 
@@ -78,9 +79,15 @@ class Told(NamedTuple):
         return told
 
 
-def pools_within(structure: Structure, targets: Targets, type_name: str) -> Int32:
-    """Pools of a type below targets."""
+def offered(structure: Structure, type_name: str) -> Int32:
+    """Pools of a type that are more than the way to others."""
     pools = structure.of_type(type_name)
+    return np.asarray(pools[(structure.flags[pools] & WAY) == 0], np.int32)
+
+
+def pools_within(structure: Structure, targets: Targets, type_name: str) -> Int32:
+    """Pools of a type below targets, as :func:`offered`."""
+    pools = offered(structure, type_name)
     starts = np.sort(targets.vertices)
     at = np.searchsorted(starts, pools) - 1
     reach = np.maximum.accumulate(structure.end[starts])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fluxres.errors import FluxresError
 from fluxres.formats.resource_set_told import Targets, Told
 from fluxres.formats.treepool import MEMORY_UNIT, RESOURCES
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.syntax import idset, unit
 
@@ -32,15 +33,16 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
     """
     counted = np.array([kind.type in _KEYS for kind in structure.kinds])[structure.kind]
     shown = np.where(counted, numbers, -1)
+    offers = structure.offers
     alike: dict[tuple[bytes, ...], list[int]] = {}
     for i, v in enumerate(targets.vertices.tolist()):
         rows = slice(v + 1, structure.end.item(v))
-        columns = (structure.parent[rows] - v, structure.kind[rows], shown[rows], structure.size[rows])
+        columns = (structure.parent[rows] - v, structure.kind[rows], shown[rows], structure.size[rows], offers[rows])
         alike.setdefault(tuple(column.tobytes() for column in columns), []).append(i)
     ranks: dict[bytes, list[int]] = {}
     for members in alike.values():
         tops = targets.vertices[members]
-        node = _Node(structure, int(tops[0]), numbers)
+        node = _Node(structure, int(tops[0]), numbers, offers)
         # Nodes that differ in what is not told are alike here.
         ranks.setdefault(orjson.dumps(node.topology()), []).extend(targets.ranks[members].tolist())
         for v, number in node.numbers.items():
@@ -63,8 +65,8 @@ class _Node:
         mixed: pools in which types alternate.
     """
 
-    def __init__(self, structure: Structure, top: int, numbers: NDArray[np.int64]) -> None:
-        self._s, self._top, self._ids = structure, top, numbers
+    def __init__(self, structure: Structure, top: int, numbers: NDArray[np.int64], offers: NDArray[np.bool_]) -> None:
+        self._s, self._top, self._ids, self._offers = structure, top, numbers, offers
         self._levels: dict[str, int] = {}
         self.numbers: dict[int, int] = {}
         self.sized: list[int] = []
@@ -76,7 +78,7 @@ class _Node:
         s, found = self._s, self.domain(self._top)
         inside = range(self._top + 1, s.end.item(self._top))
         for type_, key in _KEYS.items():
-            lost = [self._ids.item(v) for v in inside if v not in self.numbers and s.kind_of(v).type == type_]
+            lost = [self._ids.item(v) for v in inside if v not in self.numbers and self._is_offered(v, type_)]
             if lost:
                 found[key] = idset.format([*idset.parse(found.get(key, "")), *lost])
         return found
@@ -85,7 +87,7 @@ class _Node:
         """What is in a pool: levels by name, cores, gpus, memory, and storage of a node."""
         s = self._s
         by_type: dict[str, list[int]] = {}
-        for child in s.children(v).tolist():
+        for child in s.children(v)[self._offers[s.children(v)]].tolist():
             by_type.setdefault(s.kind_of(child).type, []).append(child)
         if any(first[-1] > second[0] for first, second in itertools.pairwise(by_type.values())):
             self.mixed.append(v)
@@ -103,6 +105,9 @@ class _Node:
             elif levels := [inner for inner in (self._level(u, type_) for u in children) if inner]:
                 found[type_] = levels
         return found
+
+    def _is_offered(self, v: int, type_: str) -> bool:
+        return self._s.kind_of(v).type == type_ and not self._s.flags.item(v) & WAY
 
     def _level(self, v: int, type_: str) -> dict[str, Any]:
         """What is in a level; nothing for one that no reader would see."""

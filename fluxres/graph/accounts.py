@@ -310,15 +310,25 @@ def cut(
     return replace(graph, attributes=attributes)
 
 
-def link(structure: Structure) -> None:
-    """Mark the edges of a child instance of which it has nothing itself: they carry what its parent's do."""
-    for graph in structure.subsystems.values():
-        full = _column(graph, FULL)
-        rows = np.flatnonzero((capacities(graph) == 0) & (full > 0))
+def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) -> None:
+    """Mark the edges of a child instance of which it has nothing itself: they carry what its parent's do.
+
+    Args:
+        copied: of a new copy, what it is a copy of, and which pools of that.
+    """
+    for name, graph in structure.subsystems.items():
+        carried, full = capacities(graph), _column(graph, FULL)
+        rows = np.flatnonzero((carried == 0) & (full > 0))
+        of_parent = full
+        if copied is not None:  # what the job was given of an edge is the child's own, and the parent may not have all of one
+            graph.attributes.pop(LINKED, None)
+            whole, kept = copied[0].subsystems[name], np.zeros(copied[0].n, np.bool_)
+            kept[copied[1]] = True
+            of_parent = capacities(whole)[kept[whole.src] & kept[whole.dst]]
         if len(rows):
-            capacity, mark = capacities(graph), _column(graph, LINKED)
-            capacity[rows], mark[rows], full[rows] = full[rows], 1, np.nan
-            graph.attributes |= {CAPACITY: capacity, LINKED: mark, FULL: full}
+            mark = _column(graph, LINKED)
+            carried[rows], mark[rows], full[rows] = of_parent[rows], 1, np.nan
+            graph.attributes |= {CAPACITY: carried, LINKED: mark, FULL: full}
 
 
 def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> None:

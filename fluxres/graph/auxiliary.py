@@ -20,6 +20,12 @@ from fluxres.errors import InputError
 Int32 = NDArray[np.int32]
 
 
+def underived(value: object) -> dict[str, Any]:
+    """The state of an object for pickle, without what its cached properties derived."""
+    kind = type(value)
+    return {key: found for key, found in vars(value).items() if not isinstance(getattr(kind, key, None), cached_property)}
+
+
 @dataclass(eq=False)
 class Subsystem:
     """One auxiliary graph.
@@ -51,6 +57,9 @@ class Subsystem:
 
     def __len__(self) -> int:
         return len(self.src)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return underived(self)
 
     @cached_property
     def _by_src(self) -> NDArray[np.int64]:

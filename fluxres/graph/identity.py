@@ -82,7 +82,7 @@ class NameKeys:
             odd = kind.basename[-1:].isdigit()
             return self._number(kind.basename, True), odd, False
         fields = template_fields(kind)
-        if fields & {"size", "rank"} or (self.ancestors_differ and fields != {"id"}):
+        if fields & {"size", "rank", "uuid"} or (self.ancestors_differ and fields != {"id"}):
             return _EXPLICIT, True, True
         key = (kind.name, kind.basename, kind.type, kind.unit, kind.properties)
         return self._number(key, fields == {"id"}), True, False

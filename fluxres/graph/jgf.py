@@ -8,7 +8,7 @@ Values of a large machine all at once would take a gigabyte: what writes files t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.jgf_subsystems import CONTAINMENT
-from fluxres.graph.jgf_text import chunks
+from fluxres.graph.jgf_text import Carried, chunks
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 
@@ -51,7 +51,14 @@ class Part:
         return cls(np.arange(structure.n, dtype=np.int32), structure.size, np.zeros(structure.n, np.bool_), ways)
 
 
-def held(structure: Structure, vertices: Int32, amounts: NDArray[np.int64], *, shorthand: bool = False) -> Part:
+def held(
+    structure: Structure,
+    vertices: Int32,
+    amounts: NDArray[np.int64],
+    *,
+    shorthand: bool = False,
+    along: Callable[[NDArray[np.bool_]], NDArray[np.bool_]] | None = None,
+) -> Part:
     """The part of a structure that is held, as a copy for a nested instance has it (rule C1).
 
     That is the pools named, what is below those held whole, and as a mere way what is above any of them and, outside the
@@ -62,17 +69,22 @@ def held(structure: Structure, vertices: Int32, amounts: NDArray[np.int64], *, s
         vertices: int32, ascending, each once.
         amounts: int64, units of each.
         shorthand: leave out what is below pools held whole in the has-a tree.
+        along: which pools a part of the machine, bool by vertex, needs further, as ways.
 
     Cost: arrays over the pools found; with auxiliary graphs, over the vertex numbers between them and the edges there.
     """
     whole = amounts == structure.size[vertices]
-    implied = vertices[whole]
-    stop = structure.end[implied]
+    implied = below = _below(vertices[whole], structure.end[vertices[whole]])
     if shorthand:  # which Fluxion spells out along containment
-        stop = np.where(implied < structure.tree_end, implied + 1, stop)
-    implied = _below(implied, stop)
+        stop = np.where(vertices < structure.tree_end, vertices + 1, structure.end[vertices])[whole]
+        implied = _below(vertices[whole], stop)
     own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
-    every = surgery.with_the_way(structure, own, vertices)
+    tops = vertices
+    if along is not None:
+        kept = np.zeros(structure.n, np.bool_)
+        kept[own] = kept[below] = True
+        tops = np.union1d(vertices, np.flatnonzero(along(kept)).astype(np.int32))
+    every = surgery.with_the_way(structure, own, tops)
     sizes, exclusive = structure.size[every], np.zeros(len(every), np.bool_)
     sizes[np.searchsorted(every, vertices)] = amounts
     # A job may have held a pool whole and, at another time, a part of something below it: what is whole says the most.
@@ -89,16 +101,18 @@ def _below(first: Int32, end: Int32) -> Int32:
     return np.asarray(np.repeat(end - np.cumsum(lengths), lengths) + np.arange(int(lengths.sum())), np.int32)
 
 
-def document(structure: Structure, part: Part, more: Mapping[int, str] = MappingProxyType({})) -> dict[str, Any]:
+def document(
+    structure: Structure, part: Part, more: Mapping[int, str] = MappingProxyType({}), carried: Carried | None = None
+) -> dict[str, Any]:
     """The graph of a part as plain values: `{"graph": {"nodes": […], "edges": […]}}`.
 
     Args:
-        more: as for :func:`~fluxres.graph.jgf_text.chunks`.
+        more, carried: as for :func:`~fluxres.graph.jgf_text.chunks`.
 
     Cost: about 3 µs a pool.
     Source: RFC 40.
     """
-    values: dict[str, Any] = orjson.loads(b"".join(chunks(structure, part, more=more)) + b"}")
+    values: dict[str, Any] = orjson.loads(b"".join(chunks(structure, part, more=more, carried=carried)) + b"}")
     return values
 
 

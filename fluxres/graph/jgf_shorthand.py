@@ -49,7 +49,7 @@ def left_out_below(
         elif (top := int(tops[np.searchsorted(ranks, rank)])) != v:
             for type_ in types:
                 table = s.of_type(type_)
-                lo, hi, first = np.searchsorted(table, [v, stop, top]).tolist()
+                lo, hi, first = np.searchsorted(table, [v + 1, stop, top]).tolist()
                 if lo < hi:
                     ids = range(lo - first, hi - first) if numbers is None else numbers[table[lo:hi]].tolist()
                     said.setdefault("children", {})[type_] = idset.format(sorted(ids))

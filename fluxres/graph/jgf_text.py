@@ -7,7 +7,7 @@ nodes are joined as they come, so that memory stays near the size of the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ import orjson
 from numpy.typing import NDArray
 
 from fluxres.graph import jgf_subsystems, uuids
+from fluxres.graph.accounts import cut
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, Kind, PropertyValue
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from fluxres.graph.jgf import Part
 
 _BLOCK: Final = 16_384
+Carried = Callable[[Int32], NDArray[np.int64]]
+"""Units by account of edges with a capacity."""
 
 
 def chunks(
@@ -37,6 +40,7 @@ def chunks(
     label: str | None = None,
     uuid_runs: list[list[Any]] | None = None,
     more: Mapping[int, str] = MappingProxyType({}),
+    carried: Carried | None = None,
 ) -> Iterator[bytes]:
     """A JGF document without its last bracket, ``{"graph":{"nodes":[…],"edges":[…],"metadata":{…}}``, in pieces.
 
@@ -49,6 +53,7 @@ def chunks(
         label: name of the graph.
         uuid_runs: the uuids of all these pools in their order, as runs; each node says its own by default.
         more: members of the metadata of nodes, by vertex, each with a comma before it.
+        carried: units of these edges with a capacity, by account; all that they have by default.
 
     Cost: about 1 µs a pool, memory for one block.
     Source: RFC 40.
@@ -59,10 +64,10 @@ def chunks(
     yield b'"nodes":['
     yield from _joined(nodes.blocks(np.flatnonzero(shown)))
     yield b'],"edges":['
-    taken = (_subsystem_edges(graph, part) for graph in subsystems.taken.values())
-    yield from _joined(texts for found in (_tree_edges(s, part), *taken) for texts in found)
+    edges = _Edges(s, part, part.vertices[~shown], carried)
+    yield from _joined(edges.blocks(hidden=False))
     yield b"]"
-    yield from _metadata(s, part, nodes, np.flatnonzero(~shown), uuid_runs)
+    yield from _metadata(s, part, nodes, np.flatnonzero(~shown), uuid_runs, edges)
     yield b"}"
 
 
@@ -73,11 +78,17 @@ def in_order(structure: Structure, part: Part) -> Int32:
 
 
 def _is_shown(structure: Structure, part: Part) -> NDArray[np.bool_]:
-    """Which pools of a part Fluxion sees: those of the has-a tree, and those of subsystems that it takes."""
-    shown = part.vertices < structure.tree_end
+    """Which pools of a part Fluxion sees: those of the has-a tree, and those of subsystems that it takes.
+
+    It knows of no ways.  One that leads to nothing else in the tree, such as the core through which a supply comes, it would
+    take for a core that may be given to a job.
+    """
+    vertices, stop = part.vertices, np.searchsorted(part.vertices, structure.end[part.vertices])
+    own = np.concatenate([[0], np.cumsum(~part.ways)])
+    shown = (vertices < structure.tree_end) & ((own[stop] > own[:-1]) | (vertices == 0))
     for graph in jgf_subsystems.of(structure).taken.values():
-        shown |= _are_in(graph.members, part.vertices)
-    return shown
+        shown |= _are_in(graph.members, vertices) & (vertices >= structure.tree_end)
+    return np.asarray(shown, np.bool_)
 
 
 def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
@@ -90,23 +101,27 @@ def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
 
 
 def _metadata(
-    structure: Structure, part: Part, nodes: _Nodes, hidden: NDArray[np.int64], uuid_runs: list[list[Any]] | None
+    structure: Structure,
+    part: Part,
+    nodes: _Nodes,
+    hidden: NDArray[np.int64],
+    uuid_runs: list[list[Any]] | None,
+    edges: _Edges,
 ) -> Iterator[bytes]:
     """The metadata of the graph; nothing where there are none."""
     members = [] if uuid_runs is None else [f'"uuids":{orjson.dumps(uuid_runs).decode()}']
     subsystems = jgf_subsystems.of(structure)
-    beside = [structure.subsystems[name] for name in subsystems.refused]
     within = {name: len(_rows_within(graph, part)) > 0 for name, graph in structure.subsystems.items()}
     graphs = {name: graph.hierarchy for name, graph in structure.subsystems.items() if name != CONTAINMENT}
     if any(name not in subsystems.taken or not within[name] for name in graphs):
         members.append(f'"graphs":{orjson.dumps(graphs).decode()}')
-    if not len(hidden) and not any(within[graph.name] for graph in beside):
+    if not len(hidden) and not any(within[name] for name in subsystems.refused):
         yield f',"metadata":{{{",".join(members)}}}'.encode() if members else b""
         return
     yield f',"metadata":{{{",".join([*members, ""])}"auxiliary":{{"nodes":['.encode()
     yield from _joined(nodes.blocks(hidden))
     yield b'],"edges":['
-    yield from _joined(texts for graph in beside for texts in _subsystem_edges(graph, part))
+    yield from _joined(edges.blocks(hidden=True))
     yield b"]}}"
 
 
@@ -302,15 +317,6 @@ def _sparse(structure: Structure, part: Part, more: Mapping[int, str]) -> dict[i
 # -- edges, and auxiliary graphs -----------------------------------------------------------------------------------------
 
 
-def _tree_edges(structure: Structure, part: Part) -> Iterator[list[str]]:
-    for lo in range(0, len(part.vertices), _BLOCK):
-        block = part.vertices[lo : lo + _BLOCK]
-        above = structure.parent[block]
-        edges = (above >= 0) & (block < structure.tree_end)
-        pairs = zip(above[edges].tolist(), block[edges].tolist(), strict=True)
-        yield [f'{{"source":"{u}","target":"{v}"}}' for u, v in pairs]
-
-
 def _rows_within(subsystem: Subsystem, part: Part) -> NDArray[np.int64]:
     """Rows of the edges that have both ends in a part, ascending."""
     rows = subsystem.rows_from(part.vertices)[1]
@@ -340,18 +346,51 @@ def _auxiliary_paths(structure: Structure, part: Part, subsystems: Mapping[str, 
     return found
 
 
-def _subsystem_edges(subsystem: Subsystem, part: Part) -> Iterator[list[str]]:
-    rows = _rows_within(subsystem, part)
-    key = quoted(subsystem.name)
-    shared = [f'"subsystem":{key},"relationship":{quoted(relation)}' for relation in subsystem.relations]
-    for lo in range(0, len(rows), _BLOCK):
-        block = rows[lo : lo + _BLOCK]
-        columns = (block, subsystem.src[block], subsystem.dst[block], subsystem.relation[block])
-        found = []
-        for row, u, v, number in zip(*(column.tolist() for column in columns), strict=True):
-            more = _attributes(subsystem, row) if subsystem.attributes else ""
-            found.append(f'{{"source":"{u}","target":"{v}","metadata":{{{shared[number]}{more}}}}}')
-        yield found
+class _Edges:
+    """Writes edges, block by block: those that Fluxion sees, or the others.
+
+    Args:
+        hidden: pools of the part that Fluxion does not see, ascending.
+    """
+
+    def __init__(self, structure: Structure, part: Part, hidden: Int32, carried: Carried | None) -> None:
+        self._structure, self._part, self._hidden, self._carried = structure, part, hidden, carried
+
+    def blocks(self, *, hidden: bool) -> Iterator[list[str]]:
+        """Edges of containment and then of the subsystems."""
+        subsystems = jgf_subsystems.of(self._structure)
+        yield from self._tree(hidden=hidden)
+        for name, graph in self._structure.subsystems.items():
+            if name in subsystems.taken or (hidden and name in subsystems.refused):
+                yield from self._of(graph, hidden=None if name in subsystems.refused else hidden)
+
+    def _tree(self, *, hidden: bool) -> Iterator[list[str]]:
+        s, vertices = self._structure, self._part.vertices
+        for lo in range(0, len(vertices), _BLOCK):
+            block = vertices[lo : lo + _BLOCK]
+            above = s.parent[block]
+            edges = (above >= 0) & (block < s.tree_end) & (_are_in(self._hidden, block) == hidden)
+            pairs = zip(above[edges].tolist(), block[edges].tolist(), strict=True)
+            yield [f'{{"source":"{u}","target":"{v}"}}' for u, v in pairs]
+
+    def _of(self, subsystem: Subsystem, *, hidden: bool | None) -> Iterator[list[str]]:
+        """The edges of one graph; None: all of them."""
+        rows = _rows_within(subsystem, self._part)
+        if self._carried is not None:
+            subsystem = cut(self._structure, subsystem, rows, self._carried)
+        if hidden is not None:
+            ends = _are_in(self._hidden, subsystem.src[rows]) | _are_in(self._hidden, subsystem.dst[rows])
+            rows = rows[ends == hidden]
+        key = quoted(subsystem.name)
+        shared = [f'"subsystem":{key},"relationship":{quoted(relation)}' for relation in subsystem.relations]
+        for lo in range(0, len(rows), _BLOCK):
+            block = rows[lo : lo + _BLOCK]
+            columns = (block, subsystem.src[block], subsystem.dst[block], subsystem.relation[block])
+            found = []
+            for row, u, v, number in zip(*(column.tolist() for column in columns), strict=True):
+                more = _attributes(subsystem, row) if subsystem.attributes else ""
+                found.append(f'{{"source":"{u}","target":"{v}","metadata":{{{shared[number]}{more}}}}}')
+            yield found
 
 
 def _attributes(subsystem: Subsystem, row: int) -> str:

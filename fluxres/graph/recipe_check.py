@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
 
 _DIGITS = "0123456789"
-_OWN = ("basename", "type", "unit", "size")
+_OWN = ("basename", "type", "unit", "size", "uuid", "state", "parent")
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Check:
             self._above.setdefault(id(child), recipe)
             below.append(self._measure(child, level + 1))
         length = 1 + sum(measure.total for measure in below)
-        kind = recipe.kind()
+        kind = self._kind(recipe)
         ids, names = recipe.ids, recipe.names
         if names is not None:
             self._names(recipe, names)
@@ -162,6 +162,20 @@ class Check:
         self._brothers.compare(
             structure, [(self._known[key], blocks) for key, blocks in starts.items() if self.measures[key].look]
         )
+
+    def _kind(self, recipe: Recipe) -> Kind:
+        """The kind, with the state in its name as it is described: a pool that goes down keeps its name."""
+        kind = recipe.kind()
+        if kind.name is None or "${state" not in kind.name:
+            return kind
+        try:
+            name = template.settled(kind.name, {"state": recipe.state})
+        except FluxresError as error:
+            raise self._no_template(recipe, kind, error) from None
+        return Kind(kind.type, kind.basename, kind.unit, name, kind.properties)
+
+    def _no_template(self, recipe: Recipe, kind: Kind, error: FluxresError) -> InputError:
+        return InputError(f"name {kind.name!r}: {error.message}", where=self.where(recipe, "name"), hint=error.hint)
 
     # -- one entry ---------------------------------------------------------------------------------------------------
 
@@ -226,7 +240,7 @@ class Check:
         try:
             parts = template.parse(kind.name)
         except FluxresError as error:
-            raise InputError(f"name {kind.name!r}: {error.message}", where=self.where(recipe, "name"), hint=error.hint) from None
+            raise self._no_template(recipe, kind, error) from None
         values: dict[str, object] = {key: value if value is not None else key for key, value in kind.properties}
         values.update(basename=kind.basename, type=kind.type, unit=kind.unit or "", size=recipe.size)
         before, after, width, above = "", "", 0, []
@@ -250,8 +264,8 @@ class Check:
                     self._fail(recipe, message, key="name")
             else:
                 text = f"\0{part.key}:{part.width}\0"
-                by_rank |= part.key == "rank"
-                if part.key != "rank":
+                by_rank |= part.key in ("rank", "uuid")
+                if part.key not in ("rank", "uuid"):
                     above.append(part.key)
             if has_id:
                 after += text
@@ -272,6 +286,8 @@ class Check:
             if values is not None and not isinstance(values, int):
                 self._length(recipe, what, len(values), counts)
         for key in measure.form.above:
+            if key == "parent" and above:
+                continue
             if key not in above:
                 known = [*_OWN, "id", "rank", *recipe.properties, *above]
                 near = difflib.get_close_matches(key, known, 1)

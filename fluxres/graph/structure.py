@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Int32, Subsystem, underived
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
@@ -117,6 +117,9 @@ class Structure:
         self._outage: Outage | None = None
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**underived(self), "_unavailable_roots": None, "_forests": {}}
+
     # -- what a pool is called ---------------------------------------------------------------------------------------
 
     def kind_of(self, v: int) -> Kind:
@@ -139,7 +142,8 @@ class Structure:
         )
 
     def attribute(self, v: int, field: str) -> object:
-        """What ``${field}`` stands for in the name of `v`: an own attribute, an own property, the id of an ancestor of that type.
+        """What ``${field}`` is in the name of `v`: an own attribute, the name of its parent, an own property, the id of an
+        ancestor of that type.
 
         Errors: UsageError when nothing answers to the field.
         """
@@ -152,6 +156,10 @@ class Structure:
             return self.size.item(v)
         if field == "rank":
             return self.rank.item(v)
+        if field == "uuid":
+            return self.uuid(v)
+        if field == "parent" and (above := self.parent.item(v)) >= 0:
+            return self.name(above)
         for key, value in kind.properties:
             if key == field:
                 return key if value is None else value
@@ -401,6 +409,13 @@ class Structure:
         """Pools that are here only as the way to others, and have nothing to give (rule N1)."""
         found: NDArray[np.bool_] = (self.flags & WAY) != 0
         return found if self.linked is None else found & ~self.linked
+
+    @property
+    def offers(self) -> NDArray[np.bool_]:
+        """Pools that are more than a way, or have such a pool below them.  Cost O(n)."""
+        own = np.concatenate([[0], np.cumsum((self.flags & WAY) == 0)])
+        found: NDArray[np.bool_] = own[self.end] > own[:-1]
+        return found
 
     def is_way(self, v: int) -> bool:
         """Whether a pool is here only as the way to others."""

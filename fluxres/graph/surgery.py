@@ -145,7 +145,7 @@ def extract(
     }
     made = _carry(s, numbers, sizes, flags, subsystems, len(in_tree))
     if not take_ancestors and v > 0:
-        _settle_names(s, vertices, made, np.arange(len(in_tree)))
+        settle_names(s, vertices, made, np.arange(len(in_tree)))
     return made, vertices
 
 
@@ -192,11 +192,11 @@ def with_the_way(s: Structure, own: Int32, tops: Int32) -> Int32:
 
     Args:
         own: ascending.
-        tops: those of them that may stand below a pool that is not among them.
+        tops: those of them that may stand below a pool that is not among them, and others that come along as ways.
 
     Cost: arrays over the pools found, and over the edges of auxiliary graphs.
     """
-    found = [own, np.zeros(1, np.int32)]
+    found = [own, tops, np.zeros(1, np.int32)]
     above = tops
     while len(above := np.unique(s.parent[above])) and above[-1] >= 0:
         above = above[above >= 0]
@@ -293,11 +293,11 @@ def _without(s: Structure, gone: Mask, loose: Mask, subsystems: dict[str, Subsys
         columns,
         s.kinds,
         origins=list(s.origins),
-        **_sparse(s, vertices, old_to_new),
+        **sparse_data(s, vertices, old_to_new),
         subsystems={name: graph.renumber(old_to_new) for name, graph in subsystems.items()},
         tree_end=int(np.searchsorted(rooted, s.tree_end)),
     )
-    _settle_names(s, vertices, made, np.arange(len(rooted), len(vertices)))
+    settle_names(s, vertices, made, np.arange(len(rooted), len(vertices)))
     return made, old_to_new
 
 
@@ -448,17 +448,17 @@ def _carry(
     columns["end"] = numbers.count_before(s.end[vertices])
     columns["size"] = sizes
     columns["flags"] = flags
-    sparse = _sparse(s, vertices, numbers)
+    sparse = sparse_data(s, vertices, numbers)
     smaller = np.flatnonzero(sizes < s.size[vertices])
     for new, full in zip(smaller.tolist(), s.size[vertices[smaller]].tolist(), strict=True):
         sparse["capacity"].setdefault(new, full)
     made = Structure(columns, s.kinds, origins=list(s.origins), **sparse, subsystems=subsystems, tree_end=tree_end)
     if len(smaller) and any("size" in template_fields(kind) for kind in s.kinds):
-        _settle_names(s, vertices, made, smaller)
+        settle_names(s, vertices, made, smaller)
     return made
 
 
-def _sparse(s: Structure, vertices: Int32, numbers: _Renumbering | Int32) -> dict[str, Any]:
+def sparse_data(s: Structure, vertices: Int32, numbers: _Renumbering | Int32) -> dict[str, Any]:
     """Names, uuids, tags and capacities of the kept pools, by new number."""
     return {
         "names": _restricted(s.names, vertices, numbers),
@@ -479,7 +479,7 @@ def _restricted(sparse: dict[int, T], vertices: Int32, numbers: _Renumbering | I
     return {n: value for n, value in zip(new.tolist(), sparse.values(), strict=True) if n >= 0}
 
 
-def _settle_names(s: Structure, vertices: Int32, made: Structure, where: Iterable[int] | NDArray[Any]) -> None:
+def settle_names(s: Structure, vertices: Int32, made: Structure, where: Iterable[int] | NDArray[Any]) -> None:
     """Write down names that a template no longer gives, because it asks for what is gone or has changed."""
     needy = np.array([bool(template_fields(kind) - {"id"}) for kind in s.kinds] or [False], np.bool_)
     new = np.asarray(where, np.int64)

@@ -23,7 +23,7 @@ from fluxres.graph.structure import Structure
 
 Free = Callable[[int], int]
 _WAY_OUT: Final = (
-    "change the machine with tag, state, merge or unlink of its ResourceGraph, or take copy() for a graph of your own"
+    "change the machine with tag, state, merge, unlink or add_edge of its ResourceGraph, or take copy() for a graph of your own"
 )
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.clock import FOREVER
-from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import WAY
-from fluxres.graph.structure import Problem, Structure
+from fluxres.graph.structure import Problem
 from fluxres.instance import recording
 from fluxres.instance.graph_inventory import Held
 from fluxres.instance.states import State
@@ -135,7 +134,8 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
         return []  # it ends at this moment, and the child with it
     structure = child._graph.structure
     own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
-    lacking = [v for v in own if not _is_held(graph, job, structure, v)]
+    name, given = fluid.encode(job.number), {} if child.upstream is None else child.upstream.given()
+    lacking = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
     return [*(_n1(child, v, "the job in the parent does not hold it") for v in lacking), *_drawn(child, graph, job)]
 
 
@@ -161,15 +161,16 @@ def _n1(child: Instance, v: int, message: str) -> Problem:
     return Problem("error", f"{child.address} {child._graph.structure.accounts.where(v)}", f"rule N1: {message}")
 
 
-def _is_held(graph: ResourceGraph, job: Job, of_child: Structure, v: int) -> bool:
-    """Whether the job in the parent holds a pool of the child until the job ends, by a record or implied by one above."""
-    structure, held, name = graph.structure, graph.records.held, fluid.encode(job.number)
-    try:
-        p = structure.vertex(of_child.where(v))
-    except UnknownPool:
+def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> bool:
+    """Whether the job in the parent holds so many units of a pool until it ends, by a record or implied by a pool above.
+
+    Args:
+        p: -1 for a pool that the parent does not have.
+    """
+    if p < 0:
         return False
-    now = job.instance.now
-    end, units = max(job.limit, now + 1), of_child.size.item(v)
+    structure, held, now = graph.structure, graph.records.held, job.instance.now
+    end = max(job.limit, now + 1)
     windows = [(s, e) for s, e, amount in held.get(p, {}).get(name, ()) if amount >= units]
     if units <= structure.size.item(p):
         for u in structure.ancestors(p):

@@ -203,22 +203,26 @@ class Instance(Nesting):
 
         Errors: InsufficientResources where others hold then what it has; its limit is as it was.
         """
-        upstream, before = None if job.child is None else job.child.upstream, job.limit
         try:
-            if upstream is None:
-                self._resize(job, end)
-                return
-            upstream.give_all()
-            try:
-                self._resize(job, end)
-                upstream.take_all(end)
-            except FluxresError:
-                if job.limit != before:
-                    self._resize(job, before)
-                upstream.take_all(before)
-                raise
+            with self._in_service():
+                self._move(job, end)
         except InsufficientResources:
             self._after()
+            raise
+
+    def _move(self, job: Job, end: int) -> None:
+        upstream, before = None if job.child is None else job.child.upstream, job.limit
+        if upstream is None:
+            self._resize(job, end)
+            return
+        upstream.give_all()
+        try:
+            self._resize(job, end)
+            upstream.take_all(end)
+        except FluxresError:
+            if job.limit != before:
+                self._resize(job, before)
+            upstream.take_all(before)
             raise
 
     def _resize(self, job: Job, end: int) -> None:

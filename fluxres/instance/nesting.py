@@ -8,6 +8,7 @@ with it and the job's resources go back where they came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fluxres import limits
@@ -23,6 +24,7 @@ from fluxres.instance.states import State
 from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.model import joining
+from fluxres.model.extending import lifted
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
@@ -381,6 +383,13 @@ class Nesting(Lifecycle):
             outermost.is_spreading = False
 
     def _hold_on(self, job: Job, end: int) -> list[str]:
+        with self._in_service():
+            taken = self._keep(job, end)
+            if taken and self._drop_reservations():
+                taken = self._keep(job, end)
+        return taken
+
+    def _keep(self, job: Job, end: int) -> list[str]:
         upstream = None if job.child is None else job.child.upstream
         if upstream is None:
             return super()._hold_on(job, end)
@@ -391,6 +400,27 @@ class Nesting(Lifecycle):
         except InsufficientResources as error:
             taken = [*taken, error.where]
         return taken
+
+    def _drop_reservations(self) -> bool:
+        """Drop what is reserved in the whole tree, where instances draw on common suppliers: a job that has not ended has what
+        was promised to others (rule T1).  Whether there was anything."""
+        found = [one for one in self.outermost.walk() if one.queue.reserved] if self.outermost.shares_supplies else []
+        for one in found:
+            one.queue.unreserve()
+            one.supply_changed()
+            if one.passes == "event":
+                self._time.owe(one)
+        return bool(found)
+
+    @contextmanager
+    def _in_service(self) -> Iterator[None]:
+        """As if everything were in service, here and above: a job that goes on is no new work (rule A7)."""
+        with ExitStack() as stack:
+            one: Instance | None = self._face
+            while one is not None:
+                stack.enter_context(lifted(one._graph.structure))
+                one = one.parent
+            yield
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.syntax.jobspec import Request, Vertex
 
@@ -74,7 +75,7 @@ def interchangeable(structure: Structure, wanted: Simple) -> np.ndarray | None:
     vertices = structure.of_type(wanted.type)
     if not len(vertices) or vertices[-1] >= structure.tree_end or (structure.size[vertices] != 1).any():
         return None
-    if (structure.end[vertices][:-1] > vertices[1:]).any():
+    if (structure.end[vertices][:-1] > vertices[1:]).any() or _is_for_one_job(structure, vertices):
         return None
     if wanted.together > 1 and wanted.type != _NODE and _NODE in structure.types:
         nodes = structure.of_type(_NODE)
@@ -90,7 +91,13 @@ def one_pool(structure: Structure, wanted: Simple) -> int | None:
     vertices = structure.of_type(wanted.type)
     if len(vertices) != 1 or vertices[0] >= structure.tree_end or structure.size.item(int(vertices[0])) < 2:
         return None
-    return int(vertices[0])
+    return None if _is_for_one_job(structure, vertices) or structure.flags.item(vertices[0]) & EXCLUSIVE else int(vertices[0])
+
+
+def _is_for_one_job(structure: Structure, vertices: np.ndarray) -> bool:
+    """Whether any of these pools lies in one that only one job may use at a time (rule A8)."""
+    around = structure.exclusive_composites
+    return bool(len(around) and (np.searchsorted(vertices, around + 1) < np.searchsorted(vertices, structure.end[around])).any())
 
 
 def _any_inside(structure: Structure, nodes: np.ndarray, vertices: np.ndarray) -> bool:

@@ -9,6 +9,7 @@ itself.  So every supplier has the whole draw of all that is below it, and what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.steps import Steps
-from fluxres.errors import FluxresError, StaleHandle
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
+from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
 from fluxres.model import changes
 from fluxres.syntax import fluid
@@ -49,6 +51,7 @@ class ParentSupply:
         self._seen: tuple[int, ...] = ()
         self._generations: tuple[int, int] = (-1, -1)
         self._above: dict[int, int] = {}
+        self._given: tuple[tuple[int, int], dict[int, int]] = (-1, -1), {}
 
     @property
     def holder(self) -> str:
@@ -97,6 +100,18 @@ class ParentSupply:
                         total = steps.add(total, s, e, accounts.size.item(p))
         return total
 
+    def given(self) -> dict[int, int]:
+        """By pool that the child has itself, that of the parent; without those that the parent does not have."""
+        mine, theirs = self.graph, self.parent._graph
+        generations = mine.generation, theirs.generation
+        if self._given[0] != generations:
+            found = {}
+            for v in np.flatnonzero((mine.structure.flags & WAY) == 0).tolist():
+                with suppress(UnknownPool):
+                    found[v] = theirs.structure.vertex(mine.structure.where(v))
+            self._given = generations, found
+        return self._given[1]
+
     def drawn(self, v: int) -> Steps:
         """What the child's own jobs and stages hold of a linked pool, as far as its job in the parent lasts."""
         total: Steps = ()
@@ -118,8 +133,11 @@ class ParentSupply:
             where = self.graph.structure.accounts.where(named[0][0])
             raise StaleHandle("the instance that gave its suppliers has ended", where=where)
         above = self.above()
-        with recording.ours(self.parent.inventory):
-            changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
+        try:
+            with recording.ours(self.parent.inventory):
+                changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
+        except InfeasibleRequest as error:  # the parent has given back what it had when the child began
+            raise InsufficientResources(error.message, where=error.where, hint=error.hint) from None
 
     def give(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
         """Give back to the parent; see Upstream."""

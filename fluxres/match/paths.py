@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.feeds import Feeds
-from fluxres.graph.outage import Dead
+from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match.ways import Way, Ways
 
@@ -38,7 +38,7 @@ class Paths:
         dead: edges from suppliers that give nothing.
     """
 
-    def __init__(self, structure: Structure, dead: Dead) -> None:
+    def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD) -> None:
         self._structure = structure
         self._charged: dict[tuple[int, int], Charges | None] = {}
         #: By type: by pool, what of the type hangs on it.

@@ -57,7 +57,7 @@ class Match:
         graph, generation, revision: where this was found: number of the graph in this process, and its state.
         policy: its name.
         fallback: whether the reference traverser had to answer.
-        handle: gives the handle of a vertex; None for what no graph was asked for.
+        handles: gives the handles of the pools among vertices; None for what no graph was asked for.
     """
 
     vertices: Int32
@@ -74,7 +74,7 @@ class Match:
     policy: str = "first"
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
-    handle: Callable[[int], Pool] | None = field(default=None, repr=False)
+    handles: Callable[[Int32], tuple[Pool, ...]] | None = field(default=None, repr=False)
     drawn: Int64 = field(default_factory=lambda: NO_ROWS)
 
     def __len__(self) -> int:
@@ -83,9 +83,9 @@ class Match:
     @property
     def pools(self) -> tuple[Pool, ...]:
         """The pools to be recorded, in vertex order, as handles of the graph that was asked."""
-        if self.handle is None:
+        if self.handles is None:
             raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
-        return tuple(map(self.handle, self.vertices.tolist()))
+        return self.handles(self.vertices)
 
     @property
     def targets(self) -> list[tuple[int, int]]:
@@ -103,9 +103,9 @@ class Match:
         """Instances of all slots together."""
         return sum(map(len, self.slots))
 
-    def stamped(self, graph: int, generation: int, revision: int, handle: Callable[[int], Pool] | None = None) -> Match:
+    def stamped(self, graph: int, generation: int, revision: int, handles: Callable[[Int32], tuple[Pool, ...]]) -> Match:
         """The same match, made on this state of this graph."""
-        return replace(self, graph=graph, generation=generation, revision=revision, handle=handle)
+        return replace(self, graph=graph, generation=generation, revision=revision, handles=handles)
 
     def is_equal(self, other: Match) -> bool:
         """Whether both take the same units of the same pools for the same slots over the same window."""

@@ -66,10 +66,7 @@ def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Wind
     def spans() -> tuple[Span, ...]:
         return tuple([graph.span(job, amount, *window, structure.accounts.where(v)) for v, amount in pairs(held())])
 
-    def r(form: str | None) -> dict[str, Any]:
-        return with_graph(structure, held(), window, nslots, form)
-
-    return Allocation(job, pools, spans, r, (seconds(window[0]), seconds(window[1])))
+    return Allocation(job, pools, spans, DeferredR(structure, held, window, nslots), (seconds(window[0]), seconds(window[1])))
 
 
 def columns(named: Iterable[tuple[int, int]]) -> Held:
@@ -86,14 +83,27 @@ def pairs(held: Held) -> list[tuple[int, int]]:
     return list(zip(held[0].tolist(), held[1].tolist(), strict=True))
 
 
-def with_graph(structure: Structure, held: Held, window: Window, nslots: int | None, form: str | None) -> dict[str, Any]:
-    """R of the pools held, with the graph in it where a form of it is named."""
-    vertices, amounts = held
-    pools = vertices < structure.n
-    if not pools.all():
-        vertices, amounts = vertices[pools], amounts[pools]
-    r = resource_set(structure, vertices, amounts, *window, nslots)
-    return r if form is None else {**r, "scheduling": scheduling(structure, vertices, amounts, form)}
+class DeferredR:
+    """R of the pools held, made when it is asked for, with the graph in it where a form of it is named."""
+
+    __slots__ = ("held", "nslots", "structure", "window")
+
+    def __init__(self, structure: Structure, held: Callable[[], Held], window: Window, nslots: int | None) -> None:
+        self.structure = structure
+        self.held = held
+        self.window = window
+        self.nslots = nslots
+
+    def __call__(self, form: str | None) -> dict[str, Any]:
+        held = vertices, amounts = self.held()
+        if self.structure.accounts.n > self.structure.n:  # R has no edges
+            pools = vertices < self.structure.n
+            vertices, amounts = vertices[pools], amounts[pools]
+        r = resource_set(self.structure, vertices, amounts, *self.window, self.nslots)
+        return r if form is None else {**r, "scheduling": scheduling(self.structure, *held, form)}
+
+    def __reduce__(self) -> tuple[type[DeferredR], tuple[Any, ...]]:
+        return DeferredR, (self.structure, partial(tuple, self.held()), self.window, self.nslots)
 
 
 def require_end(graph: ResourceGraph, window: Window) -> None:
@@ -205,12 +215,12 @@ def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int,
     """
     structure = graph.structure
 
-    def r(form: str | None) -> dict[str, Any]:
+    def most() -> Held:
         # R has one window and one amount of each pool: the longest and the largest.
-        most = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
-        window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-        return with_graph(structure, columns(most.items()), window, nslots, form)
+        return columns({v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}.items())
 
+    window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
+    r = DeferredR(structure, most, window, nslots)
     spans = tuple(graph.span(job, amount, s, e, structure.accounts.where(v)) for v, s, e, amount in held)
     pools = dict.fromkeys(v for v, *_ in held if v < structure.n)
     return Allocation(job, tuple(Pool(graph, v) for v in pools), spans, r)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -223,6 +224,18 @@ def _apply_release(graph: ResourceGraph, e: Event) -> None:
     graph.records.release(e["stage"])
 
 
+def _ends(e: Event) -> tuple[str, str, str]:
+    return e["source"], e["target"], e["subsystem"]
+
+
+def _edge(e: Event) -> dict[str, Any]:
+    values = dict(e["attributes"])
+    capacity = values.pop("capacity", ...)
+    return (
+        {"attributes": values} if capacity is ... else {"attributes": values, "capacity": inf if capacity is None else capacity}
+    )
+
+
 _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "allocate": _apply_allocate,
     "allocate_all": _apply_allocate_all,
@@ -237,6 +250,10 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "untag": lambda graph, e: graph.untag(e["pools"], e["key"]),
     "merge": lambda graph, e: graph.merge(e["graph"], e["at"]),
     "unlink": lambda graph, e: graph.unlink(e["pool"], e["hierarchy"]),
+    "move": lambda graph, e: graph.move(e["pool"], e["to"]),
+    "add_edge": lambda graph, e: graph.add_edge(*_ends(e), relation=e["relation"], hierarchy=e["hierarchy"], **_edge(e)),
+    "set_edge": lambda graph, e: graph.set_edge(*_ends(e), relation=e["relation"], **_edge(e)),
+    "remove_edge": lambda graph, e: graph.remove_edge(*_ends(e), relation=e["relation"]),
 }
 
 

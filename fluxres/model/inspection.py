@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, events, joining, search, targets, totals, walking
+from fluxres.model import audit, changes, events, joining, pickling, search, targets, totals, walking
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.targets import Where
@@ -54,7 +54,18 @@ class Inspection:
         self.records = Records(structure, self.planner)
         self.matcher: Matcher | None = None
         self._views: Columns | None = None
-        self._stages_made = 0
+
+    def __reduce__(self) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
+        """A graph is pickled by value, with its clock and without its sink; handles are pickled with their graph."""
+        return pickling.reduced(self._face)
+
+    def __copy__(self) -> ResourceGraph:
+        return joining.duplicate(self._face)
+
+    def __deepcopy__(self, memo: object) -> ResourceGraph:
+        made = joining.duplicate(self._face)
+        made.generation = self.generation  # that of the handles that are copied with it
+        return made
 
     @staticmethod
     def plan(structure: Structure) -> Planner:

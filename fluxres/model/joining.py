@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +17,18 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
+from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
-from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UsageError
+from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph import accounts, surgery
+from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, targets
+from fluxres.model.drawn import require_drawn
+from fluxres.model.extending import lifted
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -90,7 +95,7 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     made, vertices = surgery.extract_many(structure, kept, size, _along(graph, kept), carried=carried)
     if linked:
         made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
-        accounts.link(made)
+        accounts.link(made, (structure, vertices))
     return _made(graph, made)
 
 
@@ -110,16 +115,56 @@ def _suppliers(graph: ResourceGraph) -> NDArray[np.bool_]:
     return np.isin(graph.structure.type, list(matching.matcher(graph).typology.paths.channels))
 
 
-def duplicate(graph: ResourceGraph) -> ResourceGraph:
-    """Everything, unchanged, sharing nothing."""
-    structure = surgery.duplicate(graph.structure)
-    made = _made(graph, structure)
-    made.records.take(graph.records, np.arange(structure.n, dtype=np.int32))
-    made._stages_made = graph._stages_made
+def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
+    """Everything at and below `v`, unchanged, sharing nothing; see :meth:`ResourceGraph.duplicate`."""
+    if v:
+        return _subtree(graph, v)
+    made = _made(graph, surgery.duplicate(graph.structure))
+    take_all(made, graph.records)
     return made
 
 
-def _next_records(graph: ResourceGraph, structure: Structure) -> Records:
+def take_all(made: ResourceGraph, records: Records) -> None:
+    """Give a graph without records all those of another one over the same pools."""
+    # Jobs are listed in the order they first held something, and not in that of their pools.
+    made.records.pools_of = {owner: set() for owner in records.pools_of if owner != ELSEWHERE}
+    made.records.take(records, np.arange(made.structure.n, dtype=np.int32))
+    made.records.slots_of = dict(records.slots_of)
+
+
+def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
+    """A pool and what is below it as a graph of its own, with what is held there."""
+    structure, records = graph.structure, graph.records
+    if v >= structure.tree_end:
+        hint = "name a pool of the containment tree, or duplicate the whole graph"
+        raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
+    part, vertices = surgery.extract(structure, v, take_ancestors=False)
+    made = type(graph)(part, clock=graph._clock_given)
+    top, stop = [(0, part.size.item(0))], structure.end.item(v)
+    inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}
+    with lifted(part):
+        for owner in records.pools_of:
+            # What a whole holding above implies is the owner's here, too.
+            for window in _union(records.whole_above(v, owner, 0, FOREVER)):
+                made.records.allocate(made.records.plan_allocate(top, owner, *window), owner, *window)
+                if owner.startswith(STAGE_OWNER):
+                    staged = records.stages[owner.removeprefix(STAGE_OWNER)]
+                    made.records.stages[staged.stage] = replace(staged, targets=tuple(top))
+    # Suppliers come along as the way to them; what is held of them is not held here.
+    old_to_new = np.full(structure.n, -1, np.int32)
+    old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)
+    made.records.take(records, old_to_new)
+    made.records.pools_of = {owner: made.records.pools_of[owner] for owner in records.pools_of if made.records.is_holder(owner)}
+    made.records.slots_of = {job: slots for job, slots in records.slots_of.items() if inside[job]}
+    return made
+
+
+def _union(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The windows that several ones, which may overlap, make together."""
+    return steps.without(0, FOREVER, steps.without(0, FOREVER, windows))
+
+
+def next_records(graph: ResourceGraph, structure: Structure) -> Records:
     return Records(structure, graph.plan(structure))
 
 
@@ -131,7 +176,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
     _carry_linked(structure, (graph.structure, from_own), (other.structure, from_other))
     _require_fit(structure, (graph.records, from_own), (other.records, from_other))
-    records = _next_records(graph, structure)
+    records = next_records(graph, structure)
     records.take(graph.records, from_own)
     records.take(other.records, from_other)
     _require_whole(graph.records, records, from_own)
@@ -139,7 +184,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     problems = check_records(records)
     if problems:
         raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
-    _tell(
+    tell(
         graph,
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
@@ -204,9 +249,9 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     _carry_linked(structure, (graph.structure, old_to_new))
     now = graph.now()
     _require_free(graph, structure, old_to_new, v, now)
-    records = _next_records(graph, structure)
+    records = next_records(graph, structure)
     records.take(graph.records, old_to_new)
-    _tell(
+    tell(
         graph,
         {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
     )
@@ -222,10 +267,10 @@ def remove(graph: ResourceGraph, v: int) -> None:
     structure.flags[old_to_new[graph.structure.ancestors(v)]] |= WAY
     _carry_linked(structure, (graph.structure, old_to_new))
     _require_free(graph, structure, old_to_new, v, graph.now())
-    records = _next_records(graph, structure)
+    records = next_records(graph, structure)
     records.take(graph.records, old_to_new)
     where = graph.structure.where(v)
-    _tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
+    tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
 
 
@@ -252,9 +297,58 @@ def reduce(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
         structure.subsystems[name] = accounts.cut(before, of_graph, np.arange(len(of_graph)), carried)
     accounts.link(structure)
     structure.linked = linked if linked.any() else None
-    records = _next_records(graph, structure)
+    records = next_records(graph, structure)
     records.take(graph.records, np.arange(before.n, dtype=np.int32))
     graph.restructure(structure, records)
+
+
+def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
+    """Put a pool with all below it at another place; see :meth:`ResourceGraph.move`."""
+    changes.expire_stages(graph)
+    before, v = graph.structure, targets.vertex(graph, where)
+    hierarchy = to.partition(":/")[0] if isinstance(to, str) and ":/" in to and not to.startswith("/") else before.hierarchy
+    event = {
+        "event": "move",
+        "pool": before.where(v),
+        "to": to if isinstance(to, str) else before.where(targets.vertex(graph, to)),
+    }
+    if hierarchy != before.hierarchy and hierarchy in before.subsystems:
+        # Edges are what changes, and the accounts of those with a capacity.
+        subsystem, parent = before.subsystem(hierarchy), targets.vertex(graph, to)
+        before.forest(hierarchy)  # refuses a graph that is none
+        structure = moving.within_hierarchy(before, subsystem, v, parent)
+        old_to_new = np.arange(before.n, dtype=np.int32)
+        require_drawn(graph, structure, [(hierarchy, above, v) for above in (subsystem.parent(v), parent) if above >= 0])
+    else:
+        place = moving.destination(before, v, to) if isinstance(to, str) else moving.Destination(targets.vertex(graph, to))
+        structure, old_to_new = moving.within_tree(before, v, place)
+        _require_nothing_held(graph, v, place.parent)
+    records = next_records(graph, structure)
+    records.take(graph.records, old_to_new)
+    problems = check_records(records)
+    if problems:
+        raise MergeConflict(f"what is held does not fit there: {problems[0].message}", where=problems[0].where)
+    tell(graph, event)
+    graph.restructure(structure, records)
+
+
+def _require_nothing_held(graph: ResourceGraph, v: int, parent: int) -> None:
+    """Refuse to move what a job holds, now or later, wholly or in part, and to move anything into what a job holds whole."""
+    structure, records, now = graph.structure, graph.records, graph.now()
+    above = graph.planner.covered_by(v, now, FOREVER)
+    if above >= 0:
+        raise _still_held(structure, v, f"held through {structure.where(above)}")
+    for u in range(v, structure.end.item(v)) if records.held else ():
+        for owner, held in records.held.get(u, {}).items():
+            if held[-1][1] > now:
+                raise _still_held(structure, v, f"{records.job_behind(owner)} holds {structure.where(u)}")
+    for u in (parent, *structure.ancestors(parent)):
+        for owner, held in records.held.get(u, {}).items():
+            if steps.whole(held, now, FOREVER, 0, structure.size.item(u)):
+                who = records.job_behind(owner)
+                raise StillHeld(
+                    f"{who} holds it whole, and would get {structure.where(v)}", where=structure.where(u), hint="free it first"
+                )
 
 
 def _require_free(graph: ResourceGraph, after: Structure, old_to_new: Int32, top: int, now: int) -> None:
@@ -279,7 +373,7 @@ def _still_held(structure: Structure, top: int, message: str) -> StillHeld:
     return StillHeld(message, where=structure.where(top), hint="free it first")
 
 
-def _tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
+def tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
     if graph.sink is not None:
         graph.sink(event)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
+from fluxres.graph.auxiliary import Int32
 from fluxres.match import Match, Matcher, Policy, Refusal
 from fluxres.model import changes, parsing, targets
 from fluxres.model.pool import Pool
@@ -68,7 +69,13 @@ def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], 
 
 def stamped(graph: ResourceGraph, found: Match) -> Match:
     """The match, as one of this graph in its present state."""
-    return found.stamped(graph.number, graph.generation, graph.revision, partial(Pool, graph, generation=graph.generation))
+    generation = graph.generation
+    return found.stamped(graph.number, generation, graph.revision, partial(_handles, graph, generation, graph.structure.n))
+
+
+def _handles(graph: ResourceGraph, generation: int, n: int, vertices: Int32) -> tuple[Pool, ...]:
+    # What a match draws through edges stands behind the pools.
+    return tuple(Pool(graph, v, generation) for v in vertices.tolist() if v < n)
 
 
 def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:

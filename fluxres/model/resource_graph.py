@@ -8,15 +8,16 @@ sink (a journal, where there is one) is told, and only then it is applied.  What
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from fluxres import limits
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Length, Time, seconds, ticks
 from fluxres.errors import UsageError
+from fluxres.graph.edges import Value
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, drawing, events, joining, targets
+from fluxres.model import changes, drawing, edges, events, joining, targets
 from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
@@ -293,11 +294,8 @@ class ResourceGraph(Requests):
         return changes.stage(self, job, named, window, ttl_s, drawn=drawn, implies=len(drawn) > 0)
 
     def new_stage_id(self) -> str:
-        """An id no stage has."""
-        while (stage := f"s{self._stages_made}") in self.records.stages:
-            self._stages_made += 1
-        self._stages_made += 1
-        return stage
+        """The id of the next stage: none has it, and none had it, in this process or one before."""
+        return f"s{self.records.stages_made}"
 
     def commit(self, stage: str) -> Allocation:
         """Make a stage an allocation of its job.
@@ -354,9 +352,16 @@ class ResourceGraph(Requests):
             return joining.copy_job(self, job, self.window(at, None)[0])
         return joining.copy(self, targets.vertex(self, where), self.window(at, None)[0])
 
-    def duplicate(self) -> ResourceGraph:
-        """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate)."""
-        return joining.duplicate(self)
+    def duplicate(self, where: Where = "/") -> ResourceGraph:
+        """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate): all of it, or a pool and what is below it.
+
+        Args:
+            where: top of the subtree. It is the root of the new graph, and keeps its name, its uuid and what is held in it; what
+                supplies it in auxiliary graphs comes along as the way to it, and has no units there.
+
+        Errors: UnknownPool, also for a pool that does not stand in the has-a tree.
+        """
+        return joining.duplicate(self, targets.vertex(self, where))
 
     def merge(self, other: ResourceGraph, at: str | None = None) -> None:
         """Take another graph in (RFC 4 Merge, rule M1).
@@ -380,6 +385,90 @@ class ResourceGraph(Requests):
         Errors: StillHeld when a job holds something there; UsageError for the root.
         """
         joining.unlink(self, where, hierarchy)
+
+    def move(self, where: Where, to: Where) -> None:
+        """Put a pool with all below it at another place (RFC 4 Merge: from its place to a path or URI); handles are stale then.
+
+        In the containment tree it keeps its uuid, name, state, tags, and the edges of auxiliary graphs. A job may not hold
+        anything of it, now or later, nor all of what it is put in. In an auxiliary hierarchy it stays where it is in the tree,
+        and comes to stand below another pool: the edge that leads to it begins there.
+
+        Args:
+            where: the pool.
+            to: the pool it is put in; or its whole new path, which may give it another name. A URI such as ``power:/pdu1`` says
+                below which pool of that hierarchy.
+
+        Errors: StillHeld; MergeConflict for a name that is taken there; UsageError for the root, and for a place in itself;
+        UnknownPool; nothing changes then.
+        """
+        joining.move(self, where, to)
+
+    # -- edges of auxiliary graphs -----------------------------------------------------------------------------------
+
+    def add_edge(
+        self,
+        source: Where,
+        target: Where,
+        subsystem: str,
+        *,
+        relation: str = "link",
+        capacity: float | None = None,
+        unit: str | None = None,
+        attributes: Mapping[str, Value] | None = None,
+        hierarchy: bool | None = None,
+    ) -> None:
+        """Tie two pools in an auxiliary graph (RFC 4, "Resource Graph Data"); handles are stale from here on.
+
+        Args:
+            source, target: pools; the edge points from one to the other.
+            subsystem: name of the auxiliary graph.
+            relation: what the edge says, such as ``supplies``.
+            capacity: units that it carries at once; no limit by default.
+            unit: of the capacity; that of the pools which the graph distributes by default.
+            attributes: further ones, by name.
+            hierarchy: makes the graph where there is none of this name: a hierarchy, or a graph that is none.
+
+        Errors: UnknownPool; UnknownGraph; UsageError for an edge that is there already, and for a second parent or a cycle in a
+        hierarchy; nothing changes then.
+        """
+        values = edges.values_of(capacity, unit, attributes)
+        edges.add(self, edges.ends_of(self, source, target, subsystem), relation, values, hierarchy)
+
+    def set_edge(
+        self,
+        source: Where,
+        target: Where,
+        subsystem: str,
+        *,
+        relation: str | None = None,
+        capacity: float | None = None,
+        unit: str | None = None,
+        attributes: Mapping[str, Value | None] | None = None,
+    ) -> None:
+        """Change what an edge says of itself; handles are stale from here on.
+
+        Args:
+            source, target, subsystem: the edge.
+            relation: which one, where there are several between the two pools.
+            capacity: units that it carries at once; `math.inf` for no limit. As it is by default.
+            unit, attributes: those to be set; an attribute that is None is taken away.
+
+        Errors: UsageError where there is no such edge; StillHeld when jobs draw more through it, now or later, and where it had
+        no capacity and jobs may draw through it; nothing changes then.
+        """
+        values = edges.values_of(capacity, unit, attributes, removable=True)
+        edges.change(self, edges.ends_of(self, source, target, subsystem), relation, values)
+
+    def remove_edge(self, source: Where, target: Where, subsystem: str, *, relation: str | None = None) -> None:
+        """Remove an edge; handles are stale from here on.  The pools stay, and so does the graph, were it without edges.
+
+        Args:
+            source, target, subsystem: the edge.
+            relation: which one, where there are several between the two pools.
+
+        Errors: UsageError where there is no such edge; StillHeld when jobs draw through it, now or later; nothing changes then.
+        """
+        edges.remove(self, edges.ends_of(self, source, target, subsystem), relation)
 
     def destroy(self) -> None:
         """Release the memory of this graph, at once (RFC 16 Destroy).

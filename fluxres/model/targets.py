@@ -101,7 +101,9 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
     Errors: as :func:`vertex`; UnknownGraph; UsageError for a pool that does not stand in it.
     """
     structure = graph.structure
-    if hierarchy is None and isinstance(where, str) and not where.startswith("/") and ":/" in where:
+    if hierarchy is None and isinstance(where, str) and where.startswith("/"):
+        return Place(structure, [vertex(graph, where)])
+    if hierarchy is None and isinstance(where, str) and ":/" in where:
         named = where.partition(":/")[0]
         hierarchy = named if named in structure.subsystems and named != structure.hierarchy else None
     own = hierarchy is None or hierarchy == structure.hierarchy

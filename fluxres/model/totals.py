@@ -64,12 +64,12 @@ def _that_give(graph: ResourceGraph, chosen: Mask) -> Int32:
 
 def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: bool) -> dict[str, int]:
     """Free units by type at and below some pools of a hierarchy; see :meth:`ResourceGraph.aggregate`."""
-    structure, forest = graph.structure, place.require_forest()
-    if forest is structure.forest() and len(place.vertices) == 1:
-        v = place.vertices[0]
+    structure = graph.structure
+    if place.name is None:
+        (v,) = place.vertices
         if _is_plain(graph, v, structure.end.item(v)):
             return _by_type(graph, v, start, end, every)
-    chosen = forest.with_below(np.array(place.vertices, np.int32))
+    chosen = place.require_forest().with_below(np.array(place.vertices, np.int32))
     vertices = _that_give(graph, chosen)
     lo, hi = (int(vertices[0]), int(vertices[-1]) + 1) if len(vertices) else (0, 0)
     free = available_units(graph, start, end, lo, hi)[vertices - lo]
@@ -96,14 +96,14 @@ def _by_type(graph: ResourceGraph, v: int, start: int, end: int, every: bool) ->
         totals = np.zeros(0, np.int64)
     else:
         totals = graph.planner.totals(v, start, end, barred if len(barred) else None)[: len(structure.types)]  # then come edges
-    # The kinds of a graph outlive its pools: there may be types of which none is left.
-    totals = np.pad(totals, (0, len(structure.types) - len(totals)))
+    types = structure.types
+    if len(totals) < len(types):  # the kinds of a graph outlive its pools: there may be types of which none is left
+        totals = np.pad(totals, (0, len(types) - len(totals)))
+    units = totals.tolist()
     present = np.unique(structure.type[v : structure.end.item(v)]).tolist() if every else None
-    return {
-        name: int(totals[number])
-        for number, name in enumerate(structure.types)
-        if (totals[number] > 0 if present is None else number in present)
-    }
+    if present is None:
+        return {name: free for name, free in zip(types, units, strict=True) if free > 0}
+    return {types[number]: units[number] for number in present}
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,9 @@ class Allocation:
         """End of the latest span in seconds; infinity is no end."""
         return self._window[1] if self._window is not None else max((span.end for span in self.spans), default=math.inf)
 
+    def __reduce__(self) -> tuple[type[Allocation], tuple[Any, ...]]:
+        return Allocation, (self.job, self.pools, self.spans, self._r, self._window)
+
     def __iter__(self) -> Iterator[Pool]:
         return iter(self.pools)
 

@@ -87,6 +87,12 @@ def _unlink(event: Mapping[str, Any]) -> str:
     return f"{event['pool']}{out_of}: {event.get('removed', 0)} pools less"
 
 
+def _edge(event: Mapping[str, Any]) -> str:
+    values = event.get("attributes") or {}
+    said = ", ".join(f"{key}={'none' if value is None else value}" for key, value in values.items())
+    return f"{event['subsystem']}: {event['source']} -> {event['target']} ({event['relation']}){': ' * bool(said)}{said}"
+
+
 def _load(event: Mapping[str, Any]) -> str:
     replaced = f", replaced {event['replaced']}" if event.get("replaced") else ""
     return f"{plural(event.get('count', 0), 'pool')}, {plural(event.get('jobs', 0), 'job')}{replaced}"
@@ -110,5 +116,9 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "untag": _tag,
     "merge": _merge,
     "unlink": _unlink,
+    "move": lambda event: f"{event['pool']} to {event['to']}",
+    "add_edge": _edge,
+    "set_edge": _edge,
+    "remove_edge": _edge,
     "load": _load,
 }

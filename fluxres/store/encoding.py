@@ -98,6 +98,7 @@ class MarksHeader(msgspec.Struct, frozen=True):
     records: list[Column]
     stages: Packed
     slots: Packed | None = None
+    stages_made: int = 0
     drawn: Packed | None = None
 
 
@@ -111,6 +112,7 @@ class RecordColumns:
         start, end, amount: int64; ticks and units.
         stages: temporary locks.
         slots_of: by job, of how many slots its requests were, where that is known.
+        stages_made: number of the next stage.
         drawn: (owner index, pools, account, start, end, units) of what was drawn for which pools.
     """
 
@@ -122,6 +124,7 @@ class RecordColumns:
     amount: NDArray[np.int64]
     stages: list[Staged]
     slots_of: dict[str, int] = field(default_factory=dict)
+    stages_made: int = 0
     drawn: list[DrawnRow] = field(default_factory=list)
 
     @classmethod
@@ -131,13 +134,23 @@ class RecordColumns:
         spans: Sequence[tuple[int, int, int, int, int]],
         stages: list[Staged],
         slots_of: dict[str, int] | None = None,
+        stages_made: int = 0,
         drawn: list[DrawnRow] | None = None,
     ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
         rows = np.array(spans, np.int64).reshape(-1, 5)
         owner, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
         return cls(
-            owners, owner, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages, slots_of or {}, drawn or []
+            owners,
+            owner,
+            vertex,
+            rows[:, 2].copy(),
+            rows[:, 3].copy(),
+            rows[:, 4].copy(),
+            stages,
+            slots_of or {},
+            stages_made,
+            drawn or [],
         )
 
 
@@ -184,6 +197,7 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
         ],
         stages=_pack(records.stages, payloads),
         slots=_pack(records.slots_of, payloads),
+        stages_made=records.stages_made,
         drawn=_pack(records.drawn, payloads) if records.drawn else None,
     )
     return pack(MARKS_MAGIC, VERSION, header, payloads)
@@ -367,7 +381,7 @@ def _read_records(header: MarksHeader, take: Callable[[int], memoryview]) -> Rec
     if len({len(column) for column in found}) != 1:
         raise StoreError("records whose columns differ in length")
     owner, vertex, start, end, amount = found
-    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of, drawn)
+    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of, header.stages_made, drawn)
 
 
 def _check(structure: Structure, records: RecordColumns) -> None:
@@ -392,6 +406,8 @@ def _check(structure: Structure, records: RecordColumns) -> None:
             raise StoreError("units drawn for pools that are not there")
     if not records.slots_of.keys() <= set(records.owners) or min(records.slots_of.values(), default=1) < 1:
         raise StoreError("slots of a job that holds nothing, or none")
+    if records.stages_made < 0:
+        raise StoreError("a number of stages below 0")
     if (records.amount < 1).any() or (records.start >= records.end).any():
         raise StoreError("a record of nothing")
     if not 1 <= structure.tree_end <= count:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fluxres.formats import compression, registry, source_text
 from fluxres.formats import source as files
 from fluxres.formats.loaded import Hold, Loaded
 from fluxres.model.resource_graph import ResourceGraph
+from fluxres.model.targets import Where
 from fluxres.store import Notify, journal, open_store, records
 from fluxres.store import changes as documents
 from fluxres.store.disc import write_whole
@@ -36,6 +37,16 @@ from fluxres.syntax.moment import EPOCH_FROM_S
 Source = str | os.PathLike[str]
 Given = bytes | bytearray | memoryview | source_text.Readable | Mapping[str, Any]
 """What is no address: the content of a file, an open file, or values."""
+
+
+class Writable(Protocol):
+    """An open file."""
+
+    def write(self, data: Any, /) -> object:
+        """Write text or bytes."""
+        ...
+
+
 _FILE: Final = "file"
 """The mark of the last save to a file, or load from one: what a new document of changes follows, stores or not in between.
 With ``:PATH`` behind it, the mark of the last save of changes to that document, which the next one there continues."""
@@ -186,7 +197,7 @@ def _held(allocations: Sequence[Hold]) -> RecordColumns:
         if hold.slots and hold.pools:
             slots_of[hold.job] = slots_of.get(hold.job, 0) + hold.slots
         drawn.add(hold.job, np.array(hold.drawn, np.int64).reshape(-1, 3), start, end)
-    return RecordColumns.of(list(number), spans, [], slots_of, records.drawn_rows(drawn, number))
+    return RecordColumns.of(list(number), spans, [], slots_of, drawn=records.drawn_rows(drawn, number))
 
 
 # -- saving --------------------------------------------------------------------------------------------------------------
@@ -194,20 +205,22 @@ def _held(allocations: Sequence[Hold]) -> RecordColumns:
 
 def save(
     g: ResourceGraph,
-    dest: Source,
+    dest: Source | Writable,
     *,
+    where: Where = "/",
     format: str | None = None,
     changed_only: bool = False,
     replace: bool = False,
     strict: bool = False,
     **options: Any,
 ) -> SaveReport:
-    """Write a graph to a file or store.
+    """Write a graph, or a pool and what is below it, to a file or store (RFC 4 Serialize).
 
     Args:
         dest: a path (compressed where it ends in ``.gz``, ``.zst``, ``.xz`` or ``.bz2``), or the URL of a store, where it gets
-            its own name or that of ``?graph=NAME``.
-        format: of the file; by its ending by default.
+            its own name or that of ``?graph=NAME``; or an open file, for text or for bytes.
+        where: top of the subtree that is written, as :meth:`ResourceGraph.duplicate` makes it.
+        format: of the file; by its ending by default, ``cluster`` for an open file.
         changed_only: only what happened since the graph was last loaded or saved.  To a store: since it was loaded from or saved
             to that store.  To a file: a document of changes, which ``load(base, changes=…)`` applies; a document that ends where
             these changes begin is continued.
@@ -219,7 +232,42 @@ def save(
     Errors: StoreConflict when the store moved on since; UsageError for what would be lost; StoreError.
     """
     how = _Writing(format, changed_only, replace, strict, options)
-    return _save(g, _text(dest), how)
+    if g.vertex(where):
+        if changed_only:
+            raise UsageError("only changes of a part", where=str(where), hint="changes are written of the whole graph")
+        g = g.duplicate(where)
+    if not isinstance(dest, str | os.PathLike) and hasattr(dest, "write"):
+        return _save_stream(g, dest, how)
+    return _save(g, _text(cast("Source", dest)), how)
+
+
+def dumps(g: ResourceGraph, *, where: Where = "/", format: str = "cluster", strict: bool = True, **options: Any) -> bytes:
+    """A graph, or a pool and what is below it, as bytes (RFC 4 Serialize); `loads` reads them.
+
+    Args:
+        where, format, options: as for :func:`save`.
+        strict: refuse what the format cannot say; else it is left out.
+
+    Errors: UsageError for what the format cannot say, such as stages; pickle keeps a graph as it is.
+
+    >>> g = load({"fluxres": 1, "name": "tiny", "resources": [{"type": "node", "count": 2, "with": [{"type": "core"}]}]})
+    >>> loads(dumps(g, where="/tiny/node1")).pool("/node1/core").uuid == g.pool("/tiny/node1/core").uuid
+    True
+    """
+    return bytes_of(g.duplicate(where) if g.vertex(where) else g, format, strict=strict, **options).data
+
+
+def loads(
+    data: str | bytes, *, name: str | None = None, format: str | None = None, clock: Clock | None = None, **options: Any
+) -> ResourceGraph:
+    """The graph in the content of a file.
+
+    Args: as for :func:`load`.
+    """
+    if not isinstance(data, str | bytes | bytearray | memoryview):
+        raise UsageError(f"expected text or bytes, got {type(data).__name__}", hint="load reads a path or an open file")
+    content = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return load(content, name=name, format=format, clock=clock, **options)
 
 
 def save_stored(
@@ -284,6 +332,22 @@ def _save(g: ResourceGraph, dest: str, how: _Writing) -> SaveReport:
     if is_store_url(dest):
         return _save_to_store(g, open_store(dest, notify=how.notify), how)
     return _save_changes(g, Path(dest)) if how.changed_only else _save_file(g, Path(dest), how)
+
+
+def _save_stream(g: ResourceGraph, stream: Writable, how: _Writing) -> SaveReport:
+    known = getattr(stream, "name", None)
+    name = known if isinstance(known, str) and known else "<stream>"
+    if how.changed_only or how.replace:
+        what = "changes go" if how.changed_only else "a graph is replaced only"
+        raise UsageError(f"{what} to a file or a store", where=name, hint="name one")
+    written = bytes_of(g, how.format or "cluster", strict=how.strict, **how.options)
+    try:
+        stream.write(written.data.decode() if hasattr(stream, "encoding") else written.data)
+    except UnicodeDecodeError:
+        raise UsageError(f"format '{written.format}' is no text", where=name, hint="open the file for bytes") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"cannot be written: {error}", where=name, hint="give a file that is open for writing") from None
+    return SaveReport(name, written.format, len(g), left_out=written.left_out, note=written.note)
 
 
 def _save_to_store(g: ResourceGraph, store: SqliteStore, how: _Writing) -> SaveReport:

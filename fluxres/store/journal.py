@@ -20,7 +20,7 @@ from fluxres.errors import InputError, StoreError
 
 Event = dict[str, Any]
 
-STRUCTURAL: Final = frozenset({"load", "merge", "unlink"})
+STRUCTURAL: Final = frozenset({"load", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
 """Events that change the shape: they are stored with a new snapshot, and never replayed."""
 _TICKS: Final = ("start", "end", "expires", "before")
 _ZIP_FROM_BYTES: Final = 4096
@@ -143,6 +143,6 @@ def _parts(event: Event) -> list[Event]:
 def _pools(event: Event) -> Iterable[str]:
     for item in event.get("pools") or ():
         yield item if isinstance(item, str) else item[0]
-    for key in ("pool", "at"):
+    for key in ("pool", "at", "to", "source", "target"):
         if isinstance(event.get(key), str):
             yield event[key]

@@ -41,7 +41,8 @@ def capture(records: Records) -> RecordColumns:
         for start, end, amount in held
     ]
     drawn = drawn_rows(records.drawn, number)
-    return RecordColumns.of(owners, spans, list(records.stages.values()), dict(records.slots_of), drawn)
+    stages = list(records.stages.values())
+    return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn)
 
 
 def drawn_rows(drawn: Drawn, number: Mapping[str, int]) -> list[DrawnRow]:
@@ -80,6 +81,7 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     graph.records.pools_of = {owner: set() for owner in stored.owners}
     graph.records.take(before, np.arange(structure.n, dtype=np.int32))
     graph.records.slots_of = dict(stored.slots_of)
+    graph.records.stages_made = max(graph.records.stages_made, stored.stages_made)
     return graph
 
 

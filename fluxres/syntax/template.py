@@ -8,7 +8,7 @@ What a field means (own attribute, own property, id of an ancestor) is the calle
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -90,9 +90,10 @@ def render(parts: tuple[Part, ...], lookup: Callable[[str], object]) -> str:
     'node-a-007'
     """
     out = []
+    values: dict[str, object] = {}  # the name of a parent may be made of that of its parent, and so on: look it up once
     for part in parts:
         if isinstance(part, Field):
-            value = lookup(part.key)
+            value = values[part.key] if part.key in values else values.setdefault(part.key, lookup(part.key))
             if value is None:
                 raise InputError(f"no value for ${{{part.key}}} of a name template", where="template")
             out.append(part.text(value))
@@ -104,6 +105,23 @@ def render(parts: tuple[Part, ...], lookup: Callable[[str], object]) -> str:
             f"expected a name of at most {limits.NAME_LENGTH_MAX} characters, got {excerpt(name)}", where="template"
         )
     return name
+
+
+def settled(text: str, values: Mapping[str, object]) -> str:
+    """The template with the values of some keys in place of their fields.
+
+    Errors: as :func:`parse`.
+
+    >>> settled("n-${state}-${id}", {"state": "up"})
+    'n-up-${id}'
+    """
+    out = []
+    for part in parse(text):
+        if isinstance(part, Field) and part.key not in values:
+            out.append(f"${{{part.key}:0{part.width}}}" if part.width else f"${{{part.key}}}")
+        else:
+            out.append((part if isinstance(part, str) else part.text(values[part.key])).replace("$", "$$"))
+    return "".join(out)
 
 
 def invert(text: str, name: str) -> int | None:

@@ -15,6 +15,7 @@ from fluxres.errors import FluxresError, LimitExceeded
 from fluxres.model import ResourceGraph
 from fluxres.store import open_store
 from tests.cli.conftest import MACHINE, Invoke
+from tests.traceability import ROOT
 
 
 def commands() -> dict[str, object]:
@@ -150,3 +151,19 @@ def test_machines_go_through_pipes(tiny: Invoke) -> None:
     assert len(again) == len(first)
     tiny("convert", "-", "-", stdin=text)
     tiny("save", "-", "--changed-only", status=2)
+
+
+def test_what_fluxion_would_not_see_and_what_a_reader_passes_over_is_told(fluxres: Invoke, tmp_path: Path) -> None:
+    machine, graph = str(ROOT / "data" / "clusters" / "demo.yaml"), str(tmp_path / "demo.jgf")
+    note = "fluxres: Fluxion does not see power: 2 roots; network: 3 pools outside containment\n"
+    assert fluxres("convert", machine, graph).stderr.endswith(note)
+    assert fluxres("convert", machine, "-", "--to", "jgf").stderr.endswith(note)
+    assert json.loads(fluxres("convert", machine, graph, "--json").stdout)["note"] == note[len("fluxres: ") : -1]
+    fluxres("load", machine)
+    for held in (["/demo/rack0"], ["/demo/rack1/node[4-5]"], ["slot=2/core"]):
+        for form in ("rv1", "rv1_shorthand"):
+            r = fluxres("allocate", *held, "--job", "j", "-o", form).stdout
+            fluxres("free", "j")
+            assert fluxres("convert", "-", "-", stdin=r).stderr == ""
+    passed_over = fluxres("convert", str(ROOT / "data" / "fuzz" / "jgf" / "standard.json"), "-").stderr
+    assert "passed over, since a machine has no place for it: version, graph.nodes.metadata.vendor" in passed_over

@@ -16,6 +16,7 @@ from fluxres.formats.cluster_edges_write import outside_homes
 from fluxres.formats.cluster_runs import Runs, per_parent
 from fluxres.formats.cluster_write import write_cluster
 from fluxres.formats.selector import Selectors
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
@@ -254,3 +255,14 @@ def test_the_shortest_period_is_the_shortest(blocks: list[list[int]]) -> None:
     assert (values == np.resize(values[:length], len(values))).all()
     shorter = [n for n in (2, 6) if n < length]
     assert not any((values == np.resize(values[:n], len(values))).all() for n in shorter)
+
+
+def test_edges_in_runs_of_different_lengths_are_written() -> None:
+    structure = machine()
+    nodes = structure.of_type("node")
+    src = np.repeat(structure.of_type("rack")[:2], [2, 3]).astype(np.int32)
+    dst = nodes[: len(src)].astype(np.int32)
+    for a, b in ((src, dst), (dst, src)):
+        structure.subsystems["odd"] = Subsystem("odd", False, a, b)
+        again = read_cluster(write_cluster(structure)).structure.subsystems["odd"]
+        assert (again.src.tolist(), again.dst.tolist()) == (a.tolist(), b.tolist())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -13,8 +16,10 @@ import fluxres
 from fluxres.errors import FluxresError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
+from fluxres.graph.accounts import ARROW
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.model import ResourceGraph, joining
+from fluxres.model import ResourceGraph
 from fluxres.syntax import hostlist, idset
 from tests.formats.fluxion_reader import Fluxion, Refused
 from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
@@ -36,16 +41,6 @@ HELD = {
     "of all sorts": [("/demo/rack0", 1), ("/demo/rack1/node4/socket0", 1), ("/demo/rack1/node4/socket1/core9", 1),
                      ("/demo/rack1/node5", 1), ("/demo/rack1/node6/socket1/memory", 7), ("power:/pdu1", 9)],
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def with_the_next_suppliers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R has the suppliers next to what is held and those above them in hierarchies, and edges as the machine has them; a copy has
-    all suppliers up to the last, and of edges what the job draws through them."""
-    extract_many = joining.surgery.extract_many
-    monkeypatch.setattr(
-        joining.surgery, "extract_many", lambda s, kept, size, along=None, carried=None: extract_many(s, kept, size)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +87,13 @@ def compare(g: ResourceGraph, job: str) -> None:
     copy = g.copy(job=job, at=0).structure
     whole, short = (allocation.R(scheduling=form) for form in ("jgf", "jgf_shorthand"))
     assert differences(copy, read(whole).structure, {"properties"}) == []
-    amounts = {v: held.amount for v, held in zip((p.vertex for p in allocation.pools), allocation.spans, strict=True)}
+    amounts = {g.structure.vertex(span.pool): span.amount for span in allocation.spans if ARROW not in span.pool}
     brief = read(short)
     s = brief.structure
     assert brief.notes == ()
     # Of two nodes of one host the second is called HOST@RANK where R alone has them.
-    found = {(s.path(v).replace(f"@{s.rank[v]}", ""), s.kind_of(v).type, s.rank.item(v)) for v in range(s.tree_end)}
+    shown = [v for v in range(s.tree_end) if v == 0 or not (s.flags[v : s.end[v]] & WAY).all()]
+    found = {(s.path(v).replace(f"@{s.rank[v]}", ""), s.kind_of(v).type, s.rank.item(v)) for v in shown}
     assert found == in_shorthand(g.structure, amounts)
     for each in (whole, short):
         Fluxion.load(each["scheduling"])
@@ -129,6 +125,103 @@ def test_what_a_job_holds_whole_may_be_shared_below(demo: ResourceGraph) -> None
         below.allocate([(memory, 30)], job=job)
     with pytest.raises(FluxresError):
         below.allocate("/demo/rack0", job="c")  # only the way
+
+
+def test_a_way_that_leads_to_no_pool_of_the_job_is_nothing_that_fluxion_could_give(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - type: node
+            count: 2
+            with: [{type: core, count: 2}, {type: power, size: 500, unit: W}]
+        graphs:
+          feeds:
+            hierarchy: true
+            pools: [{type: power, basename: feed, count: 1, size: 800, unit: W}]
+            edges: [{from: "feeds:/feed0", to: "/c/node*/power", relation: supplies, capacity: 450}]
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    g = fluxres.load(tmp_path / "c.yaml")
+    a = g.allocate([("/c/node0/core1", 1)], job="j", start=0, end=10)
+    assert [pool.name for pool in g.copy(job="j", at=0).walk()] == ["c", "node0", "core1", "power"]
+    for form in ("jgf", "jgf_shorthand"):
+        r = a.R(scheduling=form)
+        assert [v.name for v in Fluxion.load(r["scheduling"]).vertices.values()] == ["c", "node0", "core1", "feed0"]
+        assert r["scheduling"]["graph"]["metadata"]["auxiliary"]["edges"] == [
+            {"source": "1", "target": "4"},
+            {"source": "9", "target": "4", "metadata": {
+                "subsystem": "feeds", "relationship": "supplies", "attributes": {"capacity": 0.0, "full": 450.0}}},
+        ]  # fmt: skip
+    compare(g, "j")
+    g.free("j")
+    r = g.allocate("slot/node/power=300", job="j", start=0, end=10).R(scheduling=True)
+    power = next(edge for edge in r["scheduling"]["graph"]["edges"] if "metadata" in edge)
+    assert power["metadata"]["attributes"] == {"capacity": 300.0, "full": 450.0}
+    compare(g, "j")
+
+
+def test_a_way_is_not_among_the_cores_and_nodes_that_r_of_a_copy_offers(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - {type: node, count: 3, with: [{type: core, count: 2}, {type: gpu, count: 1}]}
+        graphs:
+          feeds:
+            hierarchy: true
+            edges: [{from: "/c/node1", to: "/c/node0/gpu0", relation: supplies}, {from: "/c/node0", to: "/c/node0/core1"}]
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    g = fluxres.load(tmp_path / "c.yaml")
+    held = g.allocate([("/c/node0/core0", 1)], job="j", start=0, end=10).R()["execution"]
+    copy = g.copy(job="j", at=0)
+    assert {"node1", "core1", "gpu0"} <= {pool.name for pool in copy.walk() if copy.structure.is_way(pool.vertex)}
+    for scheduling in ("none", "jgf", "jgf_shorthand", "treepool"):
+        r = json.loads(registry.write(copy.structure, format="R", scheduling=scheduling).data)
+        assert [r["execution"][key] for key in ("R_lite", "nodelist")] == [held[key] for key in ("R_lite", "nodelist")]
+        read(r)
+    assert r["scheduling"]["children"] == [{"ranks": "0", "topo": {"cores": "0"}}]
+    only_ways = copy.structure
+    only_ways.flags |= WAY
+    with pytest.raises(UsageError, match="no pool has a rank"):
+        registry.write(only_ways, format="R")
+
+
+def test_a_gpu_that_contains_cores_is_itself_not_among_what_is_left_out_below_it(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - {type: node, count: 1, with: [{type: gpu, count: 3, with: [{type: core, count: 2}]}]}
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    g = fluxres.load(tmp_path / "c.yaml")
+    r = g.allocate(["/c/node0/gpu0", "/c/node0/gpu2"], job="j", start=0, end=10).R(scheduling="jgf_shorthand")
+    left_out = {node["id"]: node["metadata"].get("children") for node in r["scheduling"]["graph"]["nodes"]}
+    assert left_out == {"0": None, "1": None, "2": {"core": "0-1"}, "8": {"core": "4-5"}}
+    compare(g, "j")
+
+
+def test_a_core_that_has_a_rank_itself_contains_what_r_has_on_it(tmp_path: Path) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - {type: core, count: 2, rank: 0, exclusive: true, with: [{type: gpu, count: 3}]}
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    s = fluxres.load(tmp_path / "c.yaml").structure
+    s.rank[s.of_type("core")[0] : s.n] = np.repeat([0, 1], 4)
+    written = registry.write(s, format="R", scheduling="jgf_shorthand")
+    assert [node["metadata"]["type"] for node in json.loads(written.data)["scheduling"]["graph"]["nodes"]] == [
+        "cluster",
+        "core",
+        "core",
+    ]
+    found = registry.read(written.data, origin=ORIGIN).structure
+    inside = [[found.path(u) for u in range(v + 1, found.end.item(v))] for v in found.of_type("core").tolist()]
+    assert [len(gpus) for gpus in inside] == [3, 3]
 
 
 def test_a_pool_that_was_taken_out_of_containment_is_no_node_of_any_job() -> None:

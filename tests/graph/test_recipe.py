@@ -376,3 +376,31 @@ print(s.n, s.nbytes, (peak() - base) * 1024)
     pools, columns, grown = map(int, out.split())
     assert pools == 1 + 80 * (1 + 120 * (1 + 2 * 54))
     assert columns * 0.9 < grown < columns + 16 * pools
+
+
+def test_templates_take_the_uuid_the_name_of_the_parent_and_the_state() -> None:
+    core = has("core", 2, name="${parent}.c${id}")
+    node = has("node", 2, core, name="n${id}-${state}", state="drain")
+    s = expand(cluster(node, has("gpu", name="gpu-${uuid}"), name="demo"), origin=1 << 64)
+    assert s.path(s.vertex("/demo/n1-drain/n1-drain.c1")) == "/demo/n1-drain/n1-drain.c1"
+    gpu = int(s.of_type("gpu")[0])
+    assert s.name(gpu) == f"gpu-{s.uuid(gpu)}"
+    s.set_state([s.vertex("/demo/n1-drain")], "up")  # the name stays: records and journals use it
+    assert s.vertex("/demo/n1-drain") == s.of_type("node")[1]
+
+
+def test_names_with_uuids_and_parents_last_through_copy_and_merge() -> None:
+    import fluxres
+
+    core = {"type": "core", "count": 2, "name": "${parent}-${id}"}
+    node = {"type": "node", "count": 2, "with": [core, {"type": "gpu", "name": "g-${uuid}"}]}
+    g = fluxres.load({"fluxres": 1, "name": "demo", "resources": [{"type": "rack", "count": 2, "with": [node]}]})
+    before = {p.uuid: p.path for p in g.walk()}
+    part = g.copy("/demo/rack1/node1")
+    assert all(before[p.uuid] == p.path for p in part.walk())
+    g.unlink("/demo/rack1/node1")
+    g.merge(part)
+    assert {p.uuid: p.path for p in g.walk()} == before
+    for form in ("cluster", "jgf", "node-link"):
+        again = fluxres.loads(fluxres.dumps(g, format=form, strict=False))
+        assert {p.uuid: p.path for p in again.walk()} == before, form

@@ -4,15 +4,19 @@
 
 A course is a tree of instances over a small machine with power and a network, to which anything happens in any order.  The
 oracle knows nothing of instances: it keeps, from what the runners were called for alone, which job at the leaves uses which
-unit of which pool, and works out from the description of the machine what each of them draws from each supplier.
+unit of which pool, and works out from the description of the machine what each of them draws from each supplier and through
+each edge.  Beside it `Instance.check()` audits every instance after every step.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar
 
@@ -22,11 +26,14 @@ from fluxres.errors import FluxresError
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
 from fluxres.graph.kinds import WAY
+from fluxres.graph.structure import COLUMNS, Problem
 from fluxres.instance import Instance, Job, State
 from fluxres.instance.runner import Runner
+from fluxres.model import audit
 
 STEPS = 60
 POLICIES = ("fcfs", "easy", "easy-sjbf", "hybrid:depth=2", "conservative", "priority", "fairshare")
+INVENTORIES = ("graph", "graph", "graph", "auto", "auto", "named:node", "named:core", "counted:memory")
 RUNNING = (State.RUN, State.CLEANUP)
 
 
@@ -35,116 +42,195 @@ class Broken(AssertionError):
 
 
 class Clock:
-    """Time that the course moves, in steps that add up, or by the millisecond as a wall clock does."""
+    """Time that the course moves, in steps that add up; or one that has also moved a little whenever it is looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: Random | None = None) -> None:
         self.now_s = 0.0
+        self.is_still = False
+        self._runs = runs
 
     def __call__(self) -> float:
+        if self._runs is not None and not self.is_still:
+            self.now_s += self._runs.choice((0.0, 1e-6, 2e-5, 1e-3))
         return self.now_s
 
 
+Supply = int
+"""A pool or an edge of the machine that units are drawn from, by its number among the accounts."""
+
+
 class Machine:
-    """A site of racks, nodes and cores, with PDUs in a feed, and switches below a spine with bandwidth on them."""
+    """A site of racks, nodes and cores, with PDUs in a feed, and switches below a spine with bandwidth on them.  The cables of
+    some machines carry no more than so much."""
 
     def __init__(self, source: Random) -> None:
         self.racks, self.nodes, self.cores = source.randint(1, 2), source.randint(1, 3), source.choice([2, 4])
-        self.feed = source.choice([1000, 1500, 3000])
-        self.pdu = source.choice([600, 1000, 1600])
-        self.spine, self.leaf = source.choice([20, 40]), source.choice([10, 30])
-        exclusive = source.random() < 0.1
-        memory = "{type: memory, size: 8, unit: GiB, id: null}"
+        feed, pdu = source.choice([1000, 1500, 3000]), source.choice([600, 1000, 1600])
+        spine, leaf = source.choice([20, 40]), source.choice([10, 30])
+        #: What is for one job at a time.
+        self.exclusive = for_one = source.choices(["", "node", "rack"], [85, 10, 5])[0]
+        #: What a cable carries: of power to a node, between switches, to a node; 0 for whatever is asked.
+        carries = [source.choice(some) if source.random() < 0.4 else 0 for some in ([400, 700], [8, 15], [5, 10])]
+        to_node, uplink, downlink = (f", capacity: {n}" if n else "" for n in carries)
         last = self.racks * self.nodes - 1
         ids = f"0-{last}" if last else "0"
-        node = f"{{type: node, count: {self.nodes}, id: {ids}, {'exclusive: true, ' * exclusive}"
+        memory = "{type: memory, size: 8, unit: GiB, id: null}"
+        exclusive = {level: "exclusive: true, " * (level == for_one) for level in ("node", "rack")}
+        node = f"{{type: node, count: {self.nodes}, id: {ids}, {exclusive['node']}"
         node += f"with: [{{type: core, count: {self.cores}}}, {memory}]}}"
-        pdus = f"{{type: power, basename: pdu, count: {self.racks}, size: {self.pdu}, unit: W}}"
+        pdus = f"{{type: power, basename: pdu, count: {self.racks}, size: {pdu}, unit: W}}"
+        racks = range(self.racks)
+        # Cables that carry so much lead to each node; the others may supply a rack.
+        supplied = "/node*" if carries[0] else ""
         lines = [
             "fluxres: 1",
             "name: s",
-            f"resources: [{{type: rack, count: {self.racks}, with: [{node}]}}]",
+            f"resources: [{{type: rack, count: {self.racks}, {exclusive['rack']}with: [{node}]}}]",
             "graphs:",
             "  power:",
             "    hierarchy: true",
-            f"    pools: [{{type: power, basename: feed, size: {self.feed}, unit: W, with: [{pdus}]}}]",
+            f"    pools: [{{type: power, basename: feed, size: {feed}, unit: W, with: [{pdus}]}}]",
             "    edges:",
-            *(f'      - {{from: "power:/feed/pdu{r}", to: "/s/rack{r}", relation: supplies}}' for r in range(self.racks)),
+            *(f'      - {{from: "power:/feed/pdu{r}", to: "/s/rack{r}{supplied}", relation: supplies{to_node}}}' for r in racks),
             "  network:",
             "    pools:",
-            f"      - {{type: spine, with: [{{type: bandwidth, size: {self.spine}, id: null}}]}}",
-            f"      - {{type: leaf, count: {self.racks}, with: [{{type: bandwidth, size: {self.leaf}, id: null}}]}}",
+            f"      - {{type: spine, with: [{{type: bandwidth, size: {spine}, id: null}}]}}",
+            f"      - {{type: leaf, count: {self.racks}, with: [{{type: bandwidth, size: {leaf}, id: null}}]}}",
             "    edges:",
-            *(f'      - {{from: "network:/spine", to: "network:/leaf{r}", direction: both}}' for r in range(self.racks)),
-            *(f'      - {{from: "network:/leaf{r}", to: "/s/rack{r}/node*", direction: both}}' for r in range(self.racks)),
+            *(f'      - {{from: "network:/spine", to: "network:/leaf{r}", direction: both{uplink}}}' for r in racks),
+            *(f'      - {{from: "network:/leaf{r}", to: "/s/rack{r}/node*", direction: both{downlink}}}' for r in racks),
         ]
         self.text = "\n".join(lines)
         self.graph = ResourceGraph(cluster.read(Source(self.text.encode(), "s.yaml")).structure)
-        self.size = {self.graph.structure.uuid(v): self.graph.structure.size.item(v) for v in range(len(self.graph))}
-        self.path = {self.graph.structure.uuid(v): self.graph.structure.path(v) for v in range(self.graph.structure.tree_end)}
-        self.suppliers = self._suppliers()
-
-    def _suppliers(self) -> dict[tuple[str, int], tuple[str, ...]]:
-        """By type and rack, the uuids of the pools that units for a node of the rack are drawn from."""
         structure = self.graph.structure
-        power = structure.of_type("power").tolist()
-        named = {structure.name(v): structure.uuid(v) for v in power}
-        bandwidth = {structure.name(structure.parent.item(v)): structure.uuid(v) for v in structure.of_type("bandwidth").tolist()}
-        found = {}
-        for rack in range(self.racks):
-            found["power", rack] = (named[next(n for n in named if n.startswith("feed"))], named[f"pdu{rack}"])
-            found["bandwidth", rack] = (bandwidth["spine"], bandwidth[f"leaf{rack}"])
+        pools = range(len(self.graph))
+        self.vertex = {structure.uuid(v): v for v in pools}
+        self.path = {structure.uuid(v): structure.path(v) for v in range(structure.tree_end)}
+        self.type = {structure.uuid(v): structure.kind_of(v).type for v in pools}
+        self.around = {v: (v, *structure.ancestors(v)) for v in pools}
+        self.size = {v: structure.accounts.size.item(v) for v in range(structure.accounts.n)}
+        self.said = {v: structure.accounts.said(v) for v in self.size}
+        self.supplies = self._supplies()
+        self.suppliers = sorted({v for found in self.supplies.values() for v in found})
+
+    def _supplies(self) -> dict[tuple[str, str], tuple[Supply, ...]]:
+        """By type and path of a node, what units for it are drawn from and through, as the description of the machine has it."""
+        structure, found = self.graph.structure, {}
+        inside = {structure.name(structure.parent.item(v)): v for v in structure.of_type("bandwidth").tolist()}
+        watts = {structure.name(v): v for v in structure.of_type("power").tolist()}
+        edges = {self.said[v]: v for v in self.size if v >= structure.n}
+        feed = next(name for name in watts if name.startswith("feed"))
+        for node in (path for path in self.path.values() if path.count("/") == 3 and "/node" in path):
+            rack = int(node.split("/")[2].removeprefix("rack"))
+            power = [watts[feed], watts[f"pdu{rack}"]]
+            cables = [("power", f"pdu{rack}", node)]
+            found["power", node] = (*power, *self._known(edges, cables))
+            leaf = f"leaf{rack}"
+            cables = [("network", *ends) for ends in (("spine", leaf), (leaf, "spine"), (leaf, node), (node, leaf))]
+            found["bandwidth", node] = (inside["spine"], inside[leaf], *self._known(edges, cables))
         return found
 
-    def rack_of(self, path: str) -> int:
-        return int(path.split("/")[2].removeprefix("rack"))
-
-    def node_of(self, path: str) -> str:
-        return "/".join(path.split("/")[:4])
+    @staticmethod
+    def _known(edges: dict[str, Supply], cables: list[tuple[str, str, str]]) -> list[Supply]:
+        names = (f"{graph}: {src} -> {dst}" for graph, src, dst in cables)
+        return [edges[name] for name in names if name in edges]
 
 
 class Wish:
     """What a job asks for: so many slots of one node or of cores, each with so much of what is drawn."""
 
-    def __init__(self, source: Random, machine: Machine) -> None:
+    def __init__(self, source: Random, machine: Machine, only: str = "") -> None:
         self.slots = source.choice([1, 1, 1, 2, 3])
-        self.what = source.choice(["node", "core", "core", "memory", "rack"])
+        self.what = only or source.choice(["node", "core", "core", "memory", "rack"])
         self.number = {"core": source.randint(1, machine.cores), "memory": source.randint(1, 8)}.get(self.what, 1)
         self.draws: dict[str, int] = {}
-        if self.what in ("node", "core") and source.random() < 0.6:
-            self.draws["power"] = source.choice([100, 300, 400, 700])
-        if self.what in ("node", "core") and source.random() < 0.25:
-            self.draws["bandwidth"] = source.choice([1, 4, 10])
-        self.as_jobspec = source.random() < 0.2
+        self.id: int | None = None
+        self.hosts = ""
+        if only:
+            self.number = 1 if only == "core" else self.number
+        elif self.what in ("node", "core"):
+            if source.random() < 0.6:
+                self.draws["power"] = source.choice([100, 300, 400, 700])
+            if source.random() < 0.3:
+                self.draws["bandwidth"] = source.choice([1, 4, 10])
+            if source.random() < 0.15:
+                self._name(source.randrange(machine.racks * machine.nodes), source.random() < 0.5)
+        self.as_jobspec = bool(self.hosts) or source.random() < 0.2
+
+    def _name(self, node: int, by_host: bool) -> None:
+        """Ask for a node by its id, or for whatever is on it by the name of the host."""
+        if by_host:
+            self.hosts = f"node{node}"
+        elif self.what == "node":
+            self.id, self.slots = node, 1
 
     @property
     def request(self) -> Any:
-        inside = [f"{self.what}={self.number}" if self.number > 1 else self.what]
-        inside += [f"{kind}={number}" for kind, number in self.draws.items()]
         if not self.as_jobspec:
+            which = "" if self.id is None else f"{{id:'{self.id}'}}"
+            inside = [f"{self.what}={self.number}" if self.number > 1 else f"{self.what}{which}"]
+            inside += [f"{kind}={number}" for kind, number in self.draws.items()]
             return f"slot={self.slots}/[{';'.join(inside)}]" if len(inside) > 1 else f"slot={self.slots}/{inside[0]}"
-        with_ = [{"type": self.what, "count": self.number}, *({"type": k, "count": n} for k, n in self.draws.items())]
+        first: dict[str, Any] = {"type": self.what, "count": self.number}
+        if self.id is not None:
+            first["id"] = str(self.id)
+        system: dict[str, Any] = {"duration": 0}
+        if self.hosts:
+            system["constraints"] = {"hostlist": [self.hosts]}
         return {
             "version": 9999,
-            "resources": [{"type": "slot", "count": self.slots, "label": "x", "with": with_}],
+            "resources": [
+                {
+                    "type": "slot",
+                    "count": self.slots,
+                    "label": "x",
+                    "with": [first, *({"type": k, "count": n} for k, n in self.draws.items())],
+                }
+            ],
             "tasks": [{"command": ["a"], "slot": "x", "count": {"per_slot": 1}}],
-            "attributes": {"system": {"duration": 0}},
+            "attributes": {"system": system},
         }
 
 
 class Uses:
     """Who uses what at the leaves, as the runners were called."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, clock: Clock) -> None:
+        self.machine, self.clock = machine, clock
+        #: By job, its units by uuid.
         self.running: dict[Job, Counter[str]] = {}
-        #: By job, the slots in each node that it was started with, as long as it has anything of the node.
-        self.slots: dict[Job, Counter[str]] = {}
+        #: By job, what it draws itself by supply.
+        self.draws: dict[Job, Counter[Supply]] = {}
+        #: Jobs that were given other watts than they asked for: those of a child that has grown or shrunk.
+        self.changed: set[Job] = set()
+        #: Pools that the course has taken out of service.
+        self.out: set[int] = set()
+        #: What was wrong as a job was started: whoever starts it may make another error of it.
+        self.broken: Broken | None = None
 
     def start(self, job: Job) -> None:
-        self.running[job] = self.units(job)
+        self.running[job] = units = self.units(job)
+        self.draws[job] = self._of(job, units)
+        # What a whole pool implies may be out of service.
+        for v in (*self.given(job), *self.draws[job]):
+            if not self.out.isdisjoint(self.machine.around.get(v, ())):
+                self.broken = Broken(f"{_name(job)} has begun on {self.machine.said[v]}, which is out of service")
+        try:
+            self.check()
+        except Broken as error:
+            self.broken = error
 
     def end(self, job: Job) -> None:
         self.running.pop(job, None)
+        self.draws.pop(job, None)
+        self.changed.discard(job)
+
+    def given(self, job: Job) -> list[int]:
+        """The pools that are named in what a job was given."""
+        structure = job.instance._graph.structure
+        return [
+            self.machine.vertex[structure.uuid(structure.vertex(where))] for where, _ in job.instance.inventory.pools(job.claim)
+        ]
 
     def units(self, job: Job) -> Counter[str]:
         """Units by uuid, those implied by a whole pool among them, of what the graph of the job's instance has to give."""
@@ -159,82 +245,145 @@ class Uses:
                         found[structure.uuid(u)] += structure.size.item(u)
         return found
 
+    def _of(self, job: Job, units: Counter[str]) -> Counter[Supply]:
+        """What a job draws by the text of its request, from the nodes that its slots are in."""
+        found: Counter[Supply] = Counter()
+        wish: Wish | None = job.payload
+        if wish is None or not wish.draws:
+            return found
+        per_node: Counter[str] = Counter()
+        for uuid, amount in units.items():
+            if self.machine.type[uuid] == wish.what:
+                per_node["/".join(self.machine.path[uuid].split("/")[:4])] += amount
+        for node, amount in per_node.items():
+            for kind, number in wish.draws.items():
+                for v in self.machine.supplies[kind, node]:
+                    found[v] += amount // wish.number * number
+        return found
+
     def leaves(self) -> list[Job]:
         """Jobs that run and have no instance in them, which would use what they hold."""
         return [job for job in self.running if job.child is None]
 
     def check(self) -> None:
+        """No unit is used twice, and nothing draws more than there is."""
+        if self.broken is not None:
+            raise self.broken
+        machine, now = self.machine, ticks(self.clock.now_s)
         total: Counter[str] = Counter()
+        drawn: Counter[Supply] = Counter()
         for job in self.leaves():
+            if job.instance.keeps_limits and _limit(job) <= now:
+                continue  # it ends at this very moment, by itself
             total.update(self.running[job])
+            drawn.update(self.draws[job])
         for uuid, amount in total.items():
-            if amount > self.machine.size[uuid]:
-                using = [f"{job.instance.address}/{job.id}" for job in self.leaves() if uuid in self.running[job]]
-                where = self.machine.graph.pool(uuid).where
-                raise Broken(f"{amount} of {self.machine.size[uuid]} units of {where} are used by {using}")
+            v = machine.vertex[uuid]
+            if amount > machine.size[v]:
+                using = [_name(job) for job in self.leaves() if uuid in self.running[job]]
+                raise Broken(f"{amount} of {machine.size[v]} units of {machine.said[v]} are used by {using}")
+        for v, amount in drawn.items():
+            if amount > machine.size[v]:
+                raise Broken(f"{amount} of {machine.size[v]} are drawn from {machine.said[v]}")
 
-    def drawn(self, instance: Instance) -> Counter[str]:
+    def drawn(self, instance: Instance) -> Counter[Supply]:
         """Units drawn from each supplier by the jobs of an instance, by the text of what they asked for."""
-        found: Counter[str] = Counter()
+        found: Counter[Supply] = Counter()
         for job in instance.jobs(*RUNNING):
             if job not in self.running:
                 continue
-            wish: Wish = job.payload
-            explicit = wish.draws if wish is not None else {}
-            of_job = self._of(job, explicit)
+            given = self.draws[job] if job not in self.changed else Counter[Supply]()
+            found.update(given)
             if job.child is not None:
-                # It has what its job was given of a supplier, and asks for the rest.
-                found.update({uuid: n for uuid, n in self.drawn(job.child).items() if not of_job[uuid]})
-            found.update(of_job)
+                # It has what its job was given of a supplier or a cable, and asks for the rest.
+                found.update({v: n for v, n in self.drawn(job.child).items() if not given[v]})
         return found
 
-    def _of(self, job: Job, explicit: dict[str, int]) -> Counter[str]:
-        found: Counter[str] = Counter()
-        wish: Wish = job.payload
-        if wish is None or not explicit:
-            return found
-        if job.child is not None:
-            self._leave(job)
-        for node, slots in self.slots[job].items():
-            for kind, number in explicit.items():
-                for uuid in self.machine.suppliers[kind, self.machine.rack_of(node)]:
-                    found[uuid] += slots * number
-        return found
+    def check_nested(self, instance: Instance) -> None:
+        """What jobs of an instance use is what its job in the parent holds, unit by unit (rule N1)."""
+        for child in instance.children:
+            job = child.job_in_parent
+            assert job is not None
+            used: Counter[str] = Counter()
+            for inner in child.jobs(*RUNNING):
+                if inner in self.running:  # what is in a child comes and goes
+                    used.update(self.running[inner] if inner.child is None else self.units(inner))
+            if used:
+                held = self.units(job)
+                for uuid, amount in used.items():
+                    if uuid in self.machine.path and amount > held[uuid]:
+                        where = self.machine.path[uuid]
+                        raise Broken(f"{amount} units of {where} are used in {child.address}, whose job holds {held[uuid]}")
+            self.check_nested(child)
 
-    def _leave(self, job: Job) -> None:
-        """A node of which nothing is left to a job takes along what was drawn for it, also if the job gets it again."""
-        left = {self.machine.node_of(path) for uuid in self.units(job) if (path := self.machine.path.get(uuid))}
-        self.slots[job] = Counter({node: slots for node, slots in self.slots[job].items() if node in left})
+
+def _limit(job: Job) -> int:
+    """When a job ends at the latest, since what it runs on does."""
+    above = job.instance.job_in_parent
+    return job.limit if above is None else min(job.limit, job.instance.expires, _limit(above))
+
+
+def _name(job: Job) -> str:
+    return f"{job.instance.address}/{job.id}"
 
 
 class Hands(Runner):
-    """A runner that ends a job at once when it is asked to, later, or only when it is made to."""
-
-    keeps_limits = False
+    """A runner that ends a job at once when it is asked to, later, or only when it is made to; or that keeps limits itself."""
 
     def __init__(self, course: Course, manner: str) -> None:
         self.course, self.manner = course, manner
+        self.keeps_limits = manner == "keeps limits"
 
     def start(self, job: Job) -> None:
-        course = self.course
-        course.uses.start(job)
-        wish: Wish | None = job.payload
-        slots: Counter[str] = Counter()
-        if wish is not None and wish.draws:
-            for uuid, amount in course.uses.running[job].items():
-                path = course.machine.path.get(uuid)
-                kind = course.machine.graph.structure.kind_of(course.machine.graph.vertex(uuid)).type
-                if path is not None and kind == wish.what:
-                    slots[course.machine.node_of(path)] += amount
-        course.uses.slots[job] = Counter({node: n // wish.number for node, n in slots.items()} if wish is not None else {})
-        course.uses.check()
+        self.course.uses.start(job)
 
     def stop(self, job: Job, why: str) -> None:
-        if self.manner == "at once":
-            self.course.uses.end(job)
-            job.instance.finish(job, 9)
-        else:
+        if self.manner == "later":
             self.course.stopping.append(job)
+        else:
+            self.course.finishes(job, 9)
+
+
+class Audits:
+    """Audits of graphs that are made anew when anything they look at is another than at the last audit."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[Any, list[Problem]]] = {}
+        self._structures: dict[int, tuple[Any, list[Problem]]] = {}
+
+    def check(self, graph: ResourceGraph) -> list[Problem]:
+        return self._once(self._structures, graph, self._columns(graph), lambda: audit.check_structure(graph.structure)) + (
+            self._once(self._seen, graph, self._content(graph), lambda: audit.check_records(graph.records))
+        )
+
+    @staticmethod
+    def _once(seen: dict[int, tuple[Any, list[Problem]]], graph: ResourceGraph, state: Any, made: Any) -> list[Problem]:
+        found = seen.get(graph.number)
+        if found is None or found[0] != state:
+            found = seen[graph.number] = state, made()
+        return found[1]
+
+    @staticmethod
+    def _columns(graph: ResourceGraph) -> tuple[Any, ...]:
+        structure = graph.structure
+        graphs = [(name, one.src.tobytes(), one.dst.tobytes()) for name, one in structure.subsystems.items()]
+        return structure, [getattr(structure, column).tobytes() for column in COLUMNS], graphs
+
+    @staticmethod
+    def _content(graph: ResourceGraph) -> tuple[Any, ...]:
+        records = graph.records
+        held = {v: dict(holders) for v, holders in records.held.items()}
+        implied = {job: dict(pools) for job, pools in records.implied.items()}
+        return graph.revision, records, graph.structure, held, implied, dict(records.stages)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Within this, graphs are audited here."""
+        every, audit.check = audit.check, self.check
+        try:
+            yield
+        finally:
+            audit.check = every
 
 
 class Course:
@@ -243,26 +392,29 @@ class Course:
     def __init__(self, seed: int) -> None:
         self.source = source = Random(seed)
         self.machine = Machine(source)
-        self.clock = Clock()
-        self.uses = Uses(self.machine)
+        #: Runners of a whole tree keep limits, or those of none do.
+        self.keeps_limits = source.random() < 0.15
+        self.clock = Clock(Random(seed) if not self.keeps_limits and source.random() < 0.25 else None)
+        self.uses = Uses(self.machine, self.clock)
         self.stopping: list[Job] = []
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
-        inventory = source.choice(["graph", "graph", "auto"])
+        inventory = source.choice(["graph", "graph", "auto", "auto", "named:core"])
         self.top = Instance(
             self.machine.graph,
             queue_policy=source.choice(POLICIES),
             match_policy=source.choice(["first", "high"]),
             clock=self.clock,
             name="top",
-            inventory=inventory,
+            inventory=inventory if self.machine.exclusive == "" else "graph",
             runner=self.runner(),
             events=False,
             sink=self.uses.end,
         )
 
     def runner(self) -> Hands:
-        return Hands(self, self.source.choice(["at once", "at once", "later"]))
+        manner = self.source.choice(["at once", "at once", "later"])
+        return Hands(self, "keeps limits" if self.keeps_limits else manner)
 
     # -- what can happen ---------------------------------------------------------------------------------------------
 
@@ -273,17 +425,28 @@ class Course:
         every = [job for instance in self.top.walk() for job in instance.jobs(State.RUN)]
         return [job for job in every if with_child is None or (job.child is not None) == with_child]
 
+    def wish(self, instance: Instance) -> Wish:
+        """What an instance is asked for: of one that counts or names pools mostly those."""
+        _, _, only = instance.inventory_kind.partition(":")
+        return Wish(self.source, self.machine, only if self.source.random() < 0.85 else "")
+
     def submit(self) -> None:
-        wish = Wish(self.source, self.machine)
+        instance = self.instance()
+        wish = self.wish(instance)
         duration = self.source.choice([None, 5, 10, 20, 50])
-        self.instance().submit(wish.request, duration_s=duration, payload=wish)
+        instance.submit(wish.request, duration_s=duration, payload=wish)
+
+    def finishes(self, job: Job, status: int) -> None:
+        """A runner says that a job has ended.  One with an instance in it ends with what runs there."""
+        if job.child is None or job.child.is_closed:
+            self.uses.end(job)
+        job.instance.finish(job, status)
 
     def finish(self) -> None:
         found = self.running(with_child=False)
         if found:
             job = self.source.choice(found)
-            self.uses.end(job)
-            job.instance.finish(job, self.source.choice([0, 0, 1]))
+            self.finishes(job, self.source.choice([0, 0, 1]))
 
     def stopped(self) -> None:
         """A runner that needed time says that the job has ended."""
@@ -291,15 +454,13 @@ class Course:
         self.stopping = waiting
         if waiting:
             job = self.source.choice(waiting)
-            self.uses.end(job)
-            job.instance.finish(job, 9)
+            self.finishes(job, 9)
 
     def end_all(self) -> None:
         """All runners say at last that their jobs have ended, the innermost first."""
         for job in reversed(list(self.uses.running)):
             if job.state is State.CLEANUP and not job.instance.is_closed:
-                self.uses.end(job)
-                job.instance.finish(job, 9)
+                self.finishes(job, 9)
                 return
         raise Broken("jobs that were asked to stop cannot be finished")
 
@@ -313,8 +474,16 @@ class Course:
         found = self.running(with_child=False)
         if found:
             job = self.source.choice(found)
-            kind = self.source.choice(["graph", "graph", "auto"])
+            kind = self.source.choice(INVENTORIES)
             job.instance.spawn(job, queue_policy=self.source.choice(POLICIES), inventory=kind, runner=self.runner())
+
+    def deeper(self) -> None:
+        """The innermost instance gets work, and that work an instance."""
+        instance = max(self.top.walk(), key=lambda one: one.depth)
+        wish = self.wish(instance)
+        job = instance.submit(wish.request, duration_s=self.source.choice([None, 20]), payload=wish)
+        if job.state is State.RUN:
+            instance.spawn(job, queue_policy=self.source.choice(POLICIES), inventory="graph", runner=self.runner())
 
     def child(self) -> Instance | None:
         found = [instance for instance in self.top.walk() if instance.parent is not None]
@@ -325,7 +494,9 @@ class Course:
         if child is None or child.parent is None:
             return
         if self.source.random() < 0.5:
-            child.grow(Wish(self.source, self.machine).request)
+            wish = Wish(self.source, self.machine)
+            child.grow(wish.request)
+            self.changed(child)
         else:
             pools = child.parent._graph.find(f"type={self.source.choice(['node', 'core', 'rack'])} and available>=1").paths()
             if pools:
@@ -337,6 +508,14 @@ class Course:
             pools = child._graph.find(f"type={self.source.choice(['node', 'core', 'memory'])} and available>=1").paths()
             if pools:
                 child.shrink([self.source.choice(pools)])
+                self.changed(child)
+
+    def changed(self, child: Instance) -> None:
+        """The job of a child may have been given or given back watts, and with it those above."""
+        job = child.job_in_parent
+        while job is not None:
+            self.uses.changed.add(job)
+            job = job.instance.job_in_parent
 
     def close(self) -> None:
         child = self.child()
@@ -360,13 +539,46 @@ class Course:
             job.instance.set_duration(job, self.source.choice([None, 5, 15, 40]))
 
     def state(self) -> None:
-        path = self.source.choice([p for p in self.machine.path.values() if p.count("/") > 1])
-        self.top.set_state([path], self.source.choice(["down", "drain", "up", "up", "up"]))
+        """A pool is taken out of service, or put back: a part of the machine, a supplier or a switch."""
+        machine, uses = self.machine, self.uses
+        inside = [machine.vertex[uuid] for uuid, path in machine.path.items() if path.count("/") > 1]
+        outside = [v for v in machine.around if v >= machine.graph.structure.tree_end]
+        v = self.source.choice(outside if self.source.random() < 0.3 else inside)
+        state = self.source.choice(["down", "drain", "up", "up", "up"])
+        if state == "up":
+            uses.out.discard(v)
+        else:
+            uses.out.add(v)
+        before = self.uses.leaves()
+        self.top.set_state([machine.graph.pool(machine.graph.structure.uuid(v)).where], state)
+        if state == "down":
+            self.lost(v, [job for job in before if job in self.uses.running])
+
+    def lost(self, v: int, jobs: list[Job]) -> None:
+        """What ran on, above or below a pool that is down has been asked to stop, and so has what drew from it."""
+        around = self.machine.around
+        for job in jobs:
+            on = {*(self.machine.vertex[uuid] for uuid in self.uses.running[job]), *self.uses.draws[job]} & around.keys()
+            if job.state is State.RUN and any(v in around[u] or u in around[v] for u in on):
+                raise Broken(f"{_name(job)} runs on, though {self.machine.said[v]} is down")
 
     def wait(self) -> None:
-        self.clock.now_s += self.source.choice([0.001, 1, 2, 5, 10])
+        until = self.clock.now_s + self.source.choice([0.001, 1, 2, 5, 10])
+        if self.keeps_limits:
+            self.keep_limits(until)
+        self.clock.now_s = max(self.clock.now_s, until)
         if self.source.random() < 0.7:
             self.top.advance()
+
+    def keep_limits(self, until: float) -> None:
+        """Jobs end at their limits, in the order of time, and of one moment the innermost first."""
+        while True:
+            found = [job for job in self.running() if job.limit <= ticks(until)]
+            if not found:
+                return
+            job = min(found, key=lambda job: (job.limit, -job.instance.depth, job.number))
+            self.clock.now_s = max(self.clock.now_s, job.limit / 1e6)
+            self.finishes(job, 0)
 
     def ask(self) -> None:
         """Questions, which change nothing."""
@@ -384,18 +596,30 @@ class Course:
         "stopped": 4,
         "cancel": 2,
         "spawn": 5,
+        "deeper": 2,
         "grow": 3,
         "shrink": 3,
         "close": 1,
         "fail": 1,
         "expire": 1,
         "duration": 2,
-        "state": 2,
+        "state": 3,
         "wait": 6,
         "ask": 1,
     }
 
     def run(self, steps: int = STEPS) -> None:
+        with Audits().used():
+            self._run(steps)
+        self.top.shut("the course is over")
+        while any(job.state is State.CLEANUP for job in self.uses.running):
+            self.end_all()
+        if self.machine.graph.jobs():
+            raise Broken(f"after the end, {self.machine.graph.jobs()} hold something")
+        if problems := self.machine.graph.check():
+            raise Broken(f"after the end: {problems[0].where}: {problems[0].message}")
+
+    def _run(self, steps: int) -> None:
         names, weights = list(self.WEIGHTS), list(self.WEIGHTS.values())
         for _ in range(steps):
             name = self.source.choices(names, weights)[0]
@@ -409,24 +633,31 @@ class Course:
                 self.log[-1] += f": {type(error).__name__}: {error}"
                 self.counts[f"{name} refused"] += 1
             self.check()
-        self.top.shut("the course is over")
-        while any(job.state is State.CLEANUP for job in self.uses.running):
-            self.end_all()
-        if self.machine.graph.jobs():
-            raise Broken(f"after the end, {self.machine.graph.jobs()} hold something")
+            self.counts[f"depth {max(one.depth for one in self.top.walk())}"] += 1
 
     def check(self) -> None:
         self.uses.check()
+        assert self.top.graph is not None  # what is due by now is done, and time stands still from here on
+        self.clock.is_still = True
+        self.uses.check()
         if problems := self.top.check():
             raise Broken(f"check(): {problems[0].where}: {problems[0].message}")
-        drawn = self.uses.drawn(self.top)
+        self.uses.check_nested(self.top)
+        self.check_suppliers()
+        self.clock.is_still = False
+
+    def check_suppliers(self) -> None:
+        """The records of the machine have what is drawn from each supplier and through each cable: no more, no less."""
+        uses, machine = self.uses, self.machine
+        drawn = uses.drawn(self.top)
         graph = self.top.graph
-        for uuid in {uuid for pools in self.machine.suppliers.values() for uuid in pools}:
-            held = graph.pool(uuid).allocated()
-            if drawn[uuid] > self.machine.size[uuid]:
-                raise Broken(f"{drawn[uuid]} of {self.machine.size[uuid]} are drawn from {graph.pool(uuid).where}")
-            if held < drawn[uuid]:
-                raise Broken(f"{drawn[uuid]} are drawn from {graph.pool(uuid).where}, which knows of {held}")
+        now, is_known = graph.now(), not uses.changed
+        for v in machine.suppliers:
+            if graph.planner.covered_by(v, now, now + 1) >= 0:
+                continue  # one job has all of the feed, which implies what it draws below
+            held = graph.planner.used(v, now, now + 1)
+            if held < drawn[v] or (is_known and held != drawn[v]):
+                raise Broken(f"{drawn[v]} are drawn from {machine.said[v]}, which knows of {held}")
 
 
 def run(first: int, number: int, *, stop_at: int = 3, aloud: bool = False) -> tuple[list[str], Counter[str]]:
@@ -444,7 +675,6 @@ def run(first: int, number: int, *, stop_at: int = 3, aloud: bool = False) -> tu
                 print(text, flush=True)
         counts += course.counts
         counts["courses"] += 1
-        ticks(course.clock.now_s)
         if aloud and (seed - first + 1) % 1000 == 0:
             print(f"{seed - first + 1} courses", flush=True)
         if len(wrong) >= stop_at:
@@ -458,13 +688,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stop-at", type=int, default=3)
     options = parser.parse_args()
+    gc.freeze()  # what was imported is here to stay
     began = time.perf_counter()
     wrong, counts = run(options.seed, options.courses, stop_at=options.stop_at, aloud=True)
-    print(
-        f"{counts.pop('courses')} courses from seed {options.seed}, {sum(counts.values())} steps, {len(wrong)} wrong",
-        dict(counts),
-    )
-    print(f"{time.perf_counter() - began:.0f} s")
+    number, depths = counts.pop("courses"), {name: counts.pop(name) for name in sorted(counts) if name.startswith("depth")}
+    print(f"{number} courses from seed {options.seed}, {sum(counts.values())} steps, {len(wrong)} wrong", dict(counts), depths)
+    took = time.perf_counter() - began
+    print(f"{took:.0f} s, {number / took:.1f} courses/s")
     return 1 if wrong else 0
 
 

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluxres import ResourceGraph
 from fluxres.clock import FOREVER
+from fluxres.graph import uuids
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.instance import Instance, State
 from fluxres.instance.counted import Counted
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.inventory import Inventory, NotSimple
@@ -202,3 +206,39 @@ def test_pools_in_a_node_are_alike_while_they_are_asked_for_one_by_one() -> None
     with pytest.raises(NotSimple):
         Named(graph, "core").ask(as_request("slot=1/core=2"))
     assert Named(of_shape("rack=2/core=2"), "core").ask(as_request("slot=2/core=2")) == 4
+
+
+def one_rack(exclusive: bool) -> ResourceGraph:
+    """A rack with two nodes, each of two cores, and one pool of memory in it."""
+    node = Recipe("node", 2, children=(Recipe("core", 2),))
+    rack = Recipe("rack", children=(node, Recipe("memory", size=8)), exclusive=exclusive)
+    return of_recipe(rack)
+
+
+def test_rule_a8_what_lies_in_an_exclusive_pool_is_not_counted_out_to_several_jobs() -> None:
+    for text, fast in (("slot=1/memory=2", "counted"), ("slot=1/core", "named"), ("slot=1/node", "named")):
+        for exclusive in (False, True):
+            top = Instance(one_rack(exclusive), inventory="auto")
+            states = [top.submit(text).state for _ in range(2)]
+            assert (top.inventory.kind, states) == (
+                ("graph", [State.RUN, State.SCHED]) if exclusive else (fast, [State.RUN, State.RUN])
+            )
+            assert top.check() == []
+
+
+def test_rule_a8_a_pool_that_is_only_held_whole_is_not_counted_out() -> None:
+    top = Instance(of_recipe(Recipe("memory", size=8, exclusive=True)), inventory="auto")
+    assert [top.submit("slot=1/memory=2").state for _ in range(2)] == [State.RUN, State.SCHED]
+    assert top.inventory.kind == "graph"
+    assert top.check() == []
+
+
+def test_exclusive_pools_are_themselves_interchangeable() -> None:
+    graph = of_recipe(Recipe("node", 2, children=(Recipe("core", 2),), exclusive=True))
+    assert Named(graph, "node").ask(as_request("slot=2/node")) == 2
+    with pytest.raises(NotSimple):
+        Named(graph, "core")
+
+
+def of_recipe(*children: Recipe) -> ResourceGraph:
+    return ResourceGraph(expand(Recipe("cluster", children=children), origin=uuids.new_origin()))

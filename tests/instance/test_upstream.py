@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StillHeld
+from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StaleHandle, StillHeld
 from fluxres.clock import TICKS_PER_S
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
 from fluxres.graph.structure import Problem
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Job, Runner
 from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
@@ -265,3 +265,118 @@ def test_rule_n1_a_cap_holds_in_simulations_of_nested_schedulers(fan_outs: tuple
     assert simulator.schedule is not None
     events = [(t, sign * draws[int(job)]) for job, _, start, end, _ in simulator.schedule for t, sign in ((start, 1), (end, -1))]
     assert max(accumulate(drawn for _, drawn in sorted(events))) <= 1500
+
+
+def test_rule_n1_check_reports_a_supplier_of_the_parent_that_is_over_committed_by_hand(top: Instance, clock: Hand) -> None:
+    child = top.spawn(top.submit("slot=1/node", duration_s=1000))
+    child.submit("slot=1/[core;power=900]", duration_s=100)
+    v = top.graph.vertex("power:/feed/pdu0")
+    for job, units in (("intruder", 900), ("other", 200)):
+        top.graph.records.held[v][job] = ((0, 50 * TICKS_PER_S, units),)
+    top.graph.revision += 1
+    found = [problem.message for problem in top.check() if problem.where.endswith("power:/feed/pdu0")]
+    assert "A1, A2: 2000 of 1000 units are held from tick 0 on, by ƒ1 and intruder and other" in found
+    assert "rule N1: what other instances draw does not show in the child" in found
+    assert child.submit("slot=1/[core;power=200]").state.name == "SCHED"  # what is left of the pool shows as held elsewhere
+
+
+def test_rule_n1_a_grandchild_has_the_part_of_a_cable_that_its_job_was_given(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
+    )
+    child = top.spawn(top.submit("slot=1/node", duration_s=1000))
+    grandchild = child.spawn(child.submit("slot=1/[core;power=300]", duration_s=500))
+    assert top.check() == []
+    assert cables(top.graph) == cables(child.graph) == {"node0": 300}
+    assert grandchild.graph.satisfiable("slot=1/[core;power=300]")
+    assert not grandchild.graph.satisfiable("slot=1/[core;power=301]")
+    grandchild.submit("slot=1/[core;power=200]", duration_s=100)
+    assert cables(grandchild.graph) == {"node0": 200}
+    assert cables(top.graph) == {"node0": 300}
+    assert top.check() == []
+
+
+def test_rule_t1_a_late_job_keeps_its_part_of_a_cable(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure),
+        clock=clock,
+        name="top",
+        runner=Slow(),
+    )
+    job = top.submit("slot=1/[core;power=300]", duration_s=10)
+    clock.now_s = 12.0
+    top.advance()
+    assert (job.state.name, cables(top.graph)) == ("CLEANUP", {"node0": 300})
+    assert top.check() == []
+    top.finish(job)
+    assert cables(top.graph) == {}
+
+
+class Slow(Runner):
+    """A runner that never says by itself that a job has ended."""
+
+    def start(self, job: Job) -> None: ...
+
+    def stop(self, job: Job, why: str) -> None: ...
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_rule_a7_a_late_job_goes_on_drawing_from_a_supplier_that_is_drained(level: int, clock: Hand) -> None:
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+    inner = top
+    for _ in range(level):
+        inner = inner.spawn(inner.submit("slot=1/node", duration_s=1000))
+    job = inner.submit("slot=1/[core;power=300]", duration_s=10)
+    top.drain("power:/feed/pdu0")
+    clock.now_s = 5.0
+    inner.set_duration(job, 11)
+    assert watts(top.graph)["pdu0"] == 300
+    clock.now_s = 13.0
+    top.advance()
+    assert (job.state.name, [failure.type for failure in job.exceptions]) == ("CLEANUP", ["timelimit"])
+    assert watts(top.graph)["pdu0"] == watts(inner.graph)["pdu0"] == 300
+    assert top.check() == []
+    new = inner.submit("slot=1/[node{id:'0'}/core{x};power=100]", duration_s=10)
+    assert new.state.name == "SCHED"
+
+
+def test_rule_n1_a_child_past_its_limit_gives_back_nothing_in_parts(clock: Hand) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=Slow())
+    child = top.spawn(top.submit("slot=1/node", duration_s=10))
+    clock.now_s = 10.0
+    with pytest.raises(StaleHandle, match="past its limit"):
+        child.shrink(["/site/node0/core1"])
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("call", ["advance", "late"])
+def test_rule_t1_a_late_job_keeps_watts_that_were_promised_in_another_instance(call: str, clock: Hand) -> None:
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+    child = top.spawn(top.submit("slot=1/node", duration_s=1000), queue_policy="conservative")
+    late = top.submit("slot=1/[node;power=900]", duration_s=10)
+    waiting = child.submit("slot=1/[core;power=900]", duration_s=100)
+    assert (late.state.name, waiting.state.name, waiting.reserved_at) == ("RUN", "SCHED", 10.0)
+    for now in (10.0, 12.0) if call == "advance" else (12.0,):
+        clock.now_s = now
+        top.advance()
+        assert (late.state.name, waiting.state.name, watts(top.graph)["pdu0"]) == ("CLEANUP", "SCHED", 900)
+        assert [failure.type for failure in late.exceptions] == ["timelimit"]
+        assert waiting.reserved_at is not None
+        assert waiting.reserved_at > now
+        assert top.check() == []
+    top.finish(late)
+    assert (waiting.state.name, watts(top.graph)["pdu0"]) == ("RUN", 900)
+
+
+def test_rule_n1_an_edge_of_a_grandchild_carries_what_that_of_its_parent_does(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
+    )
+    child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=1000))
+    grandchild = child.spawn(child.submit("slot=1/core=2", duration_s=500))
+    assert grandchild.graph.satisfiable("slot=1/[core;power=300]")
+    with pytest.raises(InfeasibleRequest, match="300 of 300"):
+        grandchild.submit("slot=1/[core;power=400]")
+    assert grandchild.submit("slot=1/[core;power=200]", duration_s=100).state.name == "RUN"
+    assert cables(child.graph) == {"node0": 200}
+    assert top.check() == []

@@ -35,6 +35,7 @@ def through(graph: ResourceGraph, job: str) -> dict[str, int]:
 def test_the_demo_holds_its_edges(demo: ResourceGraph) -> None:
     given = demo.allocate("slot=2/[node;power=3000]", job="j1")
     assert [pool.where for pool in given.pools] == ["/demo/rack0/node0", "/demo/rack0/node1", "power:/pdu0"]
+    assert [pool.where for pool in demo.match("slot=1/[node;power=100]").pools] == ["/demo/rack0/node2", "power:/pdu0"]
     assert through(demo, "j1") == {EDGE: 3000, EDGE.replace("node0", "node1"): 3000, FEED: 6000}
     assert {span.pool: span.amount for span in given.spans} == {span.pool: span.amount for span in demo.allocation("j1").spans}
     # No pool is an edge: neither in numbers, nor in searches, nor in R.
@@ -158,6 +159,15 @@ def test_a_copy_has_of_an_edge_what_is_free_of_it(demo: ResourceGraph) -> None:
     assert copied.why_not("slot=1/[node{id:'0'};power=1000]") is None
     assert demo.duplicate().check() == []
     assert through(demo.duplicate(), "j1") == {EDGE: 1500, FEED: 23000}
+
+
+def test_a_copy_keeps_fractions_of_a_capacity_of_which_nothing_is_held(demo: ResourceGraph) -> None:
+    graph = demo.structure.subsystems["power"]
+    graph.attributes["capacity"] = graph.attributes["capacity"] + 0.5
+    fresh = ResourceGraph(demo.structure)
+    fresh.allocate({EDGE: 1500}, job="j1")
+    found = {data["capacity"] for _, _, data in fresh.copy("/").structure.subsystems["power"].rows()}
+    assert found == {2500.0, 4000.5, 24000.5}
 
 
 def test_what_a_job_holds_of_an_edge_is_all_that_its_children_have(demo: ResourceGraph) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fluxres
-from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownJob, UsageError
+from fluxres import clock
+from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownJob, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
@@ -97,6 +98,63 @@ def test_totals_of_a_copy_that_lacks_a_type() -> None:
     child = g.copy("/demo/rack")
     assert child.aggregate() == {"rack": 1, "node": 2, "core": 4, "memory": 16}
     assert "license" not in child.aggregate(all=True)
+
+
+def test_a_duplicate_of_a_pool_has_everything_below_it_and_what_is_held_there() -> None:
+    g = machine()
+    g.allocate("slot=2/core", job="a", end=10)
+    g.allocate([(MEMORY, 3), (LICENSE, 1)], job="b", start=5, end=20)
+    stage = g.stage("/demo/rack/node1/core0", job="c")
+    g.tag(CORE, "k", "v")
+    g.pool("/demo/rack").state = "drain"
+    part = g.duplicate("/demo/rack")
+    assert (part.name, part.root.path, part.root.state, part.check()) == ("rack", "/rack", "drain", [])
+    for pool in part.walk():
+        same = g.pool(pool.uuid)
+        assert (pool.name, pool.size, pool.state, pool.tags, pool.properties, pool.rank) == (
+            same.name,
+            same.size,
+            same.state,
+            same.tags,
+            same.properties,
+            same.rank,
+        )
+        spans = [(span.job, span.amount, span.start, span.end) for span in pool.allocations() + pool.reservations()]
+        assert spans == [(s.job, s.amount, s.start, s.end) for s in same.allocations() + same.reservations()]
+    assert (part.jobs(), part.pool("/rack/node1/core0").staged) == (["a", "b"], True)
+    assert [part.allocation(job).R()["execution"].get("nslots") for job in ("a", "b")] == [2, None]
+    part.commit(stage.stage)
+    assert (part.jobs(), g.jobs()) == (["a", "b", "c"], ["a", "b"])
+
+
+def test_what_is_held_through_a_pool_above_is_held_in_its_duplicate() -> None:
+    g = machine()
+    g.allocate(CORE, job="a", end=20)
+    g.allocate("/demo/rack", job="a", start=5, end=10)
+    g.stage("/demo", job="b", start=30, end=40)
+    g.clock = clock.fixed(1.0)
+    g.set_state("/demo", "drain")
+    part = g.duplicate(NODE)
+    assert [(span.pool, span.start, span.end) for span in part.allocation("a").spans] == [
+        ("/node0", 5, 10),
+        ("/node0/core0", 0, 5),
+        ("/node0/core0", 10, 20),
+    ]
+    assert [part.root.available(at=t) for t in (0, 7, 25, 35)] == [1, 0, 1, 0]
+    assert part.check() == []
+    part.free("a", "/node0")
+    assert part.pool("/node0/core0").allocated(at=7) == 1
+
+
+def test_a_duplicate_of_a_pool_has_its_supplies_as_the_way() -> None:
+    g = powered()
+    g.allocate({"/demo/rack/node0/core0": 1, "power:/pdu0": 1}, job="a")
+    part = g.duplicate("/demo/rack/node0")
+    assert part.root.uris == ["node0:/", "power:/pdu0/node0"]
+    assert part.pool("power:/pdu0").available() == 0
+    assert (part.allocated("a").paths(), part.check()) == (["/node0/core0"], [])
+    with pytest.raises(UnknownPool, match=r"power:/pdu0: does not stand in the containment tree \(name a pool"):
+        g.duplicate("power:/pdu0")
 
 
 def test_a_duplicate_is_equal_and_apart() -> None:
@@ -197,6 +255,19 @@ def test_records_that_ended_do_not_keep_a_pool() -> None:
     assert g.jobs() == []
     with pytest.raises(StaleHandle):
         stage.release()
+    assert g.check() == []
+
+
+def test_records_that_ended_do_not_keep_a_pool_that_stays_as_a_way() -> None:
+    g = powered()
+    edge = "power: power:/pdu0 -> /demo/rack/node0"
+    g.allocate({"/demo/rack/node0": 1, edge: 100}, job="a", start=0, end=5)
+    g.allocate({edge: 50}, job="b")
+    g.clock = lambda: 6.0
+    g.unlink("/demo/rack/node0")
+    assert g.structure.is_way(g.vertex("power:/pdu0/node0"))
+    assert [(span.pool, span.amount) for span in g.allocation("b").spans] == [("power: power:/pdu0 -> power:/pdu0/node0", 50)]
+    assert "/demo/rack/node0" not in {span.pool for span in g.allocation("a").spans}
     assert g.check() == []
 
 

@@ -18,8 +18,8 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from tests.match.ways import Ways
 from tests.oracle import Oracle, PoolData
-from tests.oracle_shape import Graph, Graphs
-from tests.strategies import Edge, Machine
+from tests.oracle_shape import Graph, Graphs, oracle_of, shape_of
+from tests.strategies import Machine
 
 UNITS_S = (1.0, 0.1, 1e-6, 3600.0)
 
@@ -81,18 +81,14 @@ def pools_of(machine: Machine) -> dict[str, PoolData]:
     }
 
 
-def carried(edge: Edge) -> tuple[float, float] | None:
-    return None if edge.capacity is None else (edge.capacity, edge.capacity)
-
-
 def edges_of(graph: ResourceGraph) -> dict[str, list[tuple[str, ...]]]:
-    """The edges of all auxiliary graphs that have any, between uuids, sorted.
-
-    What a copy leaves of capacities is tested in tests/model/test_edges.py.
-    """
+    """The edges of all auxiliary graphs that have any, between uuids, with what they carry, and carried in full, sorted."""
     uuid = graph.structure.uuid
     found: dict[str, list[tuple[str, ...]]] = {
-        name: sorted((uuid(a), uuid(b), str(data["type"])) for a, b, data in subsystem.rows())
+        name: sorted(
+            (uuid(a), uuid(b), str(data["type"]), str(data.get("capacity")), str(data.get("full")))
+            for a, b, data in subsystem.rows()
+        )
         for name, subsystem in graph.structure.subsystems.items()
     }
     return {name: edges for name, edges in found.items() if edges}
@@ -113,16 +109,17 @@ class Comparison:
         self.stages: dict[int, fluxres.Stage] = {}
         self.stages_made = 0
         self._drawn: tuple[Structure, dict[str, set[str]]] | None = None
-        self.oracle = Oracle(pools_of(machine), horizon)
-        graph = ResourceGraph(machine.structure(origin), clock=self.clock)
-        for key, pool in self.oracle.pools.items():
+        graph, pools = ResourceGraph(machine.structure(origin), clock=self.clock), pools_of(machine)
+        for key, pool in pools.items():
             pool["uuid"] = graph.pool(key).uuid
-        uuid = {key: str(pool["uuid"]) for key, pool in self.oracle.pools.items()}
+        uuid = {key: str(pool["uuid"]) for key, pool in pools.items()}
         self.graphs: Graphs = {
-            name: Graph(hierarchy, [(uuid[edge.src], uuid[edge.dst], edge.relation, carried(edge)) for edge in edges])
+            name: Graph(hierarchy, [(uuid[edge.src], uuid[edge.dst], edge.relation, edge.capacity, None) for edge in edges])
             for name, hierarchy, edges in (("power", True, machine.feeds), ("network", False, machine.links))
             if edges
         }
+        self.oracle = Oracle(pools, horizon)
+        self.oracle = oracle_of(shape_of(self.oracle, self.graphs), self.oracle)
         #: what the operation under way should lead to, where it leads to another machine
         self.next: tuple[Oracle, Graphs] | None = (self.oracle, self.graphs)
         self.adopt(graph)
@@ -151,7 +148,7 @@ class Comparison:
         self.oracle, self.graphs = self.next
         if not ordered:
             where = [pool.where for pool in graph.select(np.arange(len(graph), dtype=np.int32))]
-            self.oracle.pools = {key: self.oracle.pools[key] for key in where}
+            self.oracle.put_in_order(where)
         self.stages = {
             number: fluxres.Stage(graph, self.stages[number].stage, self.stages[number].job) for number in self.oracle.stages
         }
@@ -170,7 +167,7 @@ class Comparison:
         self.same("pools", *((where, wanted) if ordered else (sorted(where), sorted(wanted))))
         for key, pool in pools.items():
             self.compare_data(graph, key, pool)
-        edges = {name: sorted((a, b, kind) for a, b, kind, _ in made.edges) for name, made in graphs.items()}
+        edges = {name: sorted((*edge[:3], str(edge[3]), str(edge[4])) for edge in made.edges) for name, made in graphs.items()}
         self.same("edges", edges_of(graph), {name: rows for name, rows in edges.items() if rows})
 
     def compare_data(self, graph: ResourceGraph, key: str, expected: PoolData) -> None:
@@ -218,6 +215,15 @@ class Comparison:
             wanted = [(job, *self.told(s, e), n) for s, job, e, n in spans if (s <= now) == begun]
             self.same(f"{what} of {key} in {start}..{end}", got, wanted)
 
+    def compare_edges(self, start: int, end: int | None) -> None:
+        """Units of every edge that carries a limited number of them, free through a window."""
+        graph, oracle = self.graph, self.oracle
+        window = clock.ticks(self.seconds(start)), clock.FOREVER if end is None else clock.ticks(self.seconds(end))
+        accounts, planner = graph.structure.accounts, graph.planner
+        got = {accounts.where(v): planner.free(v, *window) for v in range(graph.structure.n, accounts.n)}
+        expected = {key: oracle.available(key, oracle.ticks(start, end)) for key in oracle.edges}
+        self.same(f"free of edges over {start}..{end}", got, expected)
+
     def compare_free(self, start: int, end: int | None) -> None:
         """Units of every pool free through a window, and the sums by type below one after the other."""
         oracle, graph = self.oracle, self.graph
@@ -263,6 +269,7 @@ class Comparison:
         self.compare_structure(graph, (oracle, self.graphs))
         for tick in range(oracle.horizon + 1):
             self.compare_free(tick, tick + 1)
+            self.compare_edges(tick, tick + 1 if tick % 2 else None)
             for key in oracle.pools:
                 self.compare_pool(key, tick, None if tick % 2 or tick + 3 > oracle.horizon else tick + 3)
                 self.compare_aggregate(key, tick, tick + 1)
@@ -280,9 +287,11 @@ class Comparison:
             have = graph.allocation(job)
             got = [(span.pool, span.start, span.end, span.amount) for span in have.spans]
             expected = [(key, *self.told(s, e), n) for key, steps in oracle.allocated(job).items() for s, e, n in steps]
-            self.same(f"allocation of {job}", got, expected)
+            pools = len([span for span in got if span[0] in oracle.pools])
+            self.same(f"allocation of {job}", got[:pools], [span for span in expected if span[0] in oracle.pools])
+            self.same(f"{job} on edges", sorted(got[pools:]), sorted(span for span in expected if span[0] in oracle.edges))
             lasting = {
                 key: max(math.inf if e is None else e for _, e, _ in steps) for key, steps in oracle.allocated(job).items()
             }
-            current = [key for key, end in lasting.items() if end > oracle.now]
+            current = [key for key, end in lasting.items() if end > oracle.now and key in oracle.pools]
             self.same(f"allocated of {job}", graph.allocated(job).paths(), current)

@@ -125,6 +125,7 @@ def glance(pair: Pair, chosen: Operation, integer: Integer) -> None:
     pair.compare_aggregate(keys[0], start, end)
     if integer(0, 2) == 0:
         pair.compare_free(start, end)
+        pair.compare_edges(start, end)
         pair.compare_find(list(CRITERIA)[integer(0, len(CRITERIA) - 1)], start, end)
 
 

@@ -54,8 +54,9 @@ def some_window(integer: Integer, oracle: Oracle) -> tuple[int | None, int | Non
 def some_targets(integer: Integer, oracle: Oracle) -> list[Any]:
     found: list[Any] = []
     for _ in range(1 if chance(integer, 2) else integer(1, 4)):
-        key = some_key(integer, oracle)
-        size = oracle.pools[key]["size"] if key in oracle.pools else 1
+        edges = [key for key, edge in oracle.edges.items() if edge["size"]]
+        key = pick(integer, edges) if edges and chance(integer, 4) else some_key(integer, oracle)
+        size = oracle.accounts[key]["size"] if key in oracle.accounts else 1
         amount = None if chance(integer, 3) else integer(1, size) if not chance(integer, 40) else integer(0, size + 1)
         found.append([key, amount])
     if chance(integer, 8):
@@ -71,7 +72,7 @@ def held_targets(integer: Integer, oracle: Oracle, job: str) -> list[Any]:
     found: list[Any] = []
     for _ in range(1 if chance(integer, 2) else integer(1, 3)):
         key = pick(integer, keys)
-        amount = None if chance(integer, 2) else integer(1, oracle.pools[key]["size"])
+        amount = None if chance(integer, 2) else integer(1, oracle.accounts[key]["size"])
         found.append([key, amount])
     return found
 
@@ -128,6 +129,23 @@ def _unlink(integer: Integer, oracle: Oracle, job: str) -> Operation:
     return ["unlink", key]
 
 
+def _copy(integer: Integer, oracle: Oracle, job: str) -> Operation:
+    key = next(iter(oracle.pools)) if oracle.edges and chance(integer, 2) else some_key(integer, oracle)
+    return ["copy", key, integer(0, oracle.horizon), chance(integer, 5)]
+
+
+def _copy_job(integer: Integer, oracle: Oracle, job: str) -> Operation:
+    """Where jobs hold edges, mostly one that does, at a moment when it does."""
+    on_edges = [(holder, t) for edge in oracle.edges for t, row in enumerate(oracle.held[edge]) for holder in row]
+    held = [
+        (holder, t)
+        for holder, t in on_edges
+        if isinstance(holder, str) and any(holder in oracle.held[k][t] for k in oracle.pools)
+    ]
+    job, tick = pick(integer, held) if held and not chance(integer, 4) else (job, integer(0, oracle.horizon))
+    return ["copy_job", job, tick, chance(integer, 8)]
+
+
 CHOICES: dict[str, Callable[[Integer, Oracle, str], Operation]] = {
     "allocate": allocate,
     "free": _free,
@@ -140,8 +158,8 @@ CHOICES: dict[str, Callable[[Integer, Oracle, str], Operation]] = {
     "expire": lambda integer, oracle, job: ["expire"],
     "state": _state,
     "tag": lambda integer, oracle, job: ["tag", some_key(integer, oracle), pick(integer, "ab"), pick(integer, (None, "x", "ü"))],
-    "copy": lambda integer, oracle, job: ["copy", some_key(integer, oracle), integer(0, oracle.horizon), chance(integer, 5)],
-    "copy_job": lambda integer, oracle, job: ["copy_job", job, integer(0, oracle.horizon), chance(integer, 8)],
+    "copy": _copy,
+    "copy_job": _copy_job,
     "duplicate": lambda integer, oracle, job: ["duplicate", chance(integer, 2)],
     "unlink": _unlink,
     "relink": lambda integer, oracle, job: ["relink", some_key(integer, oracle), integer(0, oracle.horizon)],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from pathlib import Path
 
 import networkx
@@ -105,6 +107,16 @@ def test_names_are_composed_of_attributes_and_properties() -> None:
     assert g.pool("/cluster/rack1/node-f7-1-000").id == 0
 
 
+@pytest.mark.rfc("RFC4-09")
+def test_names_have_the_uuid_the_state_and_the_name_of_the_parent() -> None:
+    core = Recipe("core", name="${parent}.${uuid}")
+    g = ResourceGraph(
+        expand(Recipe("cluster", children=(Recipe("node", name="${id}-${state}", children=(core,)),)), origin=uuids.new_origin())
+    )
+    found = g.find("type=core")[0]
+    assert found.path == f"/cluster/0-up/0-up.{found.uuid}"
+
+
 @pytest.mark.rfc("RFC4-10")
 def test_several_properties_characterise_a_pool(g: ResourceGraph) -> None:
     assert dict(g.pool("/demo/rack0/node0").properties) == {"ssd": None, "class": 7, "vendor": "Acme"}
@@ -170,6 +182,19 @@ def test_ties_are_graphs(g: ResourceGraph) -> None:
     assert dict(edge) == {"subsystem": "power", "type": "supplies", "capacity": 900.0, "free": 900}
     ends = g.pool("/demo/rack0/node0").vertex, g.pool("/demo/rack1/node3").vertex
     assert networkx.shortest_path_length(g.subsystem("network"), *ends) == 3
+
+
+@pytest.mark.rfc("RFC4-12")
+def test_ties_are_made_changed_and_cut(g: ResourceGraph) -> None:
+    ends = "/demo/rack0/node0", "/demo/rack1/node3"
+    g.add_edge(*ends, "network", relation="cable", capacity=10)
+    assert g.subsystem("network").edges[g.vertex(ends[0]), g.vertex(ends[1])]["capacity"] == 10.0
+    assert networkx.shortest_path_length(g.subsystem("network"), *map(g.vertex, ends)) == 1
+    g.set_edge(*ends, "network", capacity=20)
+    assert g.subsystem("network").edges[g.vertex(ends[0]), g.vertex(ends[1])]["capacity"] == 20.0
+    g.remove_edge(*ends, "network")
+    assert networkx.shortest_path_length(g.subsystem("network"), *map(g.vertex, ends)) == 3
+    assert g.check() == []
 
 
 @pytest.mark.rfc("RFC4-13")
@@ -277,6 +302,28 @@ def test_a_pool_and_its_children_are_written_out_and_read_back(g: ResourceGraph,
     assert facts(fluxres.load(dest)) == facts(part)
 
 
+@pytest.mark.rfc("RFC4-17")
+def test_a_pool_of_a_graph_is_written_with_all_below_it_and_what_is_held_there(g: ResourceGraph, tmp_path: Path) -> None:
+    g.allocate({"/demo/rack0/node1/memory": 9, "/demo/rack1/node2": 1}, job="j1")
+    g.pool("/demo/rack0/node1").tag("maintenance", "2026-12-01")
+    part = g.duplicate("/demo/rack0")
+    stream = io.BytesIO()
+    fluxres.save(g, stream, where="/demo/rack0")
+    fluxres.save(g, tmp_path / "out.json", where="/demo/rack0", format="node-link")
+    fluxres.save(g, f"sqlite:///{tmp_path}/out.db", where=g.pool("/demo/rack0"))
+    read = [
+        fluxres.loads(stream.getvalue()),
+        fluxres.loads(fluxres.dumps(g, where="/demo/rack0")),
+        fluxres.load(tmp_path / "out.json"),
+        fluxres.load(f"sqlite:///{tmp_path}/out.db"),
+        pickle.loads(pickle.dumps(part)),
+    ]
+    assert {pool.uuid for pool in part.walk()} == {pool.uuid for pool in g.walk("/demo/rack0")}
+    for each in read:
+        assert (facts(each), records(each)) == (facts(part), records(part))
+    assert records(part) == [("j1", "/rack0/node1/memory", 9, 0.0, float("inf"))]
+
+
 # -- copy, duplicate, merge, unlink --------------------------------------------------------------------------------------------
 
 
@@ -364,6 +411,20 @@ def test_merge_puts_a_graph_at_a_path_or_uri_of_another(g: ResourceGraph, place:
     g.merge(rack(9), at=place)
     assert [pool.path for pool in g.walk("/demo/rack9")][:2] == ["/demo/rack9", "/demo/rack9/node18"]
     assert g.aggregate() == {**before, "rack": 3, "node": 6, "core": 24}
+    assert g.check() == []
+
+
+@pytest.mark.rfc("RFC4-28")
+def test_a_pool_moves_from_its_place_to_a_path_or_uri(g: ResourceGraph) -> None:
+    node, before = g.pool("/demo/rack0/node0").uuid, g.aggregate()
+    g.move("/demo/rack0/node0", "demo:/rack1")
+    assert g.pool(node).path == "/demo/rack1/node0"
+    g.move("/demo/rack1/node0", "/demo/spare")
+    assert g.pool(node).path == "/demo/spare"
+    assert g.aggregate() == before
+    g.move("/demo/spare", "power:/pdu1")
+    assert "power:/pdu1/spare" in g.pool(node).uris
+    assert g.pool(node).path == "/demo/spare"
     assert g.check() == []
 
 

@@ -28,6 +28,7 @@ from fluxres.errors import (
     StoreConflict,
     StoreError,
     UnknownGraph,
+    UnknownPool,
     UsageError,
 )
 from fluxres.model import ResourceGraph
@@ -657,3 +658,56 @@ def test_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DOCUMENT_VALUES_MAX", 9)
     with pytest.raises(LimitExceeded, match="more than 9 values"):
         fluxres.load({"fluxres": 1, "resources": [{"type": "node", "id": range(9)}]})
+
+
+class Wrapped:
+    """A file of text that says so by its encoding only, as temporary files do."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.written = ""
+
+    def write(self, data: str) -> int:
+        self.written += data
+        return len(data)
+
+
+def test_a_graph_is_written_to_an_open_file(here: Path) -> None:
+    g = fluxres.load(SITE)
+    text, binary, wrapped = io.StringIO(), io.BytesIO(), Wrapped()
+    reports = [fluxres.save(g, stream) for stream in (text, binary, wrapped)]
+    assert text.getvalue() == binary.getvalue().decode() == wrapped.written
+    assert [(report.dest, report.format, report.pools) for report in reports] == [("<stream>", "cluster", 11)] * 3
+    with (here / "out").open("wb") as file:
+        assert fluxres.save(g, file, format="jgf").dest.endswith("out")
+    assert fluxres.load("out").aggregate() == g.aggregate()
+    with pytest.raises(UsageError, match=r"out: cannot be written: .*closed file"):
+        fluxres.save(g, file)
+    for refused in ({"changed_only": True}, {"replace": True}):
+        with pytest.raises(UsageError, match=r"<stream>: .*to a file or a store"):
+            fluxres.save(g, io.BytesIO(), **refused)
+    with pytest.raises(UsageError, match="<stream>: format 'parquet' is no text"):
+        fluxres.save(g, io.StringIO(), format="parquet")
+
+
+def test_bytes_say_all_or_nothing() -> None:
+    g = fluxres.load(SITE)
+    assert fluxres.loads(fluxres.dumps(g).decode(), name="x").name == "x"
+    g.stage("/site/node0", job="a")
+    with pytest.raises(UsageError, match="format 'cluster' would leave out stage s0"):
+        fluxres.dumps(g)
+    assert fluxres.loads(fluxres.dumps(g, strict=False)).aggregate()["node"] == 2
+    with pytest.raises(UsageError, match="expected text or bytes, got PosixPath"):
+        fluxres.loads(Path("site.yaml"))  # type: ignore[arg-type]  # the point of the test
+    with pytest.raises(InputError, match="<text>: is in no format that is known"):
+        fluxres.loads("site.yaml")
+
+
+def test_only_changes_of_a_part_are_refused() -> None:
+    g = fluxres.load(SITE)
+    with pytest.raises(UsageError, match="/site/node0: only changes of a part"):
+        fluxres.save(g, "part.json", where="/site/node0", changed_only=True)
+    with pytest.raises(UnknownPool):
+        fluxres.save(g, "part.json", where="/site/node7")
+    assert fluxres.save(g, "part.yaml", where="/site/node0").pools == 5

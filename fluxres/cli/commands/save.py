@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fluxres.cli.completing import complete_pool
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.errors import UsageError
@@ -14,9 +15,12 @@ from fluxres.errors import UsageError
 @click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: by its ending.")
 @click.option("--changed-only", is_flag=True, help="Only what changed since it was last saved there.")
 @click.option("--strict", is_flag=True, help="Refuse what the format cannot say; nothing is written then.")
+@click.option("--where", "path", metavar="PATH", help="Only this pool and what is below it.", shell_complete=complete_pool)
 @click.option("--replace", is_flag=True, help="Over a graph of this name in another store; what it holds is lost.")
 @click.pass_obj
-def command(settings: Settings, dest: str, format_name: str | None, changed_only: bool, strict: bool, replace: bool) -> None:
+def command(
+    settings: Settings, dest: str, format_name: str | None, changed_only: bool, strict: bool, path: str | None, replace: bool
+) -> None:
     """Write the graph to DEST: a file, or the URL of another store (sqlite:///path.db?graph=NAME).
 
     What the format of a file cannot say is told on standard error. A file whose name ends in .gz, .zst, .xz or .bz2 is
@@ -26,6 +30,12 @@ def command(settings: Settings, dest: str, format_name: str | None, changed_only
     from fluxres.cli.stores import reading, store
     from fluxres.store.files import save_stored
 
+    if path is not None:
+        if changed_only:
+            raise UsageError("both --where and --changed-only were given", hint="changes are written of the whole graph")
+        part = reading(settings).duplicate(path)
+        answer_report(settings, save_file(part, dest, format_name, replace=replace, strict=strict))
+        return
     if dest == "-":
         if changed_only:
             raise UsageError("changes go to a file or a store", where=dest, hint="name one")

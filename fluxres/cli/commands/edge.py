@@ -1,0 +1,132 @@
+"""`fluxres edge`: edges of auxiliary graphs."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluxres.cli.completing import complete_pool
+from fluxres.cli.output import answer
+from fluxres.cli.program import Group
+from fluxres.cli.settings import Settings
+from fluxres.errors import UsageError
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+
+@click.group("edge", cls=Group)
+def command() -> None:
+    """Add, change or remove an edge of an auxiliary graph."""
+
+
+_source = click.argument("source", shell_complete=complete_pool)
+_target = click.argument("target", shell_complete=complete_pool)
+_graph = click.option("--subsystem", metavar="NAME", required=True, help="The auxiliary graph.")
+_relation = click.option("--relation", metavar="R", help="Which edge, where there are several between the two pools.")
+_capacity = click.option("--capacity", type=float, metavar="N", help="Units that it carries at once; inf for no limit.")
+_unit = click.option("--unit", metavar="U", help="Of the capacity.")
+_attributes = click.option("--attribute", "attributes", metavar="K=V", multiple=True, help="A further attribute, as text.")
+
+
+@command.command("add")
+@_source
+@_target
+@_graph
+@click.option("--relation", metavar="R", default="link", show_default=True, help="What the edge says, such as supplies.")
+@_capacity
+@_unit
+@_attributes
+@click.option(
+    "--new",
+    type=click.Choice(("hierarchy", "graph")),
+    help="Make the graph where there is none: a hierarchy, or one that is none.",
+)
+@click.pass_obj
+def add(
+    settings: Settings,
+    source: str,
+    target: str,
+    subsystem: str,
+    relation: str,
+    capacity: float | None,
+    unit: str | None,
+    attributes: tuple[str, ...],
+    new: str | None,
+) -> None:
+    """Tie SOURCE to TARGET."""
+    from fluxres.cli.stores import changing
+
+    values = dict(map(_attribute, attributes))
+    if None in values.values():
+        raise UsageError("an attribute of a new edge needs a value", hint="K=V")
+    with changing(settings) as graph:
+        given = {key: value for key, value in values.items() if value is not None}
+        hierarchy = None if new is None else new == "hierarchy"
+        graph.add_edge(
+            source, target, subsystem, relation=relation, capacity=capacity, unit=unit, attributes=given, hierarchy=hierarchy
+        )
+    _answer(settings, graph, (subsystem, source, target, relation), "is added")
+
+
+@command.command("set")
+@_source
+@_target
+@_graph
+@_relation
+@_capacity
+@_unit
+@_attributes
+@click.pass_obj
+def change(
+    settings: Settings,
+    source: str,
+    target: str,
+    subsystem: str,
+    relation: str | None,
+    capacity: float | None,
+    unit: str | None,
+    attributes: tuple[str, ...],
+) -> None:
+    """Change the edge from SOURCE to TARGET. K without a value takes an attribute away."""
+    from fluxres.cli.stores import changing
+
+    values = dict(map(_attribute, attributes))
+    with changing(settings) as graph:
+        graph.set_edge(source, target, subsystem, relation=relation, capacity=capacity, unit=unit, attributes=values)
+    said = [] if capacity is None else ["no limit" if capacity == inf else f"capacity {capacity:g}"]
+    said += [] if unit is None else [f"unit {unit}"]
+    said += [f"{key}={value}" if value is not None else f"no {key}" for key, value in values.items()]
+    _answer(settings, graph, (subsystem, source, target, relation), f"has {', '.join(said)}")
+
+
+@command.command("remove")
+@_source
+@_target
+@_graph
+@_relation
+@click.pass_obj
+def remove(settings: Settings, source: str, target: str, subsystem: str, relation: str | None) -> None:
+    """Remove the edge from SOURCE to TARGET. The pools stay."""
+    from fluxres.cli.stores import changing
+
+    with changing(settings) as graph:
+        graph.remove_edge(source, target, subsystem, relation=relation)
+    _answer(settings, graph, (subsystem, source, target, relation), "is removed")
+
+
+def _attribute(text: str) -> tuple[str, str | None]:
+    key, equals, value = text.partition("=")
+    return key, value if equals else None
+
+
+def _answer(settings: Settings, graph: ResourceGraph, edge: tuple[str, str, str, str | None], done: str) -> None:
+    subsystem, source, target, relation = edge
+
+    def document() -> dict[str, Any]:
+        edges = len(graph.structure.subsystem(subsystem))
+        return {"subsystem": subsystem, "source": source, "target": target, "relation": relation, "edges": edges}
+
+    answer(settings, document=document, lines=lambda _style: [f"{subsystem}: {source} -> {target} {done}"])

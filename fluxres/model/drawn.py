@@ -1,0 +1,110 @@
+"""What jobs draw through the edges of auxiliary graphs, and which changes of edges that is in the way of (rule F1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.clock import FOREVER
+from fluxres.errors import StillHeld
+from fluxres.graph import edges
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.feeds import Feeds
+from fluxres.graph.structure import Structure
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+Ends = tuple[str, int, int]
+"""Name of an auxiliary graph, source, target."""
+
+
+def require_drawn(graph: ResourceGraph, after: Structure, between: Iterable[Ends]) -> None:
+    """Refuse where an edge would carry less than jobs draw through it, now or later, or where nobody knows how much that is.
+
+    Errors: StillHeld.
+    """
+    before, now = graph.structure, graph.now()
+    for name, src, dst in between:
+        if name not in before.subsystems:
+            continue
+        old, new = _account(before, name, src, dst), _account(after, name, src, dst)
+        there = [len(edges.rows_between(s.subsystems[name], src, dst)) > 0 for s in (before, after)]
+        where = edges.said(before, name, src, dst)
+        if old >= 0:
+            drawn = graph.planner.used(old, now, FOREVER)
+            room = math.inf if new < 0 and there[1] else 0 if new < 0 else after.accounts.size.item(new)
+            if drawn > room:
+                would = f"would carry {room}" if there[1] else "would be gone"
+                raise StillHeld(
+                    f"{_by(graph, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
+                )
+        elif there[0] and (new >= 0 or not there[1]):
+            job = _supplied(graph, before.subsystems[name], src, dst)
+            if job is not None:
+                what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
+                raise StillHeld(what, where=where, hint=_FREE)
+
+
+_FREE = "free what draws through it first"
+
+
+def _account(s: Structure, name: str, src: int, dst: int) -> int:
+    graph = s.subsystems[name]
+    return int(s.accounts.between(graph, np.array([src], np.int32), np.array([dst], np.int32))[0])
+
+
+def _by(graph: ResourceGraph, account: int) -> str:
+    records = graph.records
+    owners = [owner for owner, held in records.held.get(account, {}).items() if held[-1][1] > graph.now()]
+    jobs = sorted({records.job_behind(owner) for owner in owners})
+    return f"{jobs[0]} draws" if len(jobs) == 1 else f"{len(jobs)} jobs draw"
+
+
+def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int) -> str | None:
+    """A job that holds units of a supplier on one side of an edge, and something that is supplied on the other."""
+    structure, records, now = graph.structure, graph.records, graph.now()
+    feeds = next((feeds for feeds in structure.feeds if feeds.graph is subsystem), None)
+    if feeds is None or not records.held:
+        return None
+    up: set[int] = set()
+    down: set[int] = set()
+    for above, below in ((src, dst), (dst, src)):
+        if ((feeds.above == above) & (feeds.below == below)).any():
+            up |= _upward(structure, feeds, above)
+            down |= _downward(feeds, below)
+    lasting = {owner for v in up for owner, held in records.held.get(v, {}).items() if held[-1][1] > now and owner != ELSEWHERE}
+    for owner in sorted(lasting):
+        for v in records.pools_of[owner]:
+            if v < structure.n and any(u <= v < structure.end.item(u) or v <= u < structure.end.item(v) for u in down):
+                return records.job_behind(owner)
+    return None
+
+
+def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:
+    """A supplier, who supplies it, and the units that hang on them."""
+    found, left = set[int](), [v]
+    while left:
+        u = left.pop()
+        if u < 0 or u in found:
+            continue
+        found.add(u)
+        entry, outside = feeds.onward(u)
+        left += [*feeds.suppliers(u), *feeds.suppliers(entry), outside]
+        found.update(feeds.hung_on(u))
+    inside = [w for u in found for w in structure.children(u).tolist()]
+    return found.union(inside)
+
+
+def _downward(feeds: Feeds, v: int) -> set[int]:
+    """A pool and what is supplied through it."""
+    found, left = {v}, [v]
+    while left:
+        below = feeds.below[feeds.above == left.pop()].tolist()
+        left += [u for u in below if u not in found]
+        found.update(below)
+    return found
