@@ -6,14 +6,17 @@ planner's rows, which say how much is free when, and which pools are held whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import clock
+from fluxres.allocation import drawn as drawing
 from fluxres.allocation import refusals, steps
+from fluxres.allocation.drawn import NO_ROWS, Consumers, Rows
 from fluxres.allocation.holdings import Batch, Holdings, Piece, Target
 from fluxres.allocation.steps import Steps
 from fluxres.errors import FluxresError, InfeasibleRequest, NotHeld, UsageError
@@ -209,11 +212,14 @@ class Allocations(Holdings):
 
     # -- giving ------------------------------------------------------------------------------------------------------
 
-    def allocate(self, planned: Batch | Sequence[Change], owner: str, start: int, end: int, slots: int = 0) -> None:
+    def allocate(
+        self, planned: Batch | Sequence[Change], owner: str, start: int, end: int, slots: int = 0, drawn: Rows = NO_ROWS
+    ) -> None:
         """Apply what :meth:`plan_allocate` or :meth:`plan_match` found to be right.
 
         Args:
             slots: of the request that this answers; 0 where pools were named.
+            drawn: for which pools what of it is drawn.
         """
         before = self.slots_of.get(owner, 0)
         if not before and self.is_holder(owner):
@@ -223,11 +229,13 @@ class Allocations(Holdings):
             self._hold(planned.vertices, planned.amounts, start, end)
             for v in planned.covered:
                 self.planner.cover(v, start, end, True)
-            self._batches[owner] = planned
+            self._batches[owner] = replace(planned, drawn=drawn) if len(drawn) else planned
             if slots:
                 self.slots_of[owner] = slots
             return
         self._apply(planned, owner, start, end)
+        self._draw_on(owner, planned, start, end)
+        self.drawn.add(owner, drawn, start, end)
         if slots:
             self.slots_of[owner] = before + slots
         elif before:
@@ -383,7 +391,7 @@ class Allocations(Holdings):
             pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
-        return pieces
+        return pieces + self._going_along(job, pieces)
 
     def _freeable(self, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
         """What a job holds of a pool and can give back: what is implied only with its records, or with a pool above."""
@@ -450,6 +458,121 @@ class Allocations(Holdings):
             by_window.setdefault(piece[2:], []).append(piece)
         for window, together in by_window.items():
             self._shrink(together, job, *window)
+        if job in self.drawn:
+            self._settle_drawn(job, {piece[0] for together in by_window.values() for piece in together})
+
+    # -- what was drawn for pools ------------------------------------------------------------------------------------
+
+    def _going_along(self, job: str, pieces: Sequence[Piece]) -> list[Piece]:
+        """What else goes with pieces: what was drawn for pools of which the job has nothing left then (rule F2)."""
+        if job not in self.drawn:
+            return []
+        gone: dict[int, Steps] = {}
+        for v, amount, s, e in pieces:
+            gone[v] = steps.add(gone.get(v, ()), s, e, amount)
+        more: dict[int, Steps] = {}
+        for consumers, windows in self._left_alone(job, gone, gone):
+            for account, held in self.drawn.of(job, consumers).items():
+                more[account] = steps.joined([more.get(account, ()), steps.clipped(held, windows)])
+        # What is named beside the pool it was drawn for is not taken twice.
+        rest = drawing.minus(more, gone)
+        return [(account, amount, s, e) for account, held in sorted(rest.items()) for s, e, amount in held]
+
+    def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int) -> None:
+        """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that."""
+        if owner not in self.drawn:
+            return
+        pools: list[int] | None = None
+        for change in planned:
+            left = change.amount
+            for consumers, units in self.drawn.ending(owner, change.v, start):
+                pools = pools or sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
+                used = [window for v in consumers for window in self._used(owner, v, {}, pools)]
+                if units <= left and any(s <= start < e for s, e in used):
+                    self.drawn.put(owner, consumers, change.v, ((start, end, units),))
+                    left -= units
+
+    def _settle_drawn(self, owner: str, vertices: Collection[int]) -> None:
+        """Once these were given back: forget what was drawn for pools of which nothing is left, and more than is held."""
+        if owner not in self.pools_of and owner not in self.implied:
+            self.drawn.forget(owner)
+            return
+        for consumers, windows in self._left_alone(owner, vertices, {}):
+            for account, held in self.drawn.of(owner, consumers).items():
+                if part := steps.clipped(held, windows):
+                    self.drawn.drop(owner, consumers, account, part)
+        for v in vertices:
+            self.drawn.trim(owner, v, self._had(owner, v, {}))
+
+    def _left_alone(
+        self, owner: str, vertices: Iterable[int], gone: Mapping[int, Steps]
+    ) -> Iterator[tuple[Consumers, list[tuple[int, int]]]]:
+        """Pools near others for which something was drawn, and windows in which the owner has nothing of them.
+
+        Args:
+            gone: by vertex, what is about to be given back.
+        """
+        pools = sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
+        for consumers in self.drawn.related(owner, vertices, self.accounts.end):
+            used = [window for v in consumers for window in self._used(owner, v, gone, pools)]
+            yield consumers, steps.without(0, clock.FOREVER, used)
+
+    def _used(self, owner: str, v: int, gone: Mapping[int, Steps], pools: list[int]) -> list[tuple[int, int]]:
+        """Windows in which an owner has a pool or something in it; what was drawn there for others does not count."""
+        inside = pools[bisect_left(pools, v) : bisect_left(pools, self.accounts.end.item(v))]
+        found = [(s, e) for u in inside for s, e, _ in steps.excess(self._had(owner, u, gone), self.drawn.total(owner, u))]
+        for u in self.accounts.ancestors(v):
+            found += steps.whole(self._had(owner, u, gone), 0, clock.FOREVER, 0, self.accounts.size.item(u))
+        return found
+
+    def _had(self, owner: str, v: int, gone: Mapping[int, Steps]) -> Steps:
+        """What an owner holds of an account, implied or not, without what is about to go."""
+        held = steps.joined([self.steps_of(v, owner), self.implied.get(owner, {}).get(v, ())])
+        return steps.excess(held, gone.get(v, ()))
+
+    def drawn_with(self, job: str, tops: Collection[int], moment: int) -> dict[int, int]:
+        """By account, what goes along at a moment when a job gives back some pools and all in them (rule F2).
+
+        What it holds whole above them it has by the other parts from then on.
+        """
+        self.require_job(job)
+        found: dict[int, int] = {}
+        pools = sorted(self.pools_of.get(job, set()) | self.implied.get(job, {}).keys())
+        for consumers in self.drawn.related(job, tops, self.accounts.end):
+            if not any(self._has_beside(job, v, tops, pools, moment) for v in consumers):
+                for account, held in self.drawn.of(job, consumers).items():
+                    found[account] = found.get(account, 0) + steps.amount_at(held, moment)
+        return {account: units for account, units in found.items() if units}
+
+    def _has_beside(self, owner: str, v: int, tops: Collection[int], pools: list[int], moment: int) -> bool:
+        """Whether an owner has a pool, or something in it, once others and all in them are gone."""
+        end, size = self.accounts.end, self.accounts.size
+
+        def rest(u: int) -> int:  # pools in u that are left, and are not only the way to others
+            ways = {w for top in tops if u <= top < end.item(u) for w in self.accounts.ancestors(top) if w >= u}
+            gone = sum(end.item(top) - top for top in tops if u <= top < end.item(u))
+            return end.item(u) - u - gone - len(ways)
+
+        if any(top <= v < end.item(top) for top in tops):
+            return False
+        for u in pools[bisect_left(pools, v) : bisect_left(pools, end.item(v))]:
+            units = steps.amount_at(steps.excess(self._had(owner, u, {}), self.drawn.total(owner, u)), moment)
+            is_left = not any(top <= u < end.item(top) for top in tops)
+            is_whole = units == size.item(u) and any(u < top < end.item(u) for top in tops)
+            if units and is_left and (not is_whole or rest(u)):
+                return True
+        above = self.accounts.ancestors(v)
+        return any(steps.amount_at(self._had(owner, u, {}), moment) == size.item(u) for u in above) and rest(v) > 0
+
+    def drawn_at(self, job: str, moment: int) -> Rows:
+        """For which pools what was drawn of what a job holds at a moment."""
+        self.require_job(job)
+        rows: list[tuple[int, int, int]] = []
+        for owner, consumers, account, held in self.drawn.rows():
+            units = steps.amount_at(held, moment) if owner == job else 0
+            if units:
+                rows += [(v, account, units if v == consumers[0] else 0) for v in consumers]
+        return np.array(sorted(rows), np.int64).reshape(-1, 3)
 
     def ended(self, now: int) -> list[tuple[str, Batch | list[Piece]]]:
         """By job, the spans that ended at or before `now`, for :meth:`free`."""

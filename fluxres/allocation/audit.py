@@ -32,6 +32,7 @@ def check_records(records: Records) -> list[Problem]:
         problem
         for rule in (
             _within_size,
+            _drawn_is_held,
             _given_whole,
             _exclusive_alone,
             _implied_below_whole,
@@ -189,6 +190,16 @@ def _shared_counted(records: Records) -> _Rule:
     for u in counted.keys() | records.shared.keys():
         if counted.get(u) != records.shared.get(u):
             yield _error(records, u, f"A4: shared counts {records.shared.get(u)}, the records give {counted.get(u)}")
+
+
+def _drawn_is_held(records: Records) -> _Rule:
+    # F2: nothing was drawn for a pool that is not held.
+    records.held  # noqa: B018 - batches become records
+    owners = {(owner, account) for owner, _, account, _ in records.drawn.rows()}
+    for owner, account in sorted(owners):
+        held = steps.joined([records.steps_of(account, owner), records.implied.get(owner, {}).get(account, ())])
+        if over := steps.excess(records.drawn.total(owner, account), held):
+            yield _error(records, account, f"F2: {records.job_behind(owner)} drew {over} more than it holds for its pools")
 
 
 def _is_step_function(held: steps.Steps) -> bool:

@@ -8,13 +8,14 @@ once.  Batches are newer than what is written, so the order in which jobs first 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.drawn import NO_ROWS, Drawn, Rows
 from fluxres.allocation.steps import Steps
 from fluxres.errors import UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
@@ -57,6 +58,7 @@ class Batch:
         amounts: int64, units of each.
         covered: those of more than one unit that are held whole and have pools below.
         start, end: window in ticks.
+        drawn: for which pools what of it was drawn.
     """
 
     vertices: Int32
@@ -64,6 +66,7 @@ class Batch:
     covered: list[int]
     start: int
     end: int
+    drawn: Rows = field(default_factory=lambda: NO_ROWS)
 
     def pieces(self) -> list[Piece]:
         """What frees all of it."""
@@ -77,6 +80,7 @@ class Staged:
 
     Args:
         slots: of the request that it answers; 0 where pools were named.
+        drawn: (pool, account, units) of what is drawn for pools, as in :data:`fluxres.allocation.drawn.Rows`.
     """
 
     stage: str
@@ -86,6 +90,7 @@ class Staged:
     end: int
     expires: int
     slots: int = 0
+    drawn: tuple[tuple[int, int, int], ...] = ()
 
 
 class Holdings:
@@ -102,6 +107,8 @@ class Holdings:
         self.implied: dict[str, dict[int, Steps]] = {}
         """By owner and vertex, holdings below a pool that the owner holds whole at those moments: they are no records (rule A5),
         and become records again when the whole holding goes (rule A6)."""
+        self.drawn = Drawn()
+        """For which pools what of the records, and of what is implied, was drawn; that of batches stands there."""
         self._pools_of: dict[str, set[int]] = {}
         self._shared: dict[int, dict[str, int]] = {}
         self._batches: dict[str, Batch] = {}
@@ -288,6 +295,7 @@ class Holdings:
             self._pools_of[owner] = set(vertices)
             above, number = np.unique(self.accounts.parent[batch.vertices], return_counts=True)
             self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
+            self.drawn.add(owner, batch.drawn, batch.start, batch.end)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
         """Count records that came (1) or went (-1): so many each below these pools, and all above them."""

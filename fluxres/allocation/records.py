@@ -86,7 +86,8 @@ class Records(Allocations):
     def commit(self, stage: str, changes: list[Change]) -> None:
         """Apply what :meth:`plan_commit` found to be right."""
         staged = self.release(stage)
-        self.allocate(changes, staged.job, staged.start, staged.end, staged.slots)
+        drawn = np.array(staged.drawn, np.int64).reshape(-1, 3)
+        self.allocate(changes, staged.job, staged.start, staged.end, staged.slots, drawn)
 
     def _plan_commit(self, staged: Staged, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
         # The stage holds the units already; what can have changed is only what the job's own units add up to.
@@ -157,12 +158,15 @@ class Records(Allocations):
                         self._put(new, owner, amount, s, e)
                     for s, e in steps.without(start, end, recorded):
                         self._imply(new, owner, amount, s, e)
+        self.drawn.take(other.drawn, old_to_new)
         self.stages_made = max(self.stages_made, other.stages_made)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
+            rows = [(int(old_to_new[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
+            drawn = tuple(row for row in rows if row[0] >= 0 and row[1] >= 0)
             self._count(staged.stage)
             if moved:
-                self.stages[staged.stage] = replace(staged, targets=moved)
+                self.stages[staged.stage] = replace(staged, targets=moved, drawn=drawn)
         for job in known:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]

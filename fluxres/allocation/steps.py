@@ -7,7 +7,7 @@ disjoint, of positive amount, and neighbours of equal amount are merged, so equa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Steps = tuple[tuple[int, int, int], ...]
 
@@ -40,6 +40,47 @@ def add(steps: Steps, start: int, end: int, amount: int) -> Steps:
     found.extend((s, min(e, start), held) for s, e, held in steps if s < start)
     found.extend((max(s, end), e, held) for s, e, held in steps if e > end)
     return canonical(found)
+
+
+def joined(parts: Iterable[Steps]) -> Steps:
+    """All of these together.
+
+    >>> joined([((0, 10, 4),), ((5, 15, 2),)])
+    ((0, 5, 4), (5, 10, 6), (10, 15, 2))
+    """
+    found: Steps = ()
+    for part in parts:
+        for s, e, held in part if found else ():
+            found = add(found, s, e, held)
+        found = found or part
+    return found
+
+
+def excess(steps: Steps, less: Steps) -> Steps:
+    """What is held beyond another holding, nowhere less than nothing.
+
+    >>> excess(((0, 10, 4),), ((5, 20, 3), (20, 30, 9)))
+    ((0, 5, 4), (5, 10, 1))
+    """
+    found = steps
+    for start, end, units in less:
+        for s, e, held in list(within(found, start, end)):
+            found = add(found, s, e, -min(units, held))
+    return found
+
+
+def clipped(steps: Steps, windows: Iterable[tuple[int, int]]) -> Steps:
+    """The part of a holding in some windows, which do not overlap.
+
+    >>> clipped(((0, 10, 4),), [(2, 3), (8, 12)])
+    ((2, 3, 4), (8, 10, 4))
+    """
+    return canonical([span for start, end in windows for span in within(steps, start, end)])
+
+
+def overlap(one: Steps, other: Steps) -> bool:
+    """Whether there is a moment at which something of both is held."""
+    return any(touches(one, s, e) for s, e, _ in other)
 
 
 def canonical(spans: list[tuple[int, int, int]]) -> Steps:

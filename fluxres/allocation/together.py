@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.holdings import STAGE_OWNER, Staged
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
@@ -37,6 +38,7 @@ class Share(NamedTuple):
             nothing is checked again.
         slots: of the request; 0 where pools were named.
         implies: targets below one that is held whole are implied by it; else they are refused.
+        drawn: for which pools what of it is drawn.
     """
 
     place: str
@@ -47,6 +49,7 @@ class Share(NamedTuple):
     found: tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]] | None = None
     slots: int = 0
     implies: bool = False
+    drawn: Rows = NO_ROWS
 
 
 @contextmanager
@@ -106,9 +109,10 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
         window = share.start, share.end
         if share.found is None or records.is_holder(share.job):
             planned = records.plan_allocate(share.targets, share.job, *window, implies=share.implies)
-            records.allocate(planned, share.job, *window, share.slots)
+            records.allocate(planned, share.job, *window, share.slots, share.drawn)
         else:
-            records.allocate(records.plan_match(*share.found, share.job, *window), share.job, *window, share.slots)
+            planned_match = records.plan_match(*share.found, share.job, *window)
+            records.allocate(planned_match, share.job, *window, share.slots, share.drawn)
 
 
 def _check(records: Records, shares: Sequence[Share]) -> None:

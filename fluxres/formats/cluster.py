@@ -230,12 +230,7 @@ def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
     accounts = selectors.structure.accounts
     for text, amount in held.pools.items():
         where: tuple[Key, ...] = (*path, "pools", text)
-        try:
-            vertices = np.array([accounts.number(text)]) if is_edge(text) else selectors.vertices(text)
-        except UnknownPool as error:
-            raise InputError(error.message, where=document.where(where, key=True), hint=error.hint) from None
-        except InputError as error:
-            raise type(error)(error.message, where=document.where(where, key=True), hint=error.hint) from None
+        vertices = np.array(_accounts(document, selectors, text, where))
         over = vertices[accounts.size[vertices] < amount]
         if len(over):
             v = int(over[0])
@@ -247,4 +242,27 @@ def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
                     f"{accounts.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up"
                 )
             pools[v] = amount
-    return Hold(held.job, held.start, held.end, pools, held.slots)
+    return Hold(held.job, held.start, held.end, pools, held.slots, _drawn(document, selectors, held, path))
+
+
+def _drawn(document: Document, selectors: Selectors, held: Held, path: tuple[Key, ...]) -> tuple[tuple[int, int, int], ...]:
+    rows: list[tuple[int, int, int]] = []
+    for text, parts in ({} if held.drawn is UNSET else held.drawn).items():
+        (pool,) = _accounts(document, selectors, text, (*path, "drawn", text), one=True)
+        for name, units in parts.items():
+            (account,) = _accounts(document, selectors, name, (*path, "drawn", text, name), one=True)
+            rows.append((pool, account, units))
+    return tuple(sorted(rows))
+
+
+def _accounts(document: Document, selectors: Selectors, text: str, where: tuple[Key, ...], *, one: bool = False) -> list[int]:
+    """Pools that a text selects, or the edge of that name."""
+    try:
+        found = [selectors.structure.accounts.number(text)] if is_edge(text) else selectors.vertices(text).tolist()
+    except UnknownPool as error:
+        raise InputError(error.message, where=document.where(where, key=True), hint=error.hint) from None
+    except InputError as error:
+        raise type(error)(error.message, where=document.where(where, key=True), hint=error.hint) from None
+    if one and len(found) > 1:
+        raise InputError(f"{text!r:.80} selects {len(found)} pools, expected one", where=document.where(where, key=True))
+    return found

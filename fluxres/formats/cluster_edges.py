@@ -155,6 +155,8 @@ class Edges:
             attributes["capacity"] = float(edge.capacity)
         if edge.unit is not UNSET:
             attributes["unit"] = edge.unit
+        if edge.supply is not UNSET:
+            attributes["supply"] = edge.supply
         for key, value in (edge.attributes or {}).items():
             where = (*path, "attributes", key)
             if key in RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:

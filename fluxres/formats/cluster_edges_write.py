@@ -205,6 +205,8 @@ def _carried(subsystem: Subsystem, row: int) -> Values:
         carried["capacity"] = data.pop("capacity")
     if isinstance(unit := data.get("unit"), str) and 0 < len(unit) <= limits.NAME_LENGTH_MAX:
         carried["unit"] = data.pop("unit")
+    if data.get("supply") in ("all", "any"):
+        carried["supply"] = data.pop("supply")
     if data:
         carried["attributes"] = data
     return carried

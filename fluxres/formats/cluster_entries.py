@@ -18,6 +18,7 @@ from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats.cluster_parts import Entry, Layer, Parts
 from fluxres.formats.cluster_schema import IdStart, Resource
 from fluxres.formats.yaml_document import Document, Key
+from fluxres.graph.kinds import DRAW
 from fluxres.graph.recipe import NO_RANK, Recipe
 from fluxres.syntax import hostlist, idset, template
 
@@ -30,7 +31,7 @@ _ALSO = {
     "name": ("name", "hosts"),
     "names": ("names", "hosts"),
     "id": ("id", "hosts"),
-    "property": ("properties",),
+    "property": ("properties", "draw"),
     "tag": ("tags",),
 }
 
@@ -153,6 +154,11 @@ class Entries:
             value = entry.get(key)
             if value is not UNSET:
                 fields[key] = dict.fromkeys(value) if isinstance(value, list) else value
+        if (draw := entry.get("draw")) is not UNSET:
+            if fields.get("size", 1) != 1:
+                hint = "say it of a pool of one unit that has these in it"
+                raise InputError("only a pool of one unit draws by itself", where=entry.where("draw"), hint=hint)
+            fields["properties"] = {**fields.get("properties", {}), **{DRAW + name: units for name, units in draw.items()}}
         state = entry.get("state")
         if state is not UNSET:
             fields["state"] = "null" if state is None else state

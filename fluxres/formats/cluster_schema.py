@@ -73,6 +73,14 @@ class Resource(Struct, forbid_unknown_fields=True):
             description="Static properties: names with a value or null, or a list of names.", examples=[{"ssd": None, "class": 3}]
         ),
     ] = UNSET
+    draw: Annotated[
+        dict[Word, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]] | UnsetType,
+        Meta(
+            description="Units of a type, or of a graph by its name, that each pool draws from its suppliers, whoever has it; "
+            "also a property such as draw.power.",
+            examples=[{"power": 400}],
+        ),
+    ] = UNSET
     tags: Annotated[Tags | UnsetType, Meta(description="Tags: keys with a text or null, or a list of keys.")] = UNSET
     state: Annotated[State | UnsetType | None, Meta(description="State of each pool. Default: up.")] = UNSET
     exclusive: Annotated[bool | UnsetType, Meta(description="May only be allocated whole. Default: false.")] = UNSET
@@ -123,6 +131,13 @@ class Edge(Struct, forbid_unknown_fields=True):
         Word | UnsetType,
         Meta(description="Unit of the capacity. Default: that of the pools that the graph distributes.", examples=["Gbit/s"]),
     ] = UNSET
+    supply: Annotated[
+        Literal["all", "any"] | UnsetType,
+        Meta(
+            description="Of a pool with several suppliers: all of them give all that it draws; or any one does, the first in "
+            "service, of those whose edges say so. Default: all."
+        ),
+    ] = UNSET
     attributes: Annotated[
         dict[str, str | int | float | bool] | UnsetType, Meta(description="Further attributes of each edge.")
     ] = UNSET
@@ -155,6 +170,13 @@ class Held(Struct, forbid_unknown_fields=True):
     slots: Annotated[
         int, Meta(ge=0, le=limits.COUNT_MAX, description="Slots of the requests of the job; those of all its entries add up.")
     ] = 0
+    drawn: Annotated[
+        dict[str, dict[str, Annotated[int, Meta(ge=0)]]] | UnsetType,
+        Meta(
+            description="For which of these pools what of the others is drawn, and goes with them: units by pool and supplier or "
+            "edge. 0 says that a supplier held whole is there for this pool as well."
+        ),
+    ] = UNSET
 
 
 class Cluster(Struct, forbid_unknown_fields=True):

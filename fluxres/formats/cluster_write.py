@@ -25,7 +25,7 @@ from fluxres.formats.cluster_entries import DefaultIds
 from fluxres.formats.cluster_runs import Group, Runs, per_parent
 from fluxres.formats.selector import Selectors
 from fluxres.formats.yaml_document import Document
-from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
+from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
@@ -33,9 +33,9 @@ from fluxres.syntax import hostlist, template
 Values = dict[str, Any]
 
 #: keys that a part takes over; the others say which pools these are and how they are now
-_PART_KEYS = ("type", "basename", "name", "size", "unit", "properties", "with")
+_PART_KEYS = ("type", "basename", "name", "size", "unit", "properties", "draw", "with")
 _ORDER = (
-    *("use", "type", "count", "basename", "name", "names", "id", "size", "unit", "properties", "tags"),
+    *("use", "type", "count", "basename", "name", "names", "id", "size", "unit", "properties", "draw", "tags"),
     *("state", "exclusive", "rank", "capacity", "way", "with"),
 )
 
@@ -180,8 +180,19 @@ class _Writing:
             entry["size"] = structure.size.item(at)
         if kind.unit is not None:
             entry["unit"] = kind.unit
-        if kind.properties:
-            entry["properties"] = _short_pairs(dict(kind.properties))
+        properties = dict(kind.properties)
+        draw = {
+            key.removeprefix(DRAW): properties.pop(key)
+            for key, units in kind.properties
+            if key.startswith(DRAW)
+            and isinstance(units, int)
+            and not isinstance(units, bool)
+            and structure.size.item(at) == 1 <= units
+        }
+        if properties:
+            entry["properties"] = _short_pairs(properties)
+        if draw:
+            entry["draw"] = draw
         if tags := structure.tags.get(at):
             entry["tags"] = _short_pairs(dict(sorted(tags.items())))
         state = STATES[structure.state.item(at)]
@@ -347,12 +358,17 @@ def _held(selectors: Selectors, hold: Hold) -> Values:
         edges = [v for v in vertices if accounts.is_edge(v)]
         texts = [*selectors.texts(vertices[: len(vertices) - len(edges)]), *map(accounts.where, edges)]
         pools.update(dict.fromkeys(texts, amount))
+    drawn: dict[str, dict[str, int]] = {}
+    for pool, account, units in hold.drawn:
+        name = accounts.where(account) if accounts.is_edge(account) else selectors.texts([account])[0]
+        drawn.setdefault(selectors.texts([pool])[0], {})[name] = units
     return {
         "job": hold.job,
         "start": _seconds(hold.start_s),
         "end": None if hold.end_s is None else _seconds(hold.end_s),
         **({"slots": hold.slots} if hold.slots else {}),
         "pools": pools,
+        **({"drawn": drawn} if drawn else {}),
     }
 
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 class Hold(NamedTuple):
     """What a job holds over ``[start_s, end_s)``: units by vertex; no end is None.
 
-    `slots` of all holds of a job together are those of its requests (RFC 20); 0 where nobody knows.
+    Units are by number of an account: a pool, or an edge with a capacity. `slots` of all holds of a job together are those of its
+    requests (RFC 20); 0 where nobody knows. `drawn` is for which pools what of it is drawn: (pool, account, units), as in
+    :data:`fluxres.allocation.drawn.Rows`.
     """
 
     job: str
@@ -19,6 +21,7 @@ class Hold(NamedTuple):
     end_s: float | None
     pools: dict[int, int]
     slots: int = 0
+    drawn: tuple[tuple[int, int, int], ...] = ()
 
 
 class Loaded(NamedTuple):

@@ -6,6 +6,7 @@ An edge may have any attributes, as edges in networkx do; ``subsystem`` says of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ from fluxres.formats.source import Source
 from fluxres.formats.typed import short
 from fluxres.formats.yaml_document import Key
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
 
 T = TypeVar("T")
 _PLAIN: Final = msgspec.json.Decoder(list[PlainEdge])
@@ -101,7 +103,7 @@ class _Reading:
         json_typed.require_unique_keys(self._source, self._keys)
         self._nodes = []
         structure, vertex = rows.structure(self.fail, origin, self._source.file)
-        return Loaded(structure, self._holds(vertex), self._about.name or structure.name(0))
+        return Loaded(structure, self._holds(structure, vertex), self._about.name or structure.name(0))
 
     def _column(self, name: str) -> list[Any]:
         """The values of one key, None where it is absent."""
@@ -186,14 +188,20 @@ class _Reading:
         if key == "capacity" and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
             self.fail(["edges", number, key], f"expected a number >= 0, got {short(value)}")
 
-    def _holds(self, vertex: Int32) -> list[Hold]:
+    def _holds(self, structure: Structure, vertex: Int32) -> list[Hold]:
         found = []
         for i, held in enumerate(self._about.allocations):
-            pools: dict[int, int] = {}
-            for j, (key, amount) in enumerate(held.pools):
-                row = self._row.get(key)
-                if row is None:
-                    self.fail(["graph", "allocations", i, "pools", j], f"no node has the id {short(key)}")
-                pools[int(vertex[row])] = amount
-            found.append(Hold(held.job, held.start, held.end, dict(sorted(pools.items())), held.slots))
+            where: list[Key] = ["graph", "allocations", i]
+            account = partial(self._account, structure, vertex)
+            pools = {account(key, [*where, "pools", j]): amount for j, (key, amount) in enumerate(held.pools)}
+            rows = ((place, row) for j, row in enumerate(held.drawn) if (place := [*where, "drawn", j]))
+            drawn = tuple(sorted((account(pool, place), account(key, place), units) for place, (pool, key, units) in rows))
+            found.append(Hold(held.job, held.start, held.end, dict(sorted(pools.items())), held.slots, drawn))
+        return found
+
+    def _account(self, structure: Structure, vertex: Int32, key: int | str, place: list[Key]) -> int:
+        row = self._row.get(key)
+        found = int(vertex[row]) if row is not None else structure.accounts.edge_named(str(key))
+        if found < 0:
+            self.fail(place, f"no node has the id {short(key)}")
         return found

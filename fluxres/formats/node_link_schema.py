@@ -58,13 +58,14 @@ class PlainEdge(Struct, gc=False, forbid_unknown_fields=True):
 
 
 class Held(Struct, forbid_unknown_fields=True):
-    """What a job holds: (key of a node, units)."""
+    """What a job holds: (key of a node or name of an edge, units); and what of it is drawn for which node, with that before."""
 
     job: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX)]
     start: float
     end: float | None
     pools: list[tuple[Key, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]]]
     slots: Annotated[int, Meta(ge=0, le=limits.COUNT_MAX)] = 0
+    drawn: list[tuple[Key, Key, Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]]] = []
 
 
 class About(Struct, forbid_unknown_fields=True):

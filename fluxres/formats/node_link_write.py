@@ -29,7 +29,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     about: dict[str, Any] = {"name": name if name is not None else structure.name(0)}
     about["subsystems"] = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
     if allocations:
-        about["allocations"] = [_held(hold) for hold in allocations]
+        about["allocations"] = [_held(structure, hold) for hold in allocations]
     is_multi = "true" if any(len(graph) for graph in structure.subsystems.values()) else "false"
     head = f'{{"directed":true,"multigraph":{is_multi},"graph":{_json(about)},"nodes":[\n'
     chunks = [head.encode(), *_nodes(structure), b'\n],"edges":[\n', *_edges(structure), b"\n]}\n"]
@@ -44,9 +44,16 @@ def _escape(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _held(hold: Hold) -> dict[str, Any]:
-    held: dict[str, Any] = {"job": hold.job, "start": hold.start_s, "end": hold.end_s, "pools": list(hold.pools.items())}
-    return {**held, "slots": hold.slots} if hold.slots else held
+def _held(structure: Structure, hold: Hold) -> dict[str, Any]:
+    accounts = structure.accounts
+
+    def key(v: int) -> int | str:
+        return accounts.where(v) if accounts.is_edge(v) else v
+
+    pools = [(key(v), amount) for v, amount in hold.pools.items()]
+    held: dict[str, Any] = {"job": hold.job, "start": hold.start_s, "end": hold.end_s, "pools": pools}
+    held |= {"slots": hold.slots} if hold.slots else {}
+    return held | ({"drawn": [(pool, key(v), units) for pool, v, units in hold.drawn]} if hold.drawn else {})
 
 
 def _sort(kind: Kind) -> str:

@@ -283,11 +283,18 @@ def holds(graph: ResourceGraph) -> list[Hold]:
         for v, held in implied.items() if job in jobs else ():
             for start, end, amount in held:
                 windows.setdefault((job, start, end), {})[v] = amount
+    drawn: dict[tuple[str, int, int], list[tuple[int, int, int]]] = {}
+    for job, consumers, account, held in graph.records.drawn.rows():
+        for start, end, units in held:
+            parts = [(v, account, units if v == consumers[0] else 0) for v in consumers]
+            drawn.setdefault((job, start, end), []).extend(parts)
     found = []
-    for job, start, end in sorted(windows):
+    for window in sorted(windows.keys() | drawn.keys()):
+        job, start, end = window
         if seconds(start) < seconds(end):
-            pools = dict(sorted(windows[job, start, end].items()))
-            found.append(Hold(job, seconds(start), None if end >= FOREVER else seconds(end), pools, slots.pop(job, 0)))
+            pools, rows = dict(sorted(windows.get(window, {}).items())), tuple(sorted(drawn.get(window, ())))
+            end_s = None if end >= FOREVER else seconds(end)
+            found.append(Hold(job, seconds(start), end_s, pools, slots.pop(job, 0) if pools else 0, rows))
     return found
 
 

@@ -224,16 +224,20 @@ class Accounts:
 
         Errors: UnknownPool.  Cost: the names of all edges at the first call with that of an edge.
         """
-        if not is_edge(where):
+        found = self.edge_named(where)
+        if found >= 0:
+            return found
+        try:
             return self.structure.vertex(where)
-        found = self._by_name.get(where)
-        if found is None:
-            try:
-                return self.structure.vertex(where)  # a pool may be called so
-            except UnknownPool:
-                hint = "an edge is named as `allocated` shows it, such as 'power: /demo/rack0 -> /demo/rack0/node3'"
-                raise UnknownPool(f"no edge with a capacity is called {where!r:.200}", hint=hint) from None
-        return found
+        except UnknownPool:
+            if not is_edge(where):
+                raise
+            hint = "an edge is named as `allocated` shows it, such as 'power: /demo/rack0 -> /demo/rack0/node3'"
+            raise UnknownPool(f"no edge with a capacity is called {where!r:.200}", hint=hint) from None
+
+    def edge_named(self, where: str) -> int:
+        """The edge that :meth:`where` names so, or -1."""
+        return self._by_name.get(where, -1) if is_edge(where) else -1
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
@@ -245,6 +249,18 @@ class Accounts:
             return self.structure.path(v) if v < self.structure.tree_end else self.structure.name(v)
         graph, src, dst = self.edge(v)
         return f"{graph.name}: {self.said(src)}{ARROW}{self.said(dst)}"
+
+    def same_in(self, other: Accounts, v: int) -> int:
+        """The account of another structure that has the same uuid, or is the edge between the same pools; -1 for none."""
+        try:
+            if v < self.structure.n:
+                return other.structure.vertex(self.structure.uuid(v))
+            graph, *ends = self.edge(v)
+            src, dst = (np.array([other.structure.vertex(self.structure.uuid(u))], np.int32) for u in ends)
+        except UnknownPool:
+            return -1
+        found = other.structure.subsystems.get(graph.name)
+        return -1 if found is None else int(other.between(found, src, dst)[0])
 
     # -- other generations -------------------------------------------------------------------------------------------
 
@@ -281,13 +297,12 @@ def cut(
     after, full = before.copy(), _column(graph, FULL)
     limited, first, of = np.unique(accounts, return_index=True, return_inverse=True)
     # Of several edges between the same two pools one after the other has what is left.
+    left = units_of(limited)
+    is_less = (left < structure.accounts.size[limited])[of]
     reach = np.cumsum(before[rows])
     gone = reach - before[rows]
-    units = units_of(limited)
-    left = np.clip(units[of] - (gone - gone[first][of]), 0, before[rows])
-    # Fractions of a unit are no units; an edge of which all is left keeps them.
-    after[rows] = np.where((units < structure.accounts.size[limited])[of], left, before[rows])
-    less = rows[(np.floor(np.bincount(of, after[rows])) < structure.accounts.size[limited])[of]]
+    after[rows] = np.where(is_less, np.clip(left[of] - (gone - gone[first][of]), 0, before[rows]), before[rows])
+    less = rows[is_less]
     full[less] = np.where(np.isnan(full[less]), before[less], full[less])
     attributes = {**graph.attributes, CAPACITY: after, FULL: full}
     if np.isnan(full).all():

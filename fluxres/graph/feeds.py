@@ -8,8 +8,9 @@ tree (nodes to the file system they mount) is drawn from the consumer's side, an
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,10 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
+
+SUPPLY: Final = "supply"
+ANY: Final = "any"
+"""Value of the attribute `supply` of an edge: one of several suppliers is enough."""
 
 
 class Feeds:
@@ -37,6 +42,19 @@ class Feeds:
         #: By edge, the accounts that what goes along it is drawn through, one for each direction that the graph has; -1 for none.
         self._limits = [structure.accounts.between(graph, *ends) for ends in ((self.above, self.below), (self.below, self.above))]
         self.is_limited = any(bool((limits >= 0).any()) for limits in self._limits)
+
+    @cached_property
+    def alternative(self) -> NDArray[np.bool_] | None:
+        """Edges of which, where several lead into a pool, only one is used at a time; None where there are none."""
+        column, n = self.graph.attributes.get(SUPPLY), self._structure.n
+        rows = [] if column is None else [row for row, value in enumerate(column.tolist()) if value == ANY]
+        if not rows:
+            return None
+        src, dst = self.graph.src[rows].astype(np.int64), self.graph.dst[rows].astype(np.int64)
+        found: NDArray[np.bool_] = np.isin(
+            self.above.astype(np.int64) * n + self.below, np.concatenate([src * n + dst, dst * n + src])
+        )
+        return found
 
     # -- what is distributed -----------------------------------------------------------------------------------------
 
@@ -110,6 +128,11 @@ class Feeds:
         pools = self._given[np.isin(structure.type[self._given], list(self.counted))]
         return structure.kind_of(int(pools[0])).unit if len(pools) else None
 
+    @cached_property
+    def is_vital(self) -> bool:
+        """Whether a pool that nothing reaches by this graph can do no work: it is a hierarchy, or something is distributed."""
+        return self.graph.hierarchy or bool(self.types) or self.is_limited
+
     # -- who supplies ------------------------------------------------------------------------------------------------
 
     def rows_into(self, v: int) -> range:
@@ -121,6 +144,35 @@ class Feeds:
         """Where edges into a pool come from."""
         rows = self.rows_into(v)
         return tuple(self._above[rows.start : rows.stop].tolist()) if rows else ()
+
+    @cached_property
+    def supplied(self) -> Int32:
+        """Pools with an edge into them, ascending."""
+        return np.unique(self.below)
+
+    @cached_property
+    def groups(self) -> NDArray[np.int64]:
+        """By edge, the place in `supplied` of the pool it leads to."""
+        return self.supplied.searchsorted(self.below)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """By edge, the place in `supplied` of the pool into which the supply of its supplier comes, -1 for a source."""
+        at = self.above.astype(np.int64)
+        while True:
+            place = np.minimum(self.supplied.searchsorted(at), len(self.supplied) - 1)
+            found = (at >= 0) & (self.supplied[place] == at)
+            if (found | (at < 0)).all():
+                return np.where(found, place, -1)
+            at = np.where(found | (at < 0), at, self._structure.parent[at])
+
+    def cards(self) -> Iterator[tuple[int, list[int]]]:
+        """Nodes without suppliers of their own, and the pools in each that are supplied from outside it."""
+        inside = np.searchsorted(self._nodes, self.supplied, "right") - 1
+        held = (inside >= 0) & (self.supplied < self._structure.end[self._nodes[inside]]) if len(self._nodes) else inside >= 0
+        for node in np.unique(self._nodes[inside[held]]).tolist():
+            if not self.rows_into(node) and (entries := self._inside(node)):
+                yield node, entries
 
     def limits(self, row: int) -> list[int]:
         """The accounts that what goes along an edge is drawn through."""

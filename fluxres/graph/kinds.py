@@ -20,6 +20,9 @@ STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknow
 #: states in which a pool takes no new work (rule A7)
 UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown"})
 
+DRAW = "draw."
+"""Before the name of a type: a property that says how many units of it a pool draws from its suppliers, whoever has the pool."""
+
 #: flag bits
 EXCLUSIVE = 1
 WAY = 2
@@ -69,9 +72,11 @@ class KindTable:
     (0, 0)
     """
 
-    __slots__ = ("_index", "_kinds", "_types")
+    __slots__ = ("_index", "_kinds", "_types", "may_draw")
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
+        #: Whether some kind draws from suppliers by itself.
+        self.may_draw = False
         self._kinds: list[Kind] = []
         self._types: set[str] = set()
         self._index: dict[tuple[object, ...], int] = {}
@@ -91,6 +96,7 @@ class KindTable:
             self._types.add(kind.type)
             if len(self._types) > limits.TYPES_MAX:
                 raise LimitExceeded(f"more than {limits.TYPES_MAX} types of pools", where=kind.type)
+            self.may_draw = self.may_draw or any(key.startswith(DRAW) for key, _ in kind.properties)
             number = len(self._kinds)
             self._kinds.append(kind)
             self._index[key] = number

@@ -23,8 +23,9 @@ from fluxres.graph.accounts import Accounts
 from fluxres.graph.auxiliary import Int32, Subsystem, underived
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
-from fluxres.graph.kinds import EXCLUSIVE, STATES, UNAVAILABLE_STATES, WAY, Kind, KindTable
+from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
 from fluxres.graph.lookup import OUTSIDE, Lookup
+from fluxres.graph.outage import Outage
 from fluxres.graph.sums import Sums
 from fluxres.syntax import template
 
@@ -42,8 +43,6 @@ COLUMNS: Final[dict[str, Any]] = {
 }
 CONTAINMENT: Final = "containment"
 """What the has-a tree is called beside the name of its root, where no auxiliary graph has that name."""
-
-_UNAVAILABLE_CODES: Final = np.array([i for i, s in enumerate(STATES) if s in UNAVAILABLE_STATES], np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class Structure:
         self.subsystems = subsystems if subsystems is not None else {}
         self.linked: NDArray[np.bool_] | None = None
         """Ways whose units the enclosing instance gives on request, where this is the graph of a child instance."""
-        self._unavailable_roots: Int32 | None = None
+        self._outage: Outage | None = None
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -431,22 +430,19 @@ class Structure:
     # -- states and tags ---------------------------------------------------------------------------------------------
 
     def unavailable_roots(self) -> Int32:
-        """Topmost pools whose own state forbids new work, ascending; what is below them is unavailable too (rule A7)."""
-        if self._unavailable_roots is None:
-            own = np.flatnonzero(np.isin(self.state, _UNAVAILABLE_CODES)).astype(np.int32)
-            if len(own):
-                reach = np.maximum.accumulate(self.end[own])
-                own = own[np.concatenate([[True], own[1:] >= reach[:-1]])]
-            self._unavailable_roots = own
-        return self._unavailable_roots
+        """Topmost pools that take no new work, ascending; what is below them takes none either (rules A7, F3)."""
+        return self.outage.roots
+
+    @property
+    def outage(self) -> Outage:
+        """What takes no new work, by the present states."""
+        if self._outage is None:
+            self._outage = Outage(self)
+        return self._outage
 
     def unavailable_above(self, v: int) -> int:
-        """The topmost pool whose state keeps `v` (itself or a descendant of it) from new work, or -1."""
-        roots = self.unavailable_roots()
-        if not len(roots):
-            return -1
-        at = int(np.searchsorted(roots, v, side="right")) - 1
-        return int(roots[at]) if at >= 0 and v < self.end.item(int(roots[at])) else -1
+        """The topmost pool whose state keeps `v` (itself, a descendant or what only it supplies) from new work, or -1."""
+        return self.outage.culprit(v)
 
     def state_name(self, v: int) -> str:
         """The own state of `v`."""
@@ -460,7 +456,7 @@ class Structure:
         if state not in STATES:
             raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
         self.state[np.asarray(vertices, np.int64)] = STATES.index(state)
-        self._unavailable_roots = None
+        self._outage = None
 
     def set_tag(self, vertices: Int32 | Sequence[int], key: str, value: str | None) -> None:
         """Tag these pools, replacing a value the key had."""

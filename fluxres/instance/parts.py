@@ -55,8 +55,9 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
         graph.free(growth)
         raise
     more = [(v, max(amount for _, _, amount in held)) for v, held in records.implied.get(growth, {}).items()]
+    drawn = graph.records.drawn_at(growth, parent.now)
     graph.free(growth)
-    changes.allocate_more(graph, name, pools + more, (parent.now, job.limit))
+    changes.allocate_more(graph, name, pools + more, (parent.now, min(job.limit, FOREVER)), drawn)
     for instance in (child, parent):
         _refresh(instance)
     return paths
@@ -75,12 +76,36 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     graph = _records(parent)
     if child.inventory.kind == "graph":
         child.queue.unreserve()
+    holder, graph_tops = fluid.encode(job.number), [graph.structure.vertex(path) for path in paths]
+    reduction = _reduction(child, graph, graph.records.drawn_with(holder, graph_tops, parent.now))
+    if reduction:
+        joining.reduce(child._graph, reduction)
     for path in paths:
         joining.remove(child._graph, child._graph.structure.vertex(path))
-        _release(graph, fluid.encode(job.number), graph.structure.vertex(path), parent.now, job.limit)
+        _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
     for instance in (child, parent):
         _refresh(instance)
     return paths
+
+
+def _reduction(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> dict[int, tuple[int, int]]:
+    """By account of a child, what it has left of suppliers of its own when a part of it goes, and what its parent has of them.
+
+    Args:
+        drawn: by account of the parent, what was drawn for that part.
+
+    Errors: StillHeld where jobs of the child draw more than would be left.
+    """
+    mine, theirs, found = child._graph.structure.accounts, graph.structure.accounts, {}
+    for p, units in drawn.items():
+        v = theirs.same_in(mine, p)
+        if v < 0 or mine.is_way(v) or (mine.linked is not None and mine.linked[v]):
+            continue
+        left, used = mine.size.item(v) - units, child._graph.planner.used(v, child.now, FOREVER)
+        if used > left:
+            raise StillHeld(f"jobs draw {used} of it, and {left} would be left", where=mine.where(v), hint="they must end first")
+        found[v] = left, theirs.size.item(p)
+    return found
 
 
 def _refresh(instance: Instance) -> None:
@@ -130,10 +155,20 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         below = structure.children(at).tolist()
         at, others = next(u for u in below if u <= v < structure.end.item(u)), below
         rest += [u for u in others if u != at]
+    before = records.drawn_at(job, now)
     with lifted(graph.structure):
         graph.free(job, [above])
-        if rest:
-            graph.allocate(rest, job=job, start=seconds(now), end=None if limit >= FOREVER else seconds(limit))
+        if not rest:
+            return
+        # What was drawn for the rest stays with it.
+        left = records.drawn_at(job, now) if records.is_holder(job) else before[:0]
+        lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
+        lost = lost[[any(r < structure.end.item(u) and u < structure.end.item(r) for r in rest) for u in lost[:, 0].tolist()]]
+        units: dict[int, int] = {u: structure.size.item(u) for u in rest}
+        for _, account, amount in lost.tolist():
+            units[account] = units.get(account, 0) + amount
+        named = [(u, amount) for u, amount in units.items() if amount]
+        changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost)
 
 
 def _require_undrawn(child: Instance, part: ResourceGraph) -> None:

@@ -70,7 +70,7 @@ _NODE: Final = "node"
 
 def interchangeable(structure: Structure, wanted: Simple) -> np.ndarray | None:
     """The pools that such a request chooses from: whole pools of size 1, ascending; None where they are not interchangeable."""
-    if wanted.type not in structure.types or not wanted.is_exclusive:
+    if wanted.type not in structure.types or not wanted.is_exclusive or structure.kinds.may_draw:
         return None
     vertices = structure.of_type(wanted.type)
     if not len(vertices) or vertices[-1] >= structure.tree_end or (structure.size[vertices] != 1).any():

@@ -65,18 +65,10 @@ class ParentSupply:
         if generations != self._generations:
             linked = mine.structure.accounts.linked
             vertices = np.flatnonzero(linked).tolist() if linked is not None else []
-            self._above = {v: p for v in vertices if (p := self._same(v)) >= 0}
+            accounts = mine.structure.accounts
+            self._above = {v: p for v in vertices if (p := accounts.same_in(theirs.structure.accounts, v)) >= 0}
             self._generations = generations
         return self._above
-
-    def _same(self, v: int) -> int:
-        """The same pool, or edge, in the parent; -1 where that edge is no longer limited."""
-        mine, theirs = self.graph.structure, self.parent._graph.structure
-        if not mine.accounts.is_edge(v):
-            return theirs.vertex(mine.uuid(v))
-        graph, *ends = mine.accounts.edge(v)
-        src, dst = (np.array([theirs.vertex(mine.uuid(end))], np.int32) for end in ends)
-        return int(theirs.accounts.between(theirs.subsystem(graph.name), src, dst)[0])
 
     def refresh(self) -> None:
         """Bring what is held elsewhere up to date; see Upstream."""

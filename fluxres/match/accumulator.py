@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.result import Match, SlotGroup
@@ -45,6 +48,8 @@ class Accumulator:
         #: By vertex: how often something strictly below it is taken, shared or passed through.
         self.below: dict[int, int] = {}
         self.picks: list[Pick] = []
+        #: (pool, account, units): for which pools what was drawn.
+        self.rows: list[tuple[int, int, int]] = []
         self.slots: list[tuple[int, int]] = []
         """(number of the demand, the whole pool it stands in or -1) of each instance, in the order opened."""
         self._steps: list[tuple[str, int, int]] = []
@@ -80,6 +85,8 @@ class Accumulator:
                 self.drawn[v] -= amount
             elif step == "spare":
                 self.spare[v] -= amount
+            elif step == "row":
+                self.rows.pop()
             elif step == "look":
                 self.picks.pop()
                 if amount:
@@ -119,6 +126,11 @@ class Accumulator:
         if amount != units:
             self.spare[v] = self.spare.get(v, 0) + amount - units
             self._steps.append(("spare", v, amount - units))
+
+    def attribute(self, pool: int, v: int, units: int) -> None:
+        """Say for which pool units were drawn; none where it has what was drawn for another one."""
+        self.rows.append((pool, v, units))
+        self._steps.append(("row", v, 0))
 
     def look(self, v: int, slot: int) -> None:
         """Look at a pool on the way to something; others may as well."""
@@ -191,12 +203,14 @@ class Accumulator:
                 continue
             units = pick.amount if v == pick.v and pick.amount else situation.size[v]
             amounts[v] = min(amounts.get(v, 0) + units, situation.size[v])
+        firm = {v for pick, v in zip(self.picks, record_of, strict=True) if not pick.charge and v in amounts}
         if node_exclusive:
             # A node passed through for nothing that is recorded (shared pools only, or no children) is touched as well.
             for v in self.bound:
                 if node_at[v] >= 0 and not self.is_implied(node_at[v]) and node_at[v] not in self.whole:
                     amounts[node_at[v]] = situation.size[node_at[v]]
                     shared.discard(v)
+                    firm.add(node_at[v])
         vertices = np.array(sorted(amounts), np.int32)
         at = {v: number for number, v in enumerate(vertices.tolist())}
         taken = np.array([amounts[v] for v in vertices.tolist()], np.int64)
@@ -212,7 +226,26 @@ class Accumulator:
             policy=policy,
             fallback=True,
             implied=tuple(sorted(charged.items())),
+            drawn=self._drawn_for(firm, amounts),
         )
+
+    def _drawn_for(self, firm: set[int], amounts: dict[int, int]) -> NDArray[np.int64]:
+        """(pool, account, units) of what was drawn for pools of which this match takes something.
+
+        Args:
+            firm: vertices of records that were not drawn; their units are in `amounts`.
+        """
+        situation, there, units = self._situation, sorted(firm), Counter[tuple[int, int]]()
+        kept: dict[int, bool] = {}
+        for pool, v, number in self.rows:
+            if pool not in kept:
+                inside = bisect_left(there, pool) < bisect_left(there, situation.stop[pool])
+                above = (u for u in situation.accounts.ancestors(pool) if u in firm)
+                kept[pool] = inside or any(amounts[u] == situation.size[u] for u in above)
+            if kept[pool]:
+                units[pool, v] += number
+        rows = sorted((pool, v, number) for (pool, v), number in units.items())
+        return np.array(rows, np.int64).reshape(-1, 3)
 
     def _groups(self, plan: Plan, record_of: list[int], at: dict[int, int], node_exclusive: bool) -> tuple[SlotGroup, ...]:
         held: list[list[int]] = [[] for _ in self.slots]

@@ -48,7 +48,7 @@ class Bounds:
         needed: dict[int, int] = {}
         for demand in demands:
             number = times * self._counts[demand.number]
-            if not demand.is_slot and not demand.flow and not (demand.charged and demand.shared):
+            if not demand.is_slot and not demand.flow and not demand.own and not (demand.charged and demand.shared):
                 worth = 1 if demand.children else self._situation.typology.most_worth(demand)
                 needed[demand.kind] = needed.get(demand.kind, 0) + (ceil(number / worth) if worth else NEVER)
             for kind, units in self._add_up(demand.children, number).items():

@@ -6,6 +6,7 @@ give. So what is charged for others is done when they are found, and fails or do
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor
 
@@ -13,6 +14,11 @@ from fluxres.match.accumulator import Accumulator
 from fluxres.match.demand import Demand
 from fluxres.match.paths import Charges, Givers
 from fluxres.match.situation import Situation
+
+Shares = dict[int, Fraction]
+"""By pool that something is charged for, how much of what is asked for."""
+Due = dict[Givers, Shares]
+"""What has to come from whom, and for which pools."""
 
 
 class Charger:
@@ -31,32 +37,37 @@ class Charger:
         nodes = dict.fromkeys(node_at[v] for v in picks if node_at[v] >= 0)
         return list(nodes or picks)
 
-    def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> dict[Givers, Fraction] | None:
-        """What has to come from whom of so many asked for, evenly from all starts; None when nothing supplies one of them."""
-        found: dict[Givers, Fraction] = {}
-        for v in starts:
+    def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> Due | None:
+        """What has to come from whom of so many asked for, evenly for all starts; None when nothing supplies one of them."""
+        return self.due_by(demand, [(v, Fraction(number) / len(starts)) for v in starts])
+
+    def due_by(self, demand: Demand, starts: Sequence[tuple[int, Fraction | int]]) -> Due | None:
+        """The same with what is asked for at each."""
+        found: Due = {}
+        for v, number in starts:
             charges = self._paths.charged(v, demand.kind)
             if charges is None:
                 return None
             for givers, part in charges:
-                found[givers] = found.get(givers, Fraction(0)) + part * Fraction(number) / len(starts)
+                found.setdefault(givers, {})[v] = part * number
         return found
 
-    def take(self, demand: Demand, due: dict[Givers, Fraction], slot: int) -> bool:
+    def take(self, demand: Demand, due: Due, slot: int) -> bool:
         """Draw from all who have to give, or from none."""
         mark = self._taken.mark
-        for givers, number in sorted(due.items()):
+        for givers, shares in sorted(due.items()):
+            drawn, number = Fraction(0), sum(shares.values(), Fraction(0))
             for v in givers:
-                number -= self._draw(demand, v, number, slot)
-                if number <= 0:
+                drawn += self._draw(demand, v, drawn, number, shares, slot)
+                if drawn >= number:
                     break
             else:
                 self._taken.undo(mark)
                 return False
         return True
 
-    def _draw(self, demand: Demand, v: int, number: Fraction, slot: int) -> Fraction:
-        """Draw as much as there is of so many asked for; how many that is."""
+    def _draw(self, demand: Demand, v: int, drawn: Fraction, number: Fraction, shares: Shares, slot: int) -> Fraction:
+        """Draw as much as there is of what is left of so many asked for; how many that is."""
         situation, taken = self._situation, self._taken
         factor = demand.per_unit(situation.accounts.unit(v))
         room = self.room(demand, v)
@@ -65,7 +76,7 @@ class Charger:
         if self._is_only_looked_at(demand, v):
             taken.look(v, slot)
             return factor
-        units = min(room, ceil(number / factor))
+        units = min(room, ceil((number - drawn) / factor))
         amount = units
         if taken.spare.get(v):
             amount = 0
@@ -74,7 +85,26 @@ class Charger:
         taken.draw(v, amount, units, slot, taken.implied_by(v))
         if taken.used[v] == situation.size[v] and situation.stop[v] > v + 1:
             taken.close(v)
+        self._share_out(v, shares, drawn, min(drawn + units * factor, number), amount, is_kept=amount != units)
         return units * factor
+
+    def _share_out(self, v: int, shares: Shares, first: Fraction, last: Fraction, amount: int, *, is_kept: bool) -> None:
+        """Say for whom units of one account were drawn.
+
+        Args:
+            shares: the part of all that is asked for that each pool needs, one after the other.
+            first, last: what of all that comes from this account.
+            amount: its units; where it is kept for whoever drew first, all of them or none.
+        """
+        reach, given = Fraction(0), 0
+        for pool, number in shares.items():
+            low, high = max(reach, first), min(reach + number, last)
+            reach += number
+            if low < high:
+                upto = amount if is_kept else ceil(amount * (high - first) / (last - first))
+                if upto > given or is_kept:
+                    self._taken.attribute(pool, v, upto - given)
+                given = upto
 
     def _is_only_looked_at(self, demand: Demand, v: int) -> bool:
         """Whether a pool is there for everybody; what goes along an edge is used up."""
@@ -117,7 +147,7 @@ class Charger:
     def take_upstream(self, demand: Demand, v: int, number: Fraction, slot: int) -> bool:
         """Charge what was picked of a pool on the way up from it."""
         upstream = self._upstream(demand, v)
-        return not upstream or self.take(demand, {givers: part * number for givers, part in upstream}, slot)
+        return not upstream or self.take(demand, {givers: {v: part * number} for givers, part in upstream}, slot)
 
     def _upstream(self, demand: Demand, v: int) -> Charges:
         return self._paths.upstream(v, demand.kind) if demand.upstream else ()

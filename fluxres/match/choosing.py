@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.match import nearest
-from fluxres.match.drawing import Drawing, Entangled
+from fluxres.match.drawing import FEW, Drawing, Entangled
 from fluxres.planner.bits import Words
 from fluxres.planner.marks import ordinals_of
 
@@ -54,6 +54,13 @@ class Choice:
         if self._drawing is not None:
             if evened:
                 raise Entangled
+            if number == 1 and not search.policy.near and (search.policy.score is None or search.scores is None):
+                node = first_node(search, words, needs)
+                if node is None:
+                    return None
+                first = np.array([node]), np.ones(1, np.int64)
+                if self._drawing.few(*first)[0]:
+                    return first
             return self._supplied(search.ordered(words), needs, self._drawing, number)
         near = search.policy.near and form.sort != "units"
         if number == 1 and (near or search.policy.score is None or search.scores is None):
@@ -150,6 +157,11 @@ class Choice:
             near = self._nearest(nodes, room, number)
             nodes = np.concatenate([nodes[near], np.delete(nodes, near)])
             doubtful = search.doubtful(nodes, list(needs))
+        if number <= FEW:
+            part = nodes[:FEW]
+            room = drawing.few(part, self._room_for(part, needs, doubtful[:FEW], number))
+            if int(room.sum()) >= number:
+                return _up_to(part, room, number)
         caps = drawing.caps
         chosen: list[Int64] = []
         rooms: list[Int64] = []
@@ -157,19 +169,18 @@ class Choice:
         while left > 0 and at < len(nodes):
             part = nodes[at : at + step]
             room = drawing.limited(part, self._room_for(part, needs, doubtful[at : at + step], left))
-            reach = np.cumsum(room)
-            room = np.maximum(np.minimum(room, left - (reach - room)), 0)
-            drawing.spend(part, room)
+            part, room = _up_to(part, room, left)
             chosen.append(part)
             rooms.append(room)
             left -= int(room.sum())
+            if left:
+                drawing.spend(part, room)
             at, step = at + step, step * 4
         if left > 0:
             drawing.caps = caps
             drawing.require_never(nodes, self._room_for(nodes, needs, doubtful, number), number)
             return None
-        every, amounts = np.concatenate(chosen), np.concatenate(rooms)
-        return every[amounts > 0], amounts[amounts > 0]
+        return np.concatenate(chosen), np.concatenate(rooms)
 
     # -- evened out --------------------------------------------------------------------------------------------------
 
@@ -203,6 +214,13 @@ class Choice:
         self.turns = np.empty(len(nth), np.int64)
         self.turns[np.lexsort((np.repeat(nodes, amounts), nth * units - np.repeat(level, amounts)))] = np.arange(len(nth))
         return nodes, amounts
+
+
+def _up_to(nodes: Int64, room: Int64, number: int) -> Nodes:
+    """Of what falls to each node, the first so many in all."""
+    room = np.minimum(room, number - (np.cumsum(room) - room))
+    used = room > 0
+    return nodes[used], room[used]
 
 
 def first_node(search: Search, words: Words, needs: dict[int, int]) -> int | None:

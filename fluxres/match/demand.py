@@ -32,6 +32,8 @@ class Demand:
             from what is taken for the demands beside it (``siblings``); empty for what is picked.
         upstream: of a distributed type, and picked: what is taken is charged on the way up from there as well.
         flow: of an auxiliary graph, by its name: charged on all that carries or gives anything in it.
+        own: what the pool that it is sought below draws by itself, with all that is in it; the count is that where `even`.
+        even: of an `own` demand: whether all pools draw the same.
         confined: a slot whose instances each lie within one node, where they stand above nodes.
         inside: children of a confined slot that are sought in its node; the others are sought where the slot stands.
         settled: nothing chosen for one instance can be in the way of anything chosen later.
@@ -52,6 +54,8 @@ class Demand:
     charged: Literal["", "below", "siblings"] = ""
     upstream: bool = False
     flow: bool = False
+    own: bool = False
+    even: bool = True
     children: tuple[Demand, ...] = ()
     confined: bool = False
     inside: tuple[Demand, ...] = ()

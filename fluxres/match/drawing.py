@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from fluxres.match.rows import Rows
 
 Int64 = NDArray[np.int64]
+FEW: Final = 12
+"""Nodes of which the suppliers are looked at before those of all others."""
 
 
 class Entangled(Exception):
@@ -63,8 +66,10 @@ def is_simple(demand: Demand, typology: Typology) -> bool:
     """Whether a charge is only a number of units: nothing is looked at, kept alone or part of a node."""
     kind = demand.kind
     sizes = typology.least_and_most(kind)
-    return not (demand.whole or demand.named or typology.is_flagged(kind) or kind in typology.in_node) and (
-        not demand.shared or sizes[0] > 1
+    return (
+        demand.even
+        and not (demand.whole or demand.named or typology.is_flagged(kind) or kind in typology.in_node)
+        and (not demand.shared or sizes[0] > 1)
     )
 
 
@@ -80,24 +85,34 @@ class Drawing:
             raise Entangled
         #: By supplier, the units that one node or bundle draws; 0 where its unit does not convert.
         self._weights = np.zeros(len(self.supply.pools), np.int64)
-        able = np.ones(len(self.supply.pools), np.bool_)
+        self._able = np.ones(len(self.supply.pools), np.bool_)
         for draw in draws:
             number = draw.number(counts)
             for at, unit in enumerate(self.supply.units):
                 worth = draw.demand.per_unit(unit)
                 of = self.supply.charged[draw.demand.kind] & (self.supply.unit_of == at)
                 if worth is None:
-                    able &= ~of
+                    self._able &= ~of
                     continue
                 units = number / worth
                 if draw.shared_by and units.denominator > 1:
                     raise Entangled  # whole units only of what all of them draw together
                 self._weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
-        self.caps = np.where(able, self._free(start, end) // np.maximum(self._weights, 1), 0)
+        self._window = start, end
 
-    def _free(self, start: int, end: int) -> Int64:
-        """Units that each supplier has; one less where all of them would be the whole pool, and that is not to be had."""
-        floor, pools = self._floor, self.supply.pools
+    @cached_property
+    def caps(self) -> Int64:
+        """Instances that each supplier can still supply."""
+        return self._caps(np.arange(len(self.supply.pools)))
+
+    def _caps(self, positions: Int64) -> Int64:
+        free = self._free(self.supply.pools[positions], *self._window)
+        found: Int64 = np.where(self._able[positions], free // np.maximum(self._weights[positions], 1), 0)
+        return found
+
+    def _free(self, pools: NDArray[np.int32], start: int, end: int) -> Int64:
+        """Units that suppliers have; one less where all of them would be the whole pool, and that is not to be had."""
+        floor = self._floor
         accounts, planner = floor.typology.accounts, floor.planner
         sizes = accounts.units[pools]
         if not len(pools):
@@ -105,7 +120,7 @@ class Drawing:
         lo, hi = int(pools[0]), int(pools[-1]) + 1
         if floor.ideal:
             free = sizes.copy()
-        elif hi - lo <= 8 * len(pools):
+        elif hi - lo <= 8 * len(pools) > 32:
             free = planner.free_slice(lo, hi, start, end)[pools - lo]
         else:
             free = np.array([planner.free(v, start, end) for v in pools.tolist()], np.int64)
@@ -122,6 +137,22 @@ class Drawing:
         if self.supply.is_laminar:
             return self.supply.limited(nodes, room, self.caps)
         return self.supply.one_by_one(nodes, room, self.caps)
+
+    def few(self, nodes: Int64, room: Int64) -> Int64:
+        """The same of a few nodes before any other, for which only their own suppliers are looked at."""
+        of, at = self.supply.of_all(nodes)
+        own, where = np.unique(at, return_inverse=True)
+        left = self._caps(own).tolist()
+        suppliers: list[list[int]] = [[] for _ in nodes]
+        for node, u in zip(of.tolist(), where.tolist(), strict=True):
+            suppliers[node].append(u)
+        found = np.where(self.supply.supplied[nodes], room, 0)
+        for node, (most, each) in enumerate(zip(found.tolist(), suppliers, strict=True)):
+            number = min([most, *(left[u] for u in each)])
+            found[node] = number
+            for u in each:
+                left[u] -= number
+        return found
 
     def alone(self, nodes: Int64, room: Int64) -> Int64:
         """How many instances each node could get if it were the only one."""
@@ -143,13 +174,23 @@ class Drawing:
                 return
         raise Entangled
 
-    def take(self, rows: Rows, nodes: Int64, amounts: Int64) -> None:
+    def take(self, rows: Rows, nodes: Int64, amounts: Int64, *, are_firm: bool) -> None:
         """Add what is drawn.
+
+        Args:
+            are_firm: something is recorded of each node, or in it.
 
         Errors: Entangled where that is all of a pool in which there are others.
         """
         accounts = self._floor.typology.accounts
-        units = self.supply.drawn(nodes, amounts) * self._weights
+        of, at = self.supply.of_all(nodes)
+        units = np.zeros(len(self.supply.pools), np.int64)
+        np.add.at(units, at, amounts[of] * self._weights[at])
+        if are_firm:
+            if not self._weights.all():
+                of, at = of[self._weights[at] > 0], at[self._weights[at] > 0]
+            vertices = self._floor.typology.vertices(self._floor.typology.node)[nodes]
+            rows.draw(np.stack([vertices[of], self.supply.pools[at], amounts[of] * self._weights[at]], axis=1))
         pools = self.supply.pools[units > 0]
         units = units[units > 0]
         if ((units == accounts.size[pools]) & (accounts.end[pools] > pools + 1)).any():
@@ -166,7 +207,9 @@ class Drawing:
         for draw in self._draws:
             if draw.slot is None:
                 continue
-            of, pools = self.supply.of_all(nodes, self.supply.charged[draw.demand.kind])
+            of, at = self.supply.of_all(nodes)
+            wanted = self.supply.charged[draw.demand.kind][at]
+            of, pools = of[wanted], self.supply.pools[at[wanted]]
             if draw.inner:
                 repeats = draw.repeats(self._counts)
                 every = (of[:, None] * repeats + np.arange(repeats)).reshape(-1)

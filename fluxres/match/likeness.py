@@ -44,5 +44,7 @@ class Likeness:
         """Who supplies a pool with what is charged; equal for pools that hang on the same suppliers."""
         if not self._plan.charged:
             return ()
-        paths = self._situation.typology.paths
-        return tuple(paths.charged(v, demand.kind) for demand in self._plan.all if demand.charged or demand.upstream)
+        typology = self._situation.typology
+        supplies = (typology.paths.charged(v, demand.kind) for demand in self._plan.all if demand.charged or demand.upstream)
+        draws = (tuple(typology.draws_of(v, demand.kind)) for demand in self._plan.all if demand.own and not demand.even)
+        return (*supplies, *((len(of_pool), sum(units for _, units in of_pool)) for of_pool in draws))

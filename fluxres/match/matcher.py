@@ -12,9 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+import numpy as np
+
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import LimitExceeded, UsageError
+from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match import earliest, reasons, settle, vector
 from fluxres.match import plan as plans
@@ -48,6 +51,8 @@ class Matcher:
     Args:
         structure: the machine.
         planner: over the same vertices; asked, never changed.
+        ideal: as if everything were up, on an empty planner.
+        with_draws: what pools draw by themselves is charged.
 
     Whoever changes kinds of the structure in place (properties) says so with `forget`; states are seen without.
 
@@ -63,23 +68,27 @@ class Matcher:
     ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
     """
 
-    def __init__(self, structure: Structure, planner: Planner) -> None:
+    def __init__(self, structure: Structure, planner: Planner, *, ideal: bool = False, with_draws: bool = True) -> None:
         self.structure = structure
         self.planner = planner
-        self.typology = Typology(structure)
+        self.ideal = ideal
+        self.typology = Typology(structure, NOTHING_DEAD if ideal else structure.outage.dead, with_draws=with_draws)
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
         self._roots = structure.unavailable_roots()
-        self._floor = Floor(self.typology, planner)
-        self._ideal: tuple[Planner, Floor] | None = None
+        self._floor = Floor(self.typology, planner, ideal=ideal)
+        self._idle: Matcher | None = None
+        self._empty: Matcher | None = None
 
     def forget(self) -> None:
         """Drop what was derived from kinds."""
         self._plans.clear()
         self._eligible.clear()
         self._floor.forget()
-        self._ideal = None
+        for found in ("draws", "drawn_by_itself"):
+            self.typology.__dict__.pop(found, None)
+        self._idle = self._empty = None
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -123,8 +132,7 @@ class Matcher:
                         return alone.match(fast)
                     with suppress(Entangled):
                         return fast.settle()
-            situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
-            return self._traverse(situation, plan, chosen)
+            return self._traverse(self._situation(eligible, plan, start, end), plan, chosen)
 
         return at
 
@@ -167,16 +175,16 @@ class Matcher:
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint)
-        floor = self._idle()[1]
-        if shape is not None and not reference:
-            fast = vector.Search(floor, plan, shape, eligible, policy("first"), 0, FOREVER)
-            if fast.is_able:
-                with suppress(Entangled):
-                    return fast.fits(plan.lowest)
-        ideal = self._ideal_situation(eligible, plan)
-        return Traverser(ideal, plan, plan.lowest, policy("first"), self._budget(plan)).match() is not None
+        self.follow_suppliers()
+        idle = [self._unhindered()]
+        if self.typology.dead:
+            idle.append(self._unheld())  # with a supplier down less has to come from it
+        for matcher in idle:
+            plan, shape, _ = matcher._ready(request)
+            if matcher._fits(plan, None if reference else shape, eligible, policy("first"), 0, FOREVER):
+                return True
+        return False
 
     def why_not(
         self,
@@ -205,11 +213,12 @@ class Matcher:
             undecided = False
         except LimitExceeded:
             undecided = True
-        situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
-        never = not undecided and not self.satisfiable(request)
-        if never:
-            ideal = self._ideal_situation(eligible, plan)
-            return Refusal(reasons.explain(ideal, plan, chosen, None), self._enough(ideal, plan, shape, chosen)[0], True)
+        if not undecided and not self.satisfiable(request):
+            idle = self._unhindered()
+            plan, shape, _ = idle._ready(request)
+            ideal = idle._situation(eligible, plan, 0, FOREVER)
+            return Refusal(reasons.explain(ideal, plan, chosen, None), idle._enough(ideal, plan, shape, chosen)[0], True)
+        situation = self._situation(eligible, plan, start, end)
         less, given_up = self._enough(situation, plan, shape, chosen)
         first = None
         try:
@@ -231,11 +240,11 @@ class Matcher:
             if fast.is_able:
                 with suppress(Entangled):
                     return fast.fits(plan.lowest)
-        situation = Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured)
+        situation = self._situation(eligible, plan, start, end)
         return Traverser(situation, plan, plan.lowest, chosen, self._budget(plan)).match() is not None
 
     def _enough(self, situation: Situation, plan: Plan, shape: Form | None, chosen: Policy) -> tuple[dict[str, int], bool]:
-        floor = self._idle()[1] if situation.ideal else self._floor
+        floor = self._floor
         budget = self._budget(plan)
 
         def attempt(counts: tuple[int, ...]) -> bool:
@@ -248,8 +257,8 @@ class Matcher:
 
         return reasons.enough(plan, attempt)
 
-    def _ideal_situation(self, eligible: Eligible, plan: Plan) -> Situation:
-        return Situation(self.typology, self._idle()[0], eligible, 0, FOREVER, measured=plan.measured, ideal=True)
+    def _situation(self, eligible: Eligible, plan: Plan, start: int, end: int) -> Situation:
+        return Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured, ideal=self.ideal)
 
     # -- what is kept ------------------------------------------------------------------------------------------------
 
@@ -262,6 +271,7 @@ class Matcher:
         return Budget(limits.MATCH_STEPS_MAX // 20) if plan.charged else Budget(limits.MATCH_STEPS_MAX + 8 * self.structure.n)
 
     def _ready(self, request: Request) -> Ready:
+        self.follow_suppliers()
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
             rules.require_allowed(self.structure, request)
@@ -297,13 +307,44 @@ class Matcher:
             found = self._eligible[constraint] = Eligible(self.typology, constraint)
         return found
 
-    def _idle(self) -> tuple[Planner, Floor]:
-        """A planner in which nothing is held."""
-        if self._ideal is None:
-            columns = self.planner.columns
-            planner = Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
-            self._ideal = planner, Floor(self.typology, planner, ideal=True)
-        return self._ideal
+    def follow_suppliers(self) -> None:
+        """See whether other suppliers give nothing than before: then ways lead elsewhere."""
+        if self.ideal or _is_same(dead := self.structure.outage.dead, self.typology.dead):
+            return
+        self.typology = Typology(self.structure, dead)
+        self._plans.clear()
+        self._ready_for.clear()
+        self._eligible.clear()
+        self._floor = Floor(self.typology, self.planner)
+        self._empty = None
+
+    def _unheld(self) -> Matcher:
+        """The same with nothing held."""
+        if self._empty is None:
+            self._empty = Matcher(self.structure, self._empty_planner())
+            self._empty.share(self.typology)
+        return self._empty
+
+    def _empty_planner(self) -> Planner:
+        columns = self.planner.columns
+        return Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
+
+    def _unhindered(self) -> Matcher:
+        """The same with nothing held and everything up."""
+        if self._idle is None:
+            self._idle = Matcher(self.structure, self._empty_planner(), ideal=True)
+            if self.typology.dead is NOTHING_DEAD:
+                self._idle.share(self.typology)
+        return self._idle
+
+    def share(self, typology: Typology) -> None:
+        """Take facts that another matcher of the same machine has found already."""
+        self.typology = typology
+        self._floor = Floor(typology, self.planner, ideal=self.ideal)
+
+
+def _is_same(one: Dead, other: Dead) -> bool:
+    return one is other or (one.keys() == other.keys() and all(np.array_equal(one[kind], other[kind]) for kind in one))
 
 
 def _require_window(start: int, end: int) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match.ways import Way, Ways
 
@@ -31,15 +32,19 @@ ALL = Fraction(1)
 
 
 class Paths:
-    """Ways up the auxiliary graphs of one structure.  Cost: each pool's way is found once."""
+    """Ways up the auxiliary graphs of one structure.  Cost: each pool's way is found once.
 
-    def __init__(self, structure: Structure) -> None:
+    Args:
+        dead: edges from suppliers that give nothing.
+    """
+
+    def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD) -> None:
         self._structure = structure
         self._charged: dict[tuple[int, int], Charges | None] = {}
         #: By type: by pool, what of the type hangs on it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
         self._giving: dict[tuple[int, int, tuple[int, ...]], tuple[Givers, ...]] = {}
-        self._ways = [Ways(feeds) for feeds in structure.feeds]
+        self._ways = [Ways(feeds, dead.get(feeds.kind)) for feeds in structure.feeds]
 
     @property
     def feeds(self) -> list[Feeds]:
@@ -139,7 +144,7 @@ class Paths:
 
     def _by(self, ways: Ways, v: int, kinds: tuple[int, ...]) -> dict[Givers, Fraction]:
         """Who gives to a pool by one graph: pools of these types, and edges for what is counted, or for the graph itself."""
-        feeds, entries = ways.feeds, ways.feeds.entries(v)
+        feeds, entries = ways.feeds, ways.entries(v)
         parts: dict[Givers, Fraction] = {}
         for entry in entries:
             way = ways.of(entry)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fluxres.errors import InfeasibleRequest, InputError
+from fluxres.graph.kinds import DRAW
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.relations import Relations
 from fluxres.match.typology import NODE, Typology
 from fluxres.syntax import hostlist
+from fluxres.syntax.count import exactly
 from fluxres.syntax.jobspec import Request, Vertex
 
 
@@ -21,7 +23,7 @@ def plan(request: Request, typology: Typology) -> Plan:
 
     Errors: InfeasibleRequest for a type that the machine does not have, with the types that it has.
     """
-    reader = _Reader(typology)
+    reader = _Reader(typology, (vertex.type for vertex in request.vertices()))
     demands = reader.read(request.resources, "resources", in_node=False)
     for demand in reader.all:
         if demand.confined:
@@ -42,9 +44,15 @@ def plan(request: Request, typology: Typology) -> Plan:
 
 
 class _Reader:
-    def __init__(self, typology: Typology) -> None:
+    def __init__(self, typology: Typology, asked: Iterable[str] = ()) -> None:
         self.typology = typology
         self.all: list[Demand] = []
+        #: Types that pools draw by themselves, unless the request says how much is drawn of them.
+        self.draws = typology.drawn_by_itself if typology.structure.kinds.may_draw else {}
+        if self.draws:
+            said = {typology.numbers.get(name, -1) for name in asked}
+            said |= {kind for feeds in typology.paths.feeds if feeds.kind in said for kind in feeds.counted}
+            self.draws = {kind: name for kind, name in self.draws.items() if kind not in said}
 
     def read(self, vertices: Iterable[Vertex], place: str, *, in_node: bool) -> tuple[Demand, ...]:
         return tuple(
@@ -89,6 +97,8 @@ class _Reader:
         )
         self.all.append(made)
         made.children = self.read(vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE)
+        if self.draws and not vertex.is_slot and vertex.is_exclusive:
+            self._add_draws(made, vertex)
         made.confined = (
             vertex.is_slot
             and not in_node
@@ -96,6 +106,25 @@ class _Reader:
             and any(self._is_in_node(child) for child in made.children)
         )
         return made
+
+    def _add_draws(self, demand: Demand, vertex: Vertex) -> None:
+        """Charge what the pools draw by themselves that are taken whole."""
+        if not demand.children and (vertex.unit is not None or self.typology.least_and_most(demand.kind)[1] != 1):
+            return
+        pools = self.typology.vertices(demand.kind)
+        for kind, name in self.draws.items():
+            totals = self.typology.draws.total(name)[pools[pools < self.typology.structure.n]]
+            if not totals.any():
+                continue
+            units, even = max(int(totals.min()), 1), bool((totals == totals[0]).all()) and demand.kind == self.typology.node
+            place = f"{demand.place}.{DRAW}{name}"
+            made = Demand(
+                len(self.all), place, name, kind, exactly(units), None, None, None, None, whole=False, shared=False,
+                charged="below", own=True, even=even,
+            )  # fmt: skip
+            self.all.append(made)
+            demand.children = (*demand.children, made)
+            demand.whole, demand.wanted_unit = True, None
 
     def _has_node(self, demands: Sequence[Demand]) -> bool:
         return any(demand.kind == self.typology.node >= 0 or self._has_node(demand.children) for demand in demands)

@@ -37,9 +37,9 @@ class Cause:
     """One thing that rules candidates out.
 
     Args:
-        code: ``id``, ``unit``, ``state``, ``constraint``, ``held-above``, ``held``, ``below`` (the pool is to be taken whole, and
-            others hold something in it), ``inside`` (it has too little of what is asked for in it) or ``supply`` (it is on the
-            way to what is asked for, and has too little to give).
+        code: ``id``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``, ``held-above``,
+            ``held``, ``below`` (the pool is to be taken whole, and others hold something in it), ``inside`` (it has too little of
+            what is asked for in it) or ``supply`` (it is on the way to what is asked for, and has too little to give).
         number: candidates ruled out.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, where holdings are the cause.
@@ -61,6 +61,7 @@ class Cause:
             "id": f"{have} another id",
             "unit": f"{are} counted in a unit that does not convert",
             "state": f"{are} {_list(self.detail)}, or below a pool that is",
+            "cut-off": f"{'gets' if one else 'get'} nothing from {_list(self.detail)}",
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
             "way": f"{are} here only as the way to others",
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
@@ -250,10 +251,9 @@ class _Writer:
         yield "id", ~np.isin(pools, self.trial.of_ids(demand, pools)) if demand.named else np.zeros(len(pools), np.bool_)
         worthless = [n for n in np.unique(structure.kind[pools]).tolist() if not demand.per_unit(structure.kinds[n].unit)]
         yield "unit", np.isin(structure.kind[pools], worthless)
-        roots = structure.unavailable_roots()
-        if len(roots) and not situation.ideal:
-            at = roots.searchsorted(pools, "right") - 1
-            yield "state", (at >= 0) & (pools < structure.end[roots[at]])
+        if not situation.ideal:
+            yield "state", structure.outage.is_stated(pools)
+            yield "cut-off", structure.outage.is_cut_off(pools)
         if not situation.eligible.everywhere:
             yield "constraint", np.array([not situation.eligible.of(v) for v in pools.tolist()])
         if not demand.is_slot and (demand.whole or not demand.children):
@@ -297,6 +297,9 @@ class _Writer:
         held: list[int] = []
         if code == "state":
             detail = tuple(dict.fromkeys(structure.state_name(structure.unavailable_above(v)) for v in some))
+        elif code == "cut-off":
+            culprits = dict.fromkeys(structure.unavailable_above(v) for v in some)
+            detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
         elif code == "held-above":
             held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]
         elif code == "held":

@@ -74,7 +74,8 @@ class Relations:
         if self.typology.node < 0:
             return self.typology.paths.is_forest and not any(child.charged == "siblings" for child in demand.children)
         supply = self.typology.supply(kinds, -1 if demand.is_slot or demand.kind == self.typology.node else demand.kind)
-        return supply.is_laminar and all(map(_draws_evenly, [demand, *_below(demand)]))
+        every = [demand, *_below(demand)]
+        return supply.is_laminar and all(map(_draws_evenly, every)) and all(each.even for each in every)
 
     def _compete(self, demands: Sequence[Demand]) -> bool:
         """Whether any two can be in each other's way; what is charged is where the others are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+NO_ROWS: Final[Int64] = np.zeros((0, 3), np.int64)
+"""Nothing that is drawn for any pool."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +46,8 @@ class Match:
         vertices: int32, ascending, each once: the pools to be recorded. A pool that is taken whole has none below it.
         amounts: int64, units of each.
         implied: (vertex, units) of what was charged below a pool that is taken whole: no record now, one when that goes.
+        drawn: int64[k, 3], ascending: (pool, account, units), for which pools that are taken what is charged; no units say that
+            the account is taken whole for this pool as well.
         whole: bool, all units of the pool, and so everything below it.
         shared: int32, ascending: pools that were asked for without exclusivity and have no unit to give; they are
             available in the window and nothing is recorded of them.
@@ -71,6 +75,7 @@ class Match:
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
     handles: Callable[[Int32], tuple[Pool, ...]] | None = field(default=None, repr=False)
+    drawn: Int64 = field(default_factory=lambda: NO_ROWS)
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -111,6 +116,7 @@ class Match:
             and np.array_equal(self.whole, other.whole)
             and np.array_equal(self.shared, other.shared)
             and self.implied == other.implied
+            and np.array_equal(self.drawn, other.drawn)
             and len(self.slots) == len(other.slots)
             and all(
                 a.label == b.label and np.array_equal(a.starts, b.starts) and np.array_equal(a.picks, b.picks)

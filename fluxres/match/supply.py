@@ -170,20 +170,17 @@ class Supply:
 
     def drawn(self, nodes: Int64, amounts: Int64) -> Int64:
         """By supplier, the instances drawn from it when each node has so many."""
-        every = np.zeros(self._number, np.int64)
-        every[nodes] = amounts
-        sums = np.zeros(len(self.pools), np.int64)
-        np.add.at(sums, self._pool, every[self._node])
-        return sums
+        of, pools = self.of_all(nodes)
+        # Amounts are numbers of instances, far below 2^53: the weights are exact.
+        return np.bincount(pools, amounts[of], minlength=len(self.pools)).astype(np.int64)
 
-    def of_all(self, nodes: Int64, wanted: NDArray[np.bool_]) -> tuple[Int64, NDArray[np.int32]]:
-        """(position in `nodes`, supplier vertex) of every supplier of every node, of those wanted (by position in `pools`)."""
+    def of_all(self, nodes: Int64) -> tuple[Int64, Int64]:
+        """(position in `nodes`, position in `pools`) of every supplier of every node."""
         first, stop = self._node_starts[nodes], self._node_starts[nodes + 1]
         lengths = stop - first
         of = np.repeat(np.arange(len(nodes)), lengths)
         at = np.arange(len(of)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(first, lengths)
-        pools = self._by_node[at]
-        return of[wanted[pools]], self.pools[pools[wanted[pools]]]
+        return of, self._by_node[at]
 
     def alone(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
         """How many instances each node could be supplied with if it were the only one."""

@@ -191,6 +191,8 @@ class Taking:
         """What the nodes are supplied with; `instances` of the slot around each node, or bundles one after the other."""
         if self._drawing is None:
             return
-        self._drawing.take(self.rows, nodes, amounts)
+        search, form = self._search, self._search.form
+        are_firm = search.whole or search.policy.node_exclusive or any(not part.shares for part in form.parts)
+        self._drawing.take(self.rows, nodes, amounts, are_firm=are_firm)
         for slot, numbers, pools in self._drawing.slots(np.repeat(nodes, amounts), instances):
             self.rows.slot(slot, numbers, pools)

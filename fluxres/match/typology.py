@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import EXCLUSIVE
+from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match.paths import Paths
 from fluxres.match.supply import Supply
@@ -26,10 +28,17 @@ NODE: Final = "node"
 
 
 class Typology:
-    """Facts about the types of a structure, by type number. Cost: each O(n) when first asked for."""
+    """Facts about the types of a structure, by type number. Cost: each O(n) when first asked for.
 
-    def __init__(self, structure: Structure) -> None:
+    Args:
+        with_draws: what pools draw by themselves is charged.
+        dead: edges of auxiliary graphs from suppliers that give nothing at present.
+    """
+
+    def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD, *, with_draws: bool = True) -> None:
+        self._with_draws = with_draws
         self.structure = structure
+        self.dead = dead
         self.accounts = structure.accounts
         self.numbers = {name: number for number, name in enumerate(structure.types)}
         #: What is asked for by the name of a graph is drawn from what carries or gives anything in it.
@@ -81,7 +90,28 @@ class Typology:
     @cached_property
     def paths(self) -> Paths:
         """Ways up the auxiliary graphs."""
-        return Paths(self.structure)
+        return Paths(self.structure, self.dead)
+
+    @cached_property
+    def draws(self) -> Draws:
+        """What pools draw by themselves."""
+        return Draws(self.structure)
+
+    @cached_property
+    def drawn_by_itself(self) -> dict[int, str]:
+        """Type numbers of which pools draw units by themselves, as far as somebody supplies them, with their names."""
+        names = self.draws.types if self._with_draws else ()
+        return {kind: name for name in names if (kind := self.numbers.get(name, -1)) in self.paths.channels}
+
+    def draws_of(self, v: int, kind: int) -> list[tuple[int, int]]:
+        """(pool, units) of what a pool with all that is in it draws of a type: by nodes, as far as they are in it."""
+        name = self.drawn_by_itself[kind]
+        inside = self.draws.own(name)[v : self.structure.end.item(v)]
+        found: dict[int, int] = {}
+        for u in (np.flatnonzero(inside) + v).tolist():
+            start = max(self.node_at[u], v)
+            found[start] = found.get(start, 0) + int(inside[u - v])
+        return list(found.items())
 
     def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
         """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""

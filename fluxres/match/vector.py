@@ -253,11 +253,12 @@ class Search:
         number = self.form.number(counts) if self.form.sort == "nodes" else 1
         if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
             return None
-        choice = Choice(self, counts, self._drawing(counts))
+        drawing = self._drawing(counts)
+        choice = Choice(self, counts, drawing)
         chosen = choice.nodes()
         if chosen is None:
             return None
-        taking = Taking(self, counts, self._drawing(counts))
+        taking = Taking(self, counts, drawing)
         if self.form.sort == "nodes":
             taking.nodes(chosen[0])
         else:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.graph.feeds import Feeds
 
@@ -20,20 +24,44 @@ class Way(NamedTuple):
 
 
 class Ways:
-    """The ways of one graph.  Cost: each is walked once for all pools that have the same suppliers."""
+    """The ways of one graph.  Cost: each is walked once for all pools that have the same suppliers.
 
-    def __init__(self, feeds: Feeds) -> None:
+    Args:
+        dead: by edge, whether it comes from a supplier that gives nothing; it counts only where no other one is there.
+    """
+
+    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None) -> None:
         self.feeds = feeds
+        self._dead = dead
         self._farther: dict[tuple[int, ...], Way] = {}
 
     def of(self, entry: int) -> Way:
         """The way up from a pool that has suppliers."""
         feeds = self.feeds
-        found = self.beyond(feeds.suppliers(entry))
+        rows = self._live(entry)
+        found = self.beyond(tuple(feeds.above.item(row) for row in rows))
         if not feeds.is_limited:
             return found
-        own = {v for row in feeds.rows_into(entry) for v in feeds.limits(row)}
+        own = {v for row in rows for v in feeds.limits(row)}
         return Way(found.pools, tuple(sorted(own.union(found.edges))))
+
+    def entries(self, v: int) -> list[int]:
+        """Where what supplies a pool comes in: of the cards of a node, those that anything comes in by, if there are any."""
+        entries = self.feeds.entries(v)
+        if self._dead is None or len(entries) < 2:
+            return entries
+        return [u for u in entries if not all(self._dead[row] for row in self.feeds.rows_into(u))] or entries
+
+    def _live(self, place: int) -> Sequence[int]:
+        """The edges into a pool that something comes along; all of them where nothing does."""
+        every = self.feeds.rows_into(place)
+        rows = every if self._dead is None else [row for row in every if not self._dead[row]] or every
+        alternative = self.feeds.alternative
+        if alternative is None or len(rows) < 2:
+            return rows
+        # Of those of which one is enough the first gives; the others stand by.
+        first = next((row for row in rows if alternative[row]), -1)
+        return [row for row in rows if row == first or not alternative[row]]
 
     def beyond(self, suppliers: tuple[int, ...]) -> Way:
         """What is met from these suppliers on, themselves included."""
@@ -53,8 +81,9 @@ class Ways:
                 continue
             met.add(u)
             place, beside = feeds.onward(u)
-            todo += feeds.suppliers(place)
+            rows = self._live(place)
+            todo += [feeds.above.item(row) for row in rows]
             todo += [beside] * (beside >= 0)
             if feeds.is_limited:
-                edges.update(v for row in feeds.rows_into(place) for v in feeds.limits(row))
+                edges.update(v for row in rows for v in feeds.limits(row))
         return Way(tuple(sorted(met)), tuple(sorted(edges)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
@@ -21,7 +22,7 @@ from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.model import events, extending, targets
+from fluxres.model import drawing, events, extending, targets
 from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets
@@ -124,24 +125,34 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
-def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window) -> Allocation:
-    """Give pools to a job; see :meth:`ResourceGraph.allocate`."""
+def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *, with_draws: bool = False) -> Allocation:
+    """Give pools to a job; see :meth:`ResourceGraph.allocate`.
+
+    Args:
+        with_draws: with what they draw by themselves from their suppliers.
+    """
     targets.job_id(job)
-    named = targets.with_amounts(graph, wanted)
-    planned = graph.records.plan_allocate(named, job, *window)
+    named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
+    if with_draws:
+        named, drawn = drawing.with_draws(graph, named, window)
+    planned = graph.records.plan_allocate(named, job, *window, implies=len(drawn) > 0)
     structure = graph.structure
-    tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
-    graph.records.allocate(planned, job, *window)
+    tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
+    graph.records.allocate(planned, job, *window, drawn=drawn)
     graph.revision += 1
     return given(graph, job, lambda: columns(named), window)
 
 
-def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window) -> None:
-    """Give units of pools to a job whose own holdings may imply some of them."""
+def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, drawn: Rows = NO_ROWS) -> None:
+    """Give units of pools to a job whose own holdings may imply some of them.
+
+    Args:
+        drawn: for which pools what of it is drawn.
+    """
     planned = graph.records.plan_allocate(named, job, *window, implies=True)
     structure = graph.structure
-    tell(graph, lambda: events.allocate(structure, job, named, *window), len(named))
-    graph.records.allocate(planned, job, *window)
+    tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
+    graph.records.allocate(planned, job, *window, drawn=drawn)
     graph.revision += 1
 
 
@@ -149,8 +160,8 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned = graph.records.plan_match(*found.found, job, *window)
-    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots), len(found))
-    graph.records.allocate(planned, job, *window, slots)
+    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
+    graph.records.allocate(planned, job, *window, slots, found.drawn)
     graph.revision += 1
     return given(graph, job, lambda: (found.vertices, found.amounts), window, slots)
 
@@ -255,6 +266,7 @@ def stage(
     window: Window,
     ttl_s: Length,
     nslots: int = 0,
+    drawn: Rows = NO_ROWS,
     *,
     implies: bool = False,
 ) -> Stage:
@@ -265,7 +277,8 @@ def stage(
     if life < 1:
         raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
     expires = min(graph.now() + life, FOREVER)
-    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots)
+    rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
+    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
     planned = graph.records.plan_stage(staged, implies=implies)
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(named))
@@ -317,7 +330,7 @@ def grow(
     window = graph.open_window(begin, have.end if end is None else end)
     require_end(graph, window)
     if not targets.is_request(graph, wanted):
-        return allocate(graph, job, cast("Targets", wanted), window)
+        return allocate(graph, job, cast("Targets", wanted), window, with_draws=True)
     from fluxres.model import matching
 
     return matching.give(graph, matching.match_within(graph, cast("Wanted", wanted), window, policy), job)

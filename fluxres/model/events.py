@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fluxres import limits
 from fluxres.allocation import together
+from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.records import Staged
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER
@@ -47,20 +51,47 @@ def _end(end: int | None) -> int | None:
     return None if end is None or end >= FOREVER else end
 
 
+def _drawn(structure: Structure, rows: Rows | Sequence[tuple[int, int, int]]) -> Event:
+    """The field that says for which pools what was drawn, where anything was: [[pool, [[account, units], …]], …]."""
+    found: dict[str, list[list[Any]]] = {}
+    name_of = structure.accounts.where
+    for pool, account, units in rows.tolist() if isinstance(rows, np.ndarray) else rows:
+        found.setdefault(name_of(pool), []).append([name_of(account), units])
+    return {"drawn": [[pool, parts] for pool, parts in found.items()]} if found else {}
+
+
+def _rows(graph: ResourceGraph, e: Event) -> Rows:
+    """The rows that :func:`_drawn` named."""
+    number = partial(targets.account, graph)
+    rows = [(number(pool), number(account), units) for pool, parts in e.get("drawn", ()) for account, units in parts]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
 def _slots(slots: int) -> Event:
     """The field that says of how many slots a request was, where it was one."""
     return {"slots": slots} if slots else {}
 
 
-def allocate(structure: Structure, job: str, targets: list[tuple[int, int]], start: int, end: int, slots: int = 0) -> Event:
+def allocate(
+    structure: Structure,
+    job: str,
+    pools: list[tuple[int, int]],
+    start: int,
+    end: int,
+    slots: int = 0,
+    drawn: Rows = NO_ROWS,
+) -> Event:
     """Units of pools are given to a job."""
-    pools = _named(structure, targets)
-    return {"event": "allocate", "job": job, "pools": pools, "start": start, "end": _end(end), **_slots(slots)}
+    window = {"start": start, "end": _end(end)}
+    named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn)}
+    return {"event": "allocate", "job": job, **named}
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
     """Units of pools are given to several jobs, all or none."""
-    parts = [allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots) for share in shares]
+    parts = [
+        allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn) for share in shares
+    ]
     return {"event": "allocate_all", "parts": [{key: part[key] for key in part if key != "event"} for part in parts]}
 
 
@@ -98,6 +129,7 @@ def stage(structure: Structure, staged: Staged) -> Event:
         "end": _end(staged.end),
         "expires": _end(staged.expires),
         **_slots(staged.slots),
+        **_drawn(structure, staged.drawn),
     }
 
 
@@ -142,7 +174,7 @@ def _until(end: int | None) -> int:
 def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
     window = e["start"], _until(e["end"])
     planned = graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], *window, implies=True)
-    graph.records.allocate(planned, e["job"], *window, e.get("slots", 0))
+    graph.records.allocate(planned, e["job"], *window, e.get("slots", 0), _rows(graph, e))
 
 
 def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
@@ -155,6 +187,7 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
             _until(part["end"]),
             slots=part.get("slots", 0),
             implies=True,
+            drawn=_rows(graph, part),
         )
         for i, part in enumerate(e["parts"], 1)
     ]
@@ -177,7 +210,9 @@ def _apply_expire(graph: ResourceGraph, e: Event) -> None:
 
 def _apply_stage(graph: ResourceGraph, e: Event) -> None:
     window = e["start"], _until(e["end"])
-    staged = Staged(e["stage"], e["job"], tuple(_targets(graph, e["pools"])), *window, _until(e["expires"]), e.get("slots", 0))
+    drawn = tuple(map(tuple, _rows(graph, e).tolist()))
+    pools = tuple(_targets(graph, e["pools"]))
+    staged = Staged(e["stage"], e["job"], pools, *window, _until(e["expires"]), e.get("slots", 0), drawn)
     graph.records.stage(staged, graph.records.plan_stage(staged, implies=True))
 
 

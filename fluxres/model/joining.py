@@ -8,6 +8,7 @@ gave, is refused with the graph as it was.
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -270,6 +271,34 @@ def remove(graph: ResourceGraph, v: int) -> None:
     records.take(graph.records, old_to_new)
     where = graph.structure.where(v)
     tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
+    graph.restructure(structure, records)
+
+
+def reduce(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
+    """Leave a child instance only so many units of some suppliers; of which it has none any more, its parent gives on request.
+
+    Args:
+        left: by account, the units that are left, which are not less than is held, and the units that the parent has.
+    """
+    before = graph.structure
+    structure = surgery.duplicate(before)
+    linked = np.zeros(structure.n, np.bool_) if before.linked is None else before.linked.copy()
+    for v, (units, of_parent) in left.items():
+        if v < before.n:
+            structure.size[v] = units or of_parent
+            structure.capacity[v] = max(before.capacity.get(v, before.size.item(v)), structure.size.item(v))
+            structure.flags[v] |= 0 if units else WAY
+            linked[v] |= not units
+
+    def carried(edges: Int32) -> NDArray[np.int64]:
+        return np.array([left.get(edge, (before.accounts.size.item(edge), 0))[0] for edge in edges.tolist()], np.int64)
+
+    for name, of_graph in before.subsystems.items():
+        structure.subsystems[name] = accounts.cut(before, of_graph, np.arange(len(of_graph)), carried)
+    accounts.link(structure)
+    structure.linked = linked if linked.any() else None
+    records = next_records(graph, structure)
+    records.take(graph.records, np.arange(before.n, dtype=np.int32))
     graph.restructure(structure, records)
 
 

@@ -17,7 +17,7 @@ from fluxres.clock import FOREVER, Length, Time, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.edges import Value
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, edges, events, joining, targets
+from fluxres.model import changes, drawing, edges, events, joining, targets
 from fluxres.model.locking import all_of, locked
 from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
@@ -86,7 +86,7 @@ class ResourceGraph(Requests):
                 return matching.allocate(self, cast("Wanted", wanted), job, begin, self._duration(begin, end, duration_s), policy)
             window = self._given_window(begin, end, duration_s)
             changes.require_end(self, window)
-            return changes.allocate(self, job, cast("Targets", wanted), window)
+            return changes.allocate(self, job, cast("Targets", wanted), window, with_draws=True)
 
     def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None) -> Length | None:
         if end is None:
@@ -238,7 +238,7 @@ class ResourceGraph(Requests):
 
         Args:
             wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. What
-                was charged on suppliers goes as far as the request names it: ``slot=2/[node;pdu=500]``.
+                was drawn for a pool goes with the last of it that the job has (rule F2); what is named beside it is part of that.
             start, end: only this window; the whole time by default.
             policy: for a request, which of the job's pools go first: the last ones by default, so that the first node stays.
 
@@ -303,9 +303,11 @@ class ResourceGraph(Requests):
 
                 found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
                 matching.require_picks(found)
-                return changes.stage(self, job, found.targets, (found.start, found.end), ttl_s, found.nslots, implies=True)
-            named = targets.with_amounts(self, cast("Targets", wanted))
-            return changes.stage(self, job, named, self._given_window(start, end, duration_s), ttl_s)
+                window = found.start, found.end
+                return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
+            window = self._given_window(start, end, duration_s)
+            named, drawn = drawing.with_draws(self, targets.with_amounts(self, cast("Targets", wanted)), window)
+            return changes.stage(self, job, named, window, ttl_s, drawn=drawn, implies=len(drawn) > 0)
 
     def new_stage_id(self) -> str:
         """The id of the next stage: none has it, and none had it, in this process or one before."""

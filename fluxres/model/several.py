@@ -16,12 +16,13 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import together
+from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.together import Share, located, locking
 from fluxres.clock import FOREVER, Length, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.match import Match, Policy, Refusal
-from fluxres.model import changes, events, matching, targets, weighing
+from fluxres.model import changes, drawing, events, matching, targets, weighing
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation
@@ -39,6 +40,7 @@ class Part(NamedTuple):
         job: who asks.
         request: what is sought, None for pools by name.
         pools: by name, with amounts.
+        drawn: for which of them what is drawn by itself.
         length: ticks; FOREVER without end.
     """
 
@@ -47,6 +49,7 @@ class Part(NamedTuple):
     request: Request | None
     pools: list[tuple[int, int]]
     length: int
+    drawn: Rows = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,11 @@ def _part(
     if not targets.is_request(graph, what):
         if sought_only:
             raise UsageError("expected a request, got pools by name", hint="pools that are named are given at a start")
-        return Part(place, job, None, targets.with_amounts(graph, cast("Targets", what)), matching.length(None, duration_s))
+        length, now = matching.length(None, duration_s), graph.now()
+        named, drawn = drawing.with_draws(
+            graph, targets.with_amounts(graph, cast("Targets", what)), (now, min(now + length, FOREVER))
+        )
+        return Part(place, job, None, named, length, drawn)
     request = matching.as_request(cast("Wanted", what))
     return Part(place, job, request, [], matching.length(request.duration_s, duration_s))
 
@@ -206,7 +213,7 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
     end = min(start + parts[sought[0]].length, FOREVER)
     with locking(graph.records) as lock:
         for i in named:
-            lock(Share(parts[i].place, parts[i].job, parts[i].pools, start, end))
+            lock(Share(parts[i].place, parts[i].job, parts[i].pools, start, end, implies=len(parts[i].drawn) > 0))
         requests = [request for request in (parts[i].request for i in sought) if request is not None]
         found = weighing.matches(graph, requests, start, end, policy)
     return None if found is None else _Fit(dict(zip(sought, found, strict=True)), [*named, *sought], None)
@@ -218,7 +225,7 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
         for i in order:
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
-                lock(Share(part.place, part.job, part.pools, start, end))
+                lock(Share(part.place, part.job, part.pools, start, end, implies=len(part.drawn) > 0))
                 continue
             with located(part.place):
                 match = matching.matcher(graph).match(part.request, start, end, policy)
@@ -333,9 +340,17 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
             with located(part.place):
                 matching.require_picks(one)
     shares = [
-        Share(part.place, part.job, part.pools, start, min(start + part.length, FOREVER))
+        Share(
+            part.place,
+            part.job,
+            part.pools,
+            start,
+            min(start + part.length, FOREVER),
+            implies=len(part.drawn) > 0,
+            drawn=part.drawn,
+        )
         if one is None
-        else Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True)
+        else Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True, drawn=one.drawn)
         for part, one in zip(parts, found, strict=True)
     ]
     return _grant(graph, shares)
@@ -350,7 +365,9 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
             targets.job_id(job)
             matching.require_fresh(graph, found)
             matching.require_picks(found)
-        shares.append(Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True))
+        shares.append(
+            Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True, drawn=found.drawn)
+        )
     return _grant(graph, shares) if shares else []
 
 

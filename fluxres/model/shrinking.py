@@ -111,7 +111,7 @@ def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> t
 
 
 def _matcher(graph: ResourceGraph, made: Structure) -> Matcher:
-    return Matcher(made, graph.plan(made))
+    return Matcher(made, graph.plan(made), with_draws=False)
 
 
 def _match(graph: ResourceGraph, amounts: dict[int, int], request: Request, policy: str | Policy, *, below: bool) -> Answer:

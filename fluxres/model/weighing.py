@@ -63,4 +63,5 @@ def _part(found: Match, own: np.ndarray, groups: Sequence[SlotGroup], counts: tu
         found.end,
         policy=found.policy,
         fallback=found.fallback,
+        drawn=found.drawn[np.isin(found.drawn[:, 1], found.vertices[own])],
     )

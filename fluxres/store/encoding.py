@@ -29,6 +29,7 @@ from fluxres.store import columns
 from fluxres.store.blob import Reader, pack, unpacked
 from fluxres.store.columns import Column
 
+DrawnRow = tuple[int, tuple[int, ...], int, int, int, int]
 VERSION: Final = 1
 SHAPE_MAGIC: Final = b"fxSH"
 MARKS_MAGIC: Final = b"fxMK"
@@ -98,6 +99,7 @@ class MarksHeader(msgspec.Struct, frozen=True):
     stages: Packed
     slots: Packed | None = None
     stages_made: int = 0
+    drawn: Packed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class RecordColumns:
         stages: temporary locks.
         slots_of: by job, of how many slots its requests were, where that is known.
         stages_made: number of the next stage.
+        drawn: (owner index, pools, account, start, end, units) of what was drawn for which pools.
     """
 
     owners: list[str]
@@ -122,6 +125,7 @@ class RecordColumns:
     stages: list[Staged]
     slots_of: dict[str, int] = field(default_factory=dict)
     stages_made: int = 0
+    drawn: list[DrawnRow] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -131,12 +135,22 @@ class RecordColumns:
         stages: list[Staged],
         slots_of: dict[str, int] | None = None,
         stages_made: int = 0,
+        drawn: list[DrawnRow] | None = None,
     ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
         rows = np.array(spans, np.int64).reshape(-1, 5)
         owner, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
         return cls(
-            owners, owner, vertex, rows[:, 2].copy(), rows[:, 3].copy(), rows[:, 4].copy(), stages, slots_of or {}, stages_made
+            owners,
+            owner,
+            vertex,
+            rows[:, 2].copy(),
+            rows[:, 3].copy(),
+            rows[:, 4].copy(),
+            stages,
+            slots_of or {},
+            stages_made,
+            drawn or [],
         )
 
 
@@ -184,6 +198,7 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
         stages=_pack(records.stages, payloads),
         slots=_pack(records.slots_of, payloads),
         stages_made=records.stages_made,
+        drawn=_pack(records.drawn, payloads) if records.drawn else None,
     )
     return pack(MARKS_MAGIC, VERSION, header, payloads)
 
@@ -362,10 +377,11 @@ def _read_records(header: MarksHeader, take: Callable[[int], memoryview]) -> Rec
     found = [columns.decode(column, dtype, take) for column, dtype in zip(header.records, _RECORD_DTYPES, strict=True)]
     stages: list[Staged] = _unpack(header.stages, list[Staged], take)
     slots_of: dict[str, int] = {} if header.slots is None else _unpack(header.slots, dict[str, int], take)
+    drawn: list[DrawnRow] = [] if header.drawn is None else _unpack(header.drawn, list[DrawnRow], take)
     if len({len(column) for column in found}) != 1:
         raise StoreError("records whose columns differ in length")
     owner, vertex, start, end, amount = found
-    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of, header.stages_made)
+    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of, header.stages_made, drawn)
 
 
 def _check(structure: Structure, records: RecordColumns) -> None:
@@ -384,6 +400,10 @@ def _check(structure: Structure, records: RecordColumns) -> None:
     for name, column, bound in bounds:
         if len(column) and not (column.min() >= 0 and column.max() < bound):
             raise StoreError(f"{name}: a number outside of 0 to {bound - 1}")
+    for of, pools, account, start, end, units in records.drawn:
+        known = 0 <= of < len(records.owners) and all(0 <= v < count for v in pools) and 0 <= account < structure.accounts.n
+        if not (known and pools and start < end and units > 0):
+            raise StoreError("units drawn for pools that are not there")
     if not records.slots_of.keys() <= set(records.owners) or min(records.slots_of.values(), default=1) < 1:
         raise StoreError("slots of a job that holds nothing, or none")
     if records.stages_made < 0:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import numpy as np
 
 from fluxres import clock as clocks
+from fluxres.allocation.drawn import Drawn
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import compression, registry, source_text
@@ -188,13 +189,15 @@ def _held(allocations: Sequence[Hold]) -> RecordColumns:
     number: dict[str, int] = {}
     spans = []
     slots_of: dict[str, int] = {}
+    drawn = Drawn()
     for hold in allocations:
         job = number.setdefault(hold.job, len(number))
         start, end = ticks(hold.start_s, "start"), FOREVER if hold.end_s is None else ticks(hold.end_s, "end")
         spans += [(job, v, start, end, amount) for v, amount in hold.pools.items()]
         if hold.slots and hold.pools:
             slots_of[hold.job] = slots_of.get(hold.job, 0) + hold.slots
-    return RecordColumns.of(list(number), spans, [], slots_of)
+        drawn.add(hold.job, np.array(hold.drawn, np.int64).reshape(-1, 3), start, end)
+    return RecordColumns.of(list(number), spans, [], slots_of, drawn=records.drawn_rows(drawn, number))
 
 
 # -- saving --------------------------------------------------------------------------------------------------------------

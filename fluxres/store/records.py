@@ -7,18 +7,20 @@ the checks of an allocation.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation.drawn import Drawn
 from fluxres.allocation.records import Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
-from fluxres.store.encoding import RecordColumns
+from fluxres.store.encoding import DrawnRow, RecordColumns
 
 
 def capture(records: Records) -> RecordColumns:
@@ -38,7 +40,22 @@ def capture(records: Records) -> RecordColumns:
         for v, held in pools.items()
         for start, end, amount in held
     ]
-    return RecordColumns.of(owners, spans, list(records.stages.values()), dict(records.slots_of), records.stages_made)
+    drawn = drawn_rows(records.drawn, number)
+    stages = list(records.stages.values())
+    return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn)
+
+
+def drawn_rows(drawn: Drawn, number: Mapping[str, int]) -> list[DrawnRow]:
+    """What was drawn for which pools, as it is stored.
+
+    Args:
+        number: of each owner.
+    """
+    return [
+        (number[owner], consumers, account, start, end, units)
+        for owner, consumers, account, held in drawn.rows()
+        for start, end, units in held
+    ]
 
 
 def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
@@ -58,6 +75,7 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
             of_owner[v] = (*of_owner.get(v, ()), (start, end, amount))
         else:
             holders[owner] = (*holders.get(owner, ()), (start, end, amount))
+    _put_drawn(before, stored)
     before.stages = {staged.stage: staged for staged in stored.stages}
     # Jobs are listed in the order they first held something, and not in that of their pools.
     graph.records.pools_of = {owner: set() for owner in stored.owners}
@@ -101,4 +119,10 @@ def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: C
     for code in np.unique(states).tolist():
         structure.set_state(np.flatnonzero(states == code).astype(np.int32), STATES[code])
     graph.records.slots_of = dict(wanted.slots_of)
+    _put_drawn(graph.records, wanted)
     return graph
+
+
+def _put_drawn(records: Records, stored: RecordColumns) -> None:
+    for i, consumers, account, start, end, units in stored.drawn:
+        records.drawn.put(stored.owners[i], consumers, account, ((start, end, units),))

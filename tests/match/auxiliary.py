@@ -101,7 +101,19 @@ def with_graphs(source: random.Random, top: Recipe) -> Structure:
         _limit(source, made)
     if source.random() < 0.15 and made.n > made.tree_end:
         made.set_state([source.randrange(made.tree_end, made.n)], "down")
+    if source.random() < 0.3:
+        _leave_a_choice(source, made)
     return made
+
+
+def _leave_a_choice(source: random.Random, made: Structure) -> None:
+    """Say of edges that one of several suppliers is enough."""
+    for graph in made.subsystems.values():
+        if not graph.hierarchy:
+            found = [source.choice(["any", "any", "any", "all", None]) for _ in range(len(graph))]
+            column = np.empty(len(found), object)
+            column[:] = found
+            graph.attributes["supply"] = column
 
 
 def _limit(source: random.Random, made: Structure) -> None:

@@ -40,7 +40,7 @@ class Site:
     known: dict[tuple[str, int], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ways = Ways(self.structure)
+        self.ways = Ways(self.structure, ideal=self.ideal)
 
     # -- the machine ---------------------------------------------------------------------------------------------
     # Plain recomputation; what does not change while a case is looked at is remembered by `once`.
@@ -76,9 +76,12 @@ class Site:
     def is_up(self, v: int) -> bool:
         if self.ideal or self.is_edge(v):
             return True
-        return self.once(
-            "up", v, lambda: all(self.structure.state_name(u) not in UNAVAILABLE_STATES for u in [v, *self.above(v)])
-        )
+        return self.once("up", v, lambda: not all(map(self.is_out, [v, *self.below(v)])))
+
+    def is_out(self, v: int) -> bool:
+        """Whether it, or a pool above it, is out of service, or nothing reaches it by one of the graphs."""
+        stated = any(self.structure.state_name(u) in UNAVAILABLE_STATES for u in [v, *self.above(v)])
+        return self.once("out", v, lambda: stated or self.ways.is_cut_off(v))
 
     def used(self, v: int, moment: int) -> int:
         return 0 if self.ideal else sum(h.amount for h in self.holds if h.v == v and h.start <= moment < h.end)

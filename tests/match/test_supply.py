@@ -142,7 +142,7 @@ def test_a_supplier_out_of_service_supplies_nobody(site: ResourceGraph) -> None:
     assert drawn(site, "j") == {"node4": 1, "feed": 500, "pdu1": 500}
     refusal = site.why_not("slot=8/[node;power=100]")
     assert refusal is not None
-    assert any("power on pdu0: down" in sentence for sentence in refusal.sentences())
+    assert any("4 get nothing from pdu0, which is down" in sentence for sentence in refusal.sentences())
 
 
 def test_a_unit_of_another_dimension(site: ResourceGraph) -> None:

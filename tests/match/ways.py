@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import floor, isnan
 
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import UNAVAILABLE_STATES
 from fluxres.graph.structure import Structure
 
 Edge = tuple[int, int]
@@ -18,13 +19,15 @@ Givers = tuple[int, ...]
 class Ways:
     """The auxiliary graphs of a machine as lists of (supplier, supplied)."""
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, *, ideal: bool = False) -> None:
         self.structure = structure
+        self.ideal = ideal
         self.type = [structure.kind_of(v).type for v in range(structure.n)]
         self.above = [[v, *structure.ancestors(v)] for v in range(structure.n)]
         followed = [(graph, self.followed(graph)) for graph in structure.subsystems.values()]
         self.graphs = [edges for _, edges in followed if edges]
         self.names = [graph.name for graph, edges in followed if edges]
+        self.cuts: dict[int, set[int]] = {}
         self.carried: dict[int, int] = {}
         self.number: dict[tuple[str, Edge], int] = {}
         self.own_unit: dict[int, str] = {}
@@ -105,7 +108,56 @@ class Ways:
         return [*one_way, *((a, b) for a, b in both if distance.get(a, unreached) > distance.get(b, unreached))]
 
     def suppliers(self, edges: list[Edge], v: int) -> list[int]:
+        """Who supplies a pool: those that have something themselves, where there are any."""
+        every = self.all_suppliers(edges, v)
+        found = sorted([a for a in every if not self.is_dead(edges, a)] or every)
+        graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
+        one_of = {frozenset((a, b)) for a, b, data in graph.rows() if data.get("supply") == "any"}
+        several = [a for a in found if frozenset((a, v)) in one_of]
+        return [a for a in found if a not in several[1:]]
+
+    def all_suppliers(self, edges: list[Edge], v: int) -> list[int]:
         return [a for a, b in edges if b == v]
+
+    def is_out(self, v: int) -> bool:
+        return not self.ideal and any(self.structure.state_name(u) in UNAVAILABLE_STATES for u in self.above[v])
+
+    def is_dead(self, edges: list[Edge], v: int) -> bool:
+        """Whether a supplier gives nothing: it is out of service, or all that supplies it gives nothing."""
+        place = next((u for u in self.above[v] if self.all_suppliers(edges, u)), None)
+        return self.is_out(v) or (place is not None and place in self.cut(edges))
+
+    def cut(self, edges: list[Edge]) -> set[int]:
+        """Supplied pools that nothing reaches by a graph."""
+        key = id(edges)
+        if key not in self.cuts:
+            found: set[int] = set()
+            while True:
+                self.cuts[key] = found
+                fresh = {b for _, b in edges if all(self.is_dead(edges, a) for a in self.all_suppliers(edges, b))}
+                if fresh <= found or not self.is_vital(edges):
+                    break
+                found = found | fresh
+        return self.cuts[key]
+
+    def is_vital(self, edges: list[Edge]) -> bool:
+        """Whether who gets nothing by a graph can do no work."""
+        graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
+        types = {self.type[v] for v in self.givers(edges)}
+        limited = any(self.limits(edges, a, b) for a, b in edges)
+        return graph.hierarchy or limited or any(self._distributed_by(edges, name) for name in types)
+
+    def is_cut_off(self, v: int) -> bool:
+        """Whether nothing reaches a pool by one of the graphs."""
+        return not self.ideal and any(
+            bool(entries) and all(u in self.cut(edges) for u in entries)
+            for edges in self.graphs
+            for entries in [self.entries(edges, v) if self.is_near(edges, v) else []]
+        )
+
+    def is_near(self, edges: list[Edge], v: int) -> bool:
+        """Whether a pool has its supply from one above it, or from its node; what only holds such pools is not asked."""
+        return self.in_node(v) or any(self.all_suppliers(edges, u) for u in self.above[v])
 
     def distributors(self, edges: list[Edge]) -> set[int]:
         found = {a for a, _ in edges}
@@ -134,24 +186,24 @@ class Ways:
     def _distributed(self, type_name: str) -> bool:
         if any(self.type[u] == type_name for v in range(len(self.type)) if self.type[v] == "node" for u in self.above[v]):
             return False
-        for edges in self.graphs:
-            suppliers = self.distributors(edges)
-            members = {v for edge in edges for v in edge}
-            if any(self.type[u] == type_name for u in suppliers):
-                return True
-            for u in suppliers:
-                for v in self.hung(u, type_name):
-                    if self.outside(v) or v in members:
-                        return True
-        return False
+        return any(self._distributed_by(edges, type_name) for edges in self.graphs)
+
+    def _distributed_by(self, edges: list[Edge], type_name: str) -> bool:
+        if any(self.type[u] == type_name for v in range(len(self.type)) if self.type[v] == "node" for u in self.above[v]):
+            return False
+        suppliers = self.distributors(edges)
+        members = {v for edge in edges for v in edge}
+        if any(self.type[u] == type_name for u in suppliers):
+            return True
+        return any(self.outside(v) or v in members for u in suppliers for v in self.hung(u, type_name))
 
     def entries(self, edges: list[Edge], v: int) -> list[int]:
         for u in self.above[v]:
-            if self.suppliers(edges, u):
+            if self.all_suppliers(edges, u):
                 return [u]
             if u == v or self.in_node(u):
                 below = range(u + 1, self.structure.end.item(u))
-                inside = [w for w in below if any(a not in (u, *below) for a in self.suppliers(edges, w))]
+                inside = [w for w in below if any(a not in (u, *below) for a in self.all_suppliers(edges, w))]
                 if inside:
                     return inside
         return []
@@ -161,7 +213,7 @@ class Ways:
         if self.outside(u):
             place, beside = u, self.above[u][1:2]
         else:
-            place, beside = next((w for w in self.above[u] if self.suppliers(edges, w)), u), []
+            place, beside = next((w for w in self.above[u] if self.all_suppliers(edges, w)), u), []
         found = self.suppliers(edges, place)
         return [*found, *beside], {v for a in found for v in self.limits(edges, a, place)}
 
@@ -188,7 +240,8 @@ class Ways:
 
     def by(self, edges: list[Edge], v: int, types: list[str], *, flow: bool = False) -> dict[Givers, Fraction]:
         """Who gives to a pool by one graph: pools of these types, and edges where those are counted, or for the graph itself."""
-        entries = self.entries(edges, v)
+        every = self.entries(edges, v)
+        entries = [u for u in every if u not in self.cut(edges)] or every
         here: dict[Givers, Fraction] = {}
         for entry in entries:
             met: set[int] = set()

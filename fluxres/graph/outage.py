@@ -1,0 +1,157 @@
+"""What takes no new work: pools in a state that forbids it, what is below them (rule A7), and what only they supply (rule F3).
+
+A node whose only PDU is down has no power.  So whoever asks what is available asks here, for all three at once; who is supplied
+from another side as well is not cut off, and draws from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.feeds import Feeds
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
+
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
+
+Mask = NDArray[np.bool_]
+Dead = dict[int, Mask]
+"""By type number of a graph's edges, which of its edges (as rows of its feeds) come from a supplier that gives nothing."""
+NOTHING_DEAD: Final[Dead] = {}
+_UNAVAILABLE_CODES: Final = np.array([i for i, s in enumerate(STATES) if s in UNAVAILABLE_STATES], np.uint8)
+
+
+class Outage:
+    """What is out of service in one structure with its present states.
+
+    Cost: a vector operation over the states; where a supplier is out of service, some over its graph, and over the pools.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self._structure = structure
+        #: Topmost pools whose own state forbids new work, ascending.
+        self.stated = _topmost(structure)
+        #: Topmost pools such that they and all below them take no new work, ascending, none below another.
+        self.roots = self.stated
+        self.dead: Dead = NOTHING_DEAD
+        self._cut: list[tuple[Feeds, Mask]] = []
+        if len(self.stated):
+            self._spread()
+
+    def _spread(self) -> None:
+        for feeds in self._structure.feeds:
+            out = self.is_stated(feeds.above) if feeds.is_vital else np.zeros(0, np.bool_)
+            if out.any():
+                dead, cut = _reach(feeds, out)
+                self.dead = {**self.dead, feeds.kind: dead}
+                if cut.any():
+                    self._cut.append((feeds, cut))
+        if self._cut:
+            self.roots = self._all_roots()
+
+    def is_stated(self, vertices: Int32) -> Mask:
+        """Whether each pool, or one above it, is in a state that forbids new work."""
+        return self._are_in(self.stated, vertices)
+
+    def is_cut_off(self, vertices: Int32) -> Mask:
+        """Whether each pool takes no new work for its suppliers alone."""
+        return self._are_in(self.roots, vertices) & ~self.is_stated(vertices)
+
+    def _are_in(self, tops: Int32, vertices: Int32) -> Mask:
+        if not len(tops):
+            return np.zeros(len(vertices), np.bool_)
+        at = tops.searchsorted(vertices, "right") - 1
+        found: Mask = (at >= 0) & (vertices < self._structure.end[tops[at]])
+        return found
+
+    def _all_roots(self) -> Int32:
+        structure = self._structure
+        out = np.zeros(structure.n + 1, np.int32)
+        np.add.at(out, self.stated, 1)
+        np.add.at(out, structure.end[self.stated], -1)
+        mask = np.cumsum(out[:-1]) > 0
+        for feeds, cut in self._cut:
+            mask |= _cut_off(structure, feeds, cut)
+        before = np.concatenate([[0], np.cumsum(mask)])
+        # A pool above one that has a supply of its own is no root, though it has none.
+        full = before[structure.end] - before[:-1] == structure.end - np.arange(structure.n)
+        roots: Int32 = np.flatnonzero(full & ~(full[structure.parent] & (structure.parent >= 0))).astype(np.int32)
+        return roots
+
+    # -- one pool ----------------------------------------------------------------------------------------------------
+
+    def is_out(self, v: int) -> bool:
+        """Whether a pool takes no new work."""
+        at = int(np.searchsorted(self.roots, v, side="right")) - 1
+        return at >= 0 and v < self._structure.end.item(int(self.roots[at]))
+
+    def culprit(self, v: int) -> int:
+        """The topmost pool whose state keeps another one from new work: itself, one above it, or a supplier; -1 for none."""
+        if not len(self.roots) or not self.is_out(v):
+            return -1
+        above = self._stated_above(v)
+        if above >= 0:
+            return above
+        for feeds, cut in self._cut:
+            entries = feeds.entries(v)
+            if entries and all(cut[feeds.supplied.searchsorted(entry)] for entry in entries):
+                return self._behind(feeds, entries[0])
+        # It has a supply, and nothing in it has.
+        return self.culprit(v + 1)
+
+    def _stated_above(self, v: int) -> int:
+        at = int(np.searchsorted(self.stated, v, side="right")) - 1
+        return int(self.stated[at]) if at >= 0 and v < self._structure.end.item(int(self.stated[at])) else -1
+
+    def _behind(self, feeds: Feeds, place: int) -> int:
+        """The pool whose state leaves one without supply."""
+        seen: set[int] = set()
+        todo = [place]
+        for at in todo:
+            seen.add(at)
+            for u in feeds.suppliers(at):
+                above = self._stated_above(u)
+                if above >= 0:
+                    return above
+                onward = feeds.onward(u)[0]
+                if onward not in seen:
+                    todo.append(onward)
+        raise AssertionError("a pool is cut off, and none of its suppliers is out of service")
+
+
+def _topmost(structure: Structure) -> Int32:
+    own = np.flatnonzero(np.isin(structure.state, _UNAVAILABLE_CODES)).astype(np.int32)
+    if len(own):
+        reach = np.maximum.accumulate(structure.end[own])
+        own = own[np.concatenate([[True], own[1:] >= reach[:-1]])]
+    return own
+
+
+def _reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:
+    """Which edges come from a supplier that gives nothing, and which of the pools supplied are left without any.
+
+    A supplier gives nothing where it is out of service, or where all that supplies it gives nothing.
+    """
+    cut = np.zeros(len(feeds.supplied), np.bool_)
+    while True:
+        dead = out | (cut[feeds.places] & (feeds.places >= 0))
+        now_cut = np.bincount(feeds.groups, ~dead, minlength=len(cut)) == 0
+        if (now_cut == cut).all():
+            return dead, cut
+        cut = now_cut
+
+
+def _cut_off(structure: Structure, feeds: Feeds, cut: Mask) -> Mask:
+    """Pools that nothing reaches by one graph: what is supplied and cut off, with what has its supply from there."""
+    mask = np.zeros(structure.n, np.bool_)
+    parts = dict(zip(feeds.supplied.tolist(), cut.tolist(), strict=True))
+    for node, entries in feeds.cards():
+        parts[node] = all(parts[entry] for entry in entries)
+    for v, is_cut in sorted(parts.items()):
+        if is_cut or mask[v]:
+            mask[v : structure.end.item(v)] = is_cut
+    return mask

@@ -1,0 +1,67 @@
+"""What pools that are named draw by themselves: a node of 400 W takes them from its PDU, whoever gets it by whatever name."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fluxres.allocation.drawn import NO_ROWS, Rows
+from fluxres.errors import InfeasibleRequest
+
+if TYPE_CHECKING:
+    from fluxres.match import Matcher
+    from fluxres.model.resource_graph import ResourceGraph
+
+Named = list[tuple[int, int]]
+
+
+def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int]) -> tuple[Named, Rows]:
+    """Pools with what they draw, and for which pool that is.
+
+    Nothing is added of a type that is named itself: then so much is drawn, and no more.
+
+    Errors: InfeasibleRequest where nothing supplies a pool.  Cost: none where no pool draws anything.
+    """
+    if not graph.structure.kinds.may_draw:
+        return named, NO_ROWS
+    from fluxres.model import matching
+
+    matcher = matching.matcher(graph)
+    matcher.follow_suppliers()
+    said = {graph.structure.accounts.type.item(v) for v, _ in named}
+    charge = _Charge(graph, matcher, window)
+    for kind in matcher.typology.drawn_by_itself.keys() - said:
+        for v, amount in named:
+            if v < graph.structure.n and amount == graph.structure.size.item(v):
+                charge.add(v, kind)
+    return [*named, *sorted(charge.units.items())], np.array(sorted(charge.rows), np.int64).reshape(-1, 3)
+
+
+class _Charge:
+    """Units of suppliers, one draw after the other."""
+
+    def __init__(self, graph: ResourceGraph, matcher: Matcher, window: tuple[int, int]) -> None:
+        self._graph, self._typology, self._window = graph, matcher.typology, window
+        self.units: dict[int, int] = {}
+        self.rows: list[tuple[int, int, int]] = []
+
+    def add(self, v: int, kind: int) -> None:
+        typology = self._typology
+        for start, units in typology.draws_of(v, kind):
+            charges = typology.paths.charged(start, kind)
+            if charges is None:
+                where, name = self._graph.structure.where(start), typology.drawn_by_itself[kind]
+                raise InfeasibleRequest(f"it draws {units} of {name}, and nothing supplies it", where=where)
+            for givers, part in charges:
+                self._draw(start, givers, ceil(part * units))
+
+    def _draw(self, start: int, givers: tuple[int, ...], units: int) -> None:
+        for u in givers:
+            free = self._graph.planner.free(u, *self._window) - self.units.get(u, 0)
+            taken = units if u == givers[-1] else min(units, max(free, 0))
+            if taken:
+                self.units[u] = self.units.get(u, 0) + taken
+                self.rows.append((start, u, taken))
+            units -= taken

@@ -1,0 +1,87 @@
+"""What it costs that nodes draw power: requests with watts beside the same ones without, in one run.
+
+Run it with `pytest tests/bench/test_charges.py -m bench`.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import Any
+
+import pytest
+
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
+from fluxres.model import ResourceGraph
+from tests.bench import match_measures
+
+pytestmark = pytest.mark.bench
+
+MOST = 3.0
+ROUNDS = 200
+SITE = """
+fluxres: 1
+name: site
+resources:
+  - {type: rack, count: 160, with: [{type: node, count: 64, id: {within: cluster}, with: [{type: core, count: 32}]}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - type: feed
+        with:
+          - {type: power, size: 9000000, unit: W, id: null}
+          - {type: pdu, count: 160, with: [{type: power, size: 60000, unit: W, id: null}]}
+    edges:
+      - {from: "power:/feed/pdu*", to: "/site/rack*"}
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> ResourceGraph:
+    """10,240 nodes in racks with a PDU each, half of them in use."""
+    graph = ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    for number in range(80):
+        graph.allocate("slot=64/[node;power=500]", job=f"before{number}")
+    return graph
+
+
+def there_and_back(graph: ResourceGraph, text: str) -> float:
+    began = time.perf_counter()
+    match_measures.allocate(graph, text, "first")
+    graph.free("job")
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize(
+    ("plain", "charged"),
+    [
+        ("slot=8/node", "slot=8/[node;power=500]"),
+        ("slot=64/node", "slot=64/[node;power=500]"),
+        ("slot=1024/node", "slot=1024/[node;power=500]"),
+        ("slot=512/core=8", "slot=512/[core=8;power=100]"),
+    ],
+)
+def test_a_charged_request_costs_at_most_three_times_as_much(
+    benchmark: Any, site: ResourceGraph, plain: str, charged: str
+) -> None:
+    there_and_back(site, plain)
+    without = []
+
+    def one() -> float:
+        without.append(there_and_back(site, plain))
+        return without[-1]
+
+    benchmark.pedantic(there_and_back, args=(site, charged), setup=lambda: (one(), None)[1], rounds=ROUNDS)
+    ratio = benchmark.stats.stats.median / median(without)
+    benchmark.extra_info["without charges (s)"] = median(without)
+    benchmark.extra_info["ratio"] = ratio
+    assert ratio <= MOST
+
+
+def test_a_charged_request_for_one_node(benchmark: Any, site: ResourceGraph) -> None:
+    """A node that nobody supplies is found without looking at more than it: this one is measured, and not bounded."""
+    without = [there_and_back(site, "slot=1/node") for _ in range(ROUNDS)]
+    benchmark.pedantic(there_and_back, args=(site, "slot=1/[node;power=500]"), rounds=ROUNDS)
+    benchmark.extra_info["ratio"] = benchmark.stats.stats.median / median(without)

@@ -1,0 +1,372 @@
+"""Rule F2: what was drawn for a pool goes with the last of it that the job has, whatever way that is given back."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import fluxres
+from fluxres.errors import InsufficientResources, NotHeld, StaleHandle, StillHeld
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
+from fluxres.instance import Instance, Job, Runner
+from fluxres.model import ResourceGraph
+from fluxres.model.events import Event
+from tests.instance.machines import Hand
+
+SITE = """
+fluxres: 1
+name: site
+resources:
+  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 4}]}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - type: feed
+        with:
+          - {type: power, size: 9000, unit: W, id: null}
+          - {type: pdu, count: 2, with: [{type: power, size: 5000, unit: W, id: null}]}
+    edges:
+      - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]"}
+      - {from: "/site/rack0", to: "/site/rack0/node*", capacity: 2000}
+      - {from: "/site/rack1", to: "/site/rack1/node*", capacity: 2000}
+"""
+
+
+@pytest.fixture
+def site() -> ResourceGraph:
+    """Two racks of four nodes; a feed of 9 kW, a PDU of 5 kW a rack, 2 kW to each node."""
+    return ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+
+
+def drawn(graph: ResourceGraph, job: str = "j", at: float | None = None) -> dict[str, int]:
+    """What a job draws, by supplier and by node behind a cable."""
+    found = {}
+    for span in graph.allocation(job, at).spans if job in graph.jobs() else ():
+        if " -> " in span.pool:
+            found[span.pool.rpartition("/")[2]] = span.amount
+        elif "power" in span.pool:
+            found[span.pool.rpartition("/")[0].rpartition("/")[2]] = span.amount
+    return found
+
+
+def node(number: int) -> str:
+    return f"/site/rack{number // 4}/node{number}"
+
+
+GIVEN_BACK: dict[str, Callable[[ResourceGraph], object]] = {
+    "shrink by name": lambda g: g.shrink("j", node(1)),
+    "shrink by request": lambda g: g.shrink("j", "slot=1/node{id:'1'}"),
+    "free by name": lambda g: g.free("j", node(1)),
+    "with its watts by name": lambda g: g.free("j", {node(1): 1, "power:/feed/pdu0/power": 700}),
+    "with its watts by request": lambda g: g.shrink("j", "slot=1/[node{id:'1'};power=700]"),
+}
+
+
+@pytest.mark.parametrize("way", GIVEN_BACK)
+def test_rule_f2_watts_go_with_the_node(site: ResourceGraph, way: str) -> None:
+    site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
+    site.grow("j", "slot=1/[node;power=1500]")
+    assert drawn(site) == {"feed": 2900, "pdu0": 2900, "node0": 700, "node1": 700, "node2": 1500}
+    GIVEN_BACK[way](site)
+    assert drawn(site) == {"feed": 2200, "pdu0": 2200, "node0": 700, "node2": 1500}
+    site.shrink("j", node(2))
+    assert drawn(site) == {"feed": 700, "pdu0": 700, "node0": 700}
+    site.free("j", node(0))
+    assert site.jobs() == []
+    assert site.planner.moments(0, 10**18) == []
+    assert site.check() == []
+
+
+def test_what_was_taken_back_says_the_watts(site: ResourceGraph) -> None:
+    site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
+    taken = site.shrink("j", node(0))
+    assert sorted((span.pool.rpartition("/")[2], span.amount) for span in taken.spans) == [
+        ("node0", 1),
+        ("node0", 700),
+        ("power", 700),
+        ("power", 700),
+    ]
+
+
+def test_only_for_the_time_that_the_node_is_given_back_for(site: ResourceGraph) -> None:
+    site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
+    site.free("j", node(0), start=40)
+    assert drawn(site, at=39)["pdu0"] == 1400
+    assert drawn(site, at=40)["pdu0"] == 700
+    site.free("j", node(1), start=20, end=60)
+    assert [drawn(site, at=at).get("pdu0", 0) for at in (10, 30, 50, 70)] == [1400, 700, 0, 700]
+    site.expire(65)
+    assert drawn(site, at=70) == {"feed": 700, "pdu0": 700, "node1": 700}
+    site.free("j", node(1))
+    assert site.check() == []
+    assert site.jobs() == []
+
+
+def test_watts_of_cores_go_with_the_last_core_in_the_node(site: ResourceGraph) -> None:
+    site.allocate("slot=3/[core=2;power=250]", job="j", duration_s=100)
+    assert drawn(site) == {"feed": 750, "pdu0": 750, "node0": 500, "node1": 250}
+    site.free("j", [node(0) + f"/core{number}" for number in range(3)])
+    assert drawn(site)["node0"] == 500
+    site.free("j", node(0) + "/core3")
+    assert drawn(site) == {"feed": 250, "pdu0": 250, "node1": 250}
+    assert site.check() == []
+
+
+def test_a_whole_rack_around_a_node_keeps_its_watts(site: ResourceGraph) -> None:
+    site.allocate("slot=1/[node;power=700]", job="j")
+    site.allocate("/site/rack0", job="j")
+    site.free("j", "/site/rack0")
+    assert drawn(site) == {"feed": 700, "pdu0": 700, "node0": 700}
+    site.allocate("/site/rack0", job="j")
+    site.free("j")
+    assert site.jobs() == []
+
+
+def test_a_supplier_taken_whole_goes_with_the_last_that_it_was_taken_for(site: ResourceGraph) -> None:
+    site.allocate("slot=2/[node;power=500{x}]", job="j", duration_s=100)
+    whole = {"feed": 9000, "pdu0": 5000, "node0": 2000, "node1": 2000}
+    assert drawn(site) == whole
+    site.shrink("j", node(1))
+    assert drawn(site) == {name: n for name, n in whole.items() if name != "node1"}
+    site.shrink("j", node(0))
+    assert site.jobs() == []
+
+
+def test_units_that_were_picked_of_a_supplier_take_those_farther_up_along(site: ResourceGraph) -> None:
+    site.allocate("pdu=1/power=800", job="j")
+    assert drawn(site) == {"feed": 800, "pdu0": 800}
+    site.free("j", "power:/feed/pdu0/power")
+    assert site.jobs() == []
+
+
+def test_watts_that_are_named_go_first_and_no_more_than_there_are(site: ResourceGraph) -> None:
+    site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
+    site.allocate({"power:/feed/pdu0/power": 100}, job="j", duration_s=100)
+    site.free("j", {"power:/feed/pdu0/power": 300})
+    # 100 W were for nobody, 200 W of the last node; the rest goes with the nodes.
+    assert drawn(site)["pdu0"] == 1200
+    site.free("j", node(1))
+    assert drawn(site) == {"feed": 700, "pdu0": 700, "node0": 700}
+    site.free("j", node(0))
+    assert site.jobs() == []
+    site.allocate("slot=1/[node;power=700]", job="j", duration_s=100)
+    with pytest.raises(NotHeld):
+        site.free("j", {"power:/feed/pdu0/power": 701})
+    assert site.check() == []
+
+
+def test_what_is_drawn_for_nothing_that_is_held_stays_until_it_is_named(site: ResourceGraph) -> None:
+    site.allocate("rack=1/power=500", job="j")
+    site.allocate(node(1), job="j")
+    site.free("j", node(1))
+    assert drawn(site) == {"feed": 500, "pdu0": 500}
+    site.free("j")
+    assert site.jobs() == []
+
+
+def test_staged_together_and_replayed(site: ResourceGraph) -> None:
+    told: list[Event] = []
+    again = site.duplicate()
+    site.sink = told.append
+    site.stage("slot=2/[node;power=300]", job="j", duration_s=50).commit()
+    site.allocate_all([("slot=1/[node;power=1000]", "a"), ("slot=1/[node;power=500]", "b")], duration_s=50)
+    site.stage("slot=2/[node;power=500{x}]", job="c", start=60, duration_s=50).commit()
+    site.shrink("c", node(1))
+    site.shrink("j", node(0))
+    for event in told:
+        again.apply(event)
+    for graph in (site, again, site.duplicate()):
+        assert drawn(graph) == {"feed": 300, "pdu0": 300, "node1": 300}
+        graph.shrink("j", node(1))
+        graph.shrink("c", node(0))
+        graph.free("a", node(2))
+        assert sorted(graph.jobs()) == ["b"]
+        assert graph.check() == []
+
+
+@pytest.mark.parametrize("form", ["sqlite", "cluster", "node-link", "changes"])
+def test_a_file_and_a_store_know_for_whom_it_was(site: ResourceGraph, form: str, tmp_path: Path) -> None:
+    site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
+    site.allocate("slot=2/[node;power=500{x}]", job="x", start=200, duration_s=50)
+    if form == "sqlite":
+        place = f"sqlite:///{tmp_path}/store.db#site"
+        fluxres.save(site, place)
+    elif form == "changes":
+        place = str(tmp_path / "site.yaml")
+        fluxres.save(site.duplicate(), place)
+    else:
+        place = str(tmp_path / f"site.{'yaml' if form == 'cluster' else 'node-link.json'}")
+        fluxres.save(site, place, format=form)
+    again = site if form == "changes" else fluxres.load(place, clock=lambda: 0)
+    assert again.check() == []
+    again.shrink("j", node(1))
+    again.shrink("x", node(1))
+    assert drawn(again) == {"feed": 700, "pdu0": 700, "node0": 700}
+    assert drawn(again, "x") == {"feed": 9000, "pdu0": 5000, "node0": 2000}
+    again.shrink("x", node(0))
+    assert again.jobs() == ["j"]
+
+
+def test_the_audit_finds_what_was_drawn_and_is_not_held(site: ResourceGraph) -> None:
+    site.allocate("slot=1/[node;power=700]", job="j")
+    site.records.drawn.put("j", (site.vertex(node(0)),), site.vertex("power:/feed/power"), ((0, 10, 1),))
+    (problem,) = site.check()
+    assert problem.message.startswith("F2: j drew")
+
+
+def test_a_part_of_a_child_takes_its_watts_back_to_the_parent(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    job = top.submit("slot=2/[node;power=700]", duration_s=100)
+    child = top.spawn(job)
+    child.grow("slot=1/[node;power=900]")
+    holder = top.graph.jobs()[0]
+    assert drawn(top.graph, holder)["pdu0"] == 2300
+    child.shrink(node(1))
+    assert drawn(top.graph, holder) == {"feed": 1600, "pdu0": 1600, "node0": 700, "node2": 900}
+    assert top.check() == []
+    child.shrink(node(2))
+    assert drawn(top.graph, holder) == {"feed": 700, "pdu0": 700, "node0": 700}
+    assert child.graph.satisfiable("slot=1/[core;power=700]")
+    assert not child.graph.satisfiable("slot=1/[core;power=701]")
+    assert top.check() == []
+
+
+def test_what_the_jobs_of_a_child_draw_does_not_go() -> None:
+    graph = ResourceGraph(cluster.read(Source(SITE.replace(", capacity: 2000", "").encode(), "site.yaml")).structure)
+    child = (top := Instance(graph, clock=Hand(), name="top")).spawn(top.submit("slot=2/[node;power=700]", duration_s=100))
+    running = child.submit("slot=1/[core;power=1000]", duration_s=50)
+    with pytest.raises(StillHeld, match="jobs draw 1000 of it, and 700 would be left"):
+        child.shrink(node(1))
+    child.cancel(running)
+    child.shrink(node(1))
+    assert drawn(graph, graph.jobs()[0]) == {"feed": 700, "pdu0": 700}
+    assert top.check() == []
+
+
+def test_a_part_of_a_whole_rack_goes_with_no_more_than_it_drew(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("rack=1{x}/power=800", duration_s=100))
+    child.shrink(node(1))
+    holder = top.graph.jobs()[0]
+    assert drawn(top.graph, holder) == {"feed": 800, "pdu0": 800}
+    assert top.check() == []
+
+
+def test_the_last_core_of_a_child_in_a_node_takes_the_watts_of_the_node_along(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=2/[core=2;power=400]", duration_s=100))
+    child.shrink([f"{node(0)}/core0"])
+    holder = top.graph.jobs()[0]
+    assert drawn(top.graph, holder) == {"feed": 800, "pdu0": 800, "node0": 800}
+    child.shrink([f"{node(0)}/core{number}" for number in (1, 2)])
+    assert child.graph.pool("power:/feed/pdu0/power").size == 800
+    child.shrink([f"{node(0)}/core3"])
+    assert top.graph.jobs() == []
+    assert top.check() == []
+
+
+def test_a_child_that_gave_back_all_it_had_of_a_supplier_asks_its_parent_for_as_much_as_that_has(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=1/[node;power=400]", duration_s=100))
+    child.grow([node(4)])
+    child.shrink([node(0)])
+    assert drawn(top.graph, top.graph.jobs()[0]) == {}
+    child.submit("slot=1/[core=4;power=1900]", duration_s=50)
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 1900, "pdu1": 1900, "node4": 1900}
+    assert top.check() == []
+
+
+def test_a_grandchild_that_shrinks_gives_its_watts_to_its_own_parent_only(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=3/[node;power=700]", duration_s=100))
+    inner = child.spawn(child.submit("slot=2/[node;power=600]", duration_s=50))
+    inner.shrink([node(1)])
+    assert drawn(child.graph, child.graph.jobs()[0]) == {"feed": 600, "pdu0": 600, "node0": 600}
+    assert drawn(top.graph, top.graph.jobs()[0])["pdu0"] == 2100
+    with pytest.raises(StillHeld):
+        child.shrink([node(0)])
+    inner.close()
+    child.shrink([node(0), node(1)])
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 700, "pdu0": 700, "node2": 700}
+    assert top.check() == []
+
+
+def test_parts_of_a_whole_rack_take_along_what_was_drawn_for_them_and_leave_the_rest(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=1/rack{x}/[node=4;power=300]", duration_s=100))
+    holder = top.graph.jobs()[0]
+    before = drawn(top.graph, holder)
+    child.shrink([f"{node(1)}/core0"])
+    assert drawn(top.graph, holder) == before
+    child.shrink([f"{node(1)}/core{number}" for number in (1, 2, 3)])
+    assert top.check() == []
+    assert drawn(top.graph, holder)["pdu0"] == before["pdu0"] * 3 // 4
+
+
+def test_nothing_is_given_back_for_a_job_that_is_past_its_limit(site: ResourceGraph) -> None:
+    class Slow(Runner):
+        def start(self, job: Job) -> None:
+            """Nothing to do."""
+
+        def stop(self, job: Job, why: str) -> None:
+            """It takes its time."""
+
+    clock = Hand()
+    top = Instance(site, clock=clock, name="top", runner=Slow())
+    child = top.spawn(top.submit("rack=1{x}", duration_s=10), runner=Slow())
+    child.submit("slot=1/core", duration_s=5)
+    clock.now_s = 10
+    with pytest.raises(StaleHandle, match="past its limit"):
+        child.shrink([node(1)])
+    assert top.check() == []
+
+
+def test_a_longer_job_draws_for_its_nodes_as_long(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    job = top.submit("slot=2/[node;power=700]", duration_s=100)
+    top.set_duration(job, 500)
+    holder = top.graph.jobs()[0]
+    top.graph.free(holder, node(1), start=300)
+    assert [drawn(top.graph, holder, at=at)["pdu0"] for at in (50, 250, 400)] == [1400, 1400, 700]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_comes_and_goes_each_supplier_has_what_its_nodes_draw(site: ResourceGraph, seed: int) -> None:
+    """Against sums over the nodes that each job has, with watts for each."""
+    source = random.Random(seed)
+    watts: dict[tuple[str, int], int] = {}
+    nodes = {site.vertex(node(number)): number for number in range(8)}
+    for _ in range(80):
+        job, asked = f"j{source.randrange(3)}", source.choice([100, 300, 700, 1900])
+        held = [number for holder, number in watts if holder == job]
+        what = source.random()
+        if what < 0.5:
+            with suppress(InsufficientResources):
+                number = source.randint(1, 3)
+                text = f"slot={number}/[node;power={asked}]"
+                given = site.grow(job, text, policy="high") if held else site.allocate(text, job=job)
+                watts |= {(job, nodes[pool.vertex]): asked for pool in given.pools if pool.type == "node"}
+        elif held and what < 0.85:
+            gone = source.sample(held, source.randint(1, len(held)))
+            if source.random() < 0.5:
+                site.free(job, [node(number) for number in gone])
+            else:
+                site.shrink(job, f"slot={len(gone)}/node{{id:'{','.join(map(str, sorted(gone)))}'}}")
+            for number in gone:
+                del watts[job, number]
+        elif held:
+            site.free(job)
+            watts = {key: n for key, n in watts.items() if key[0] != job}
+        expected: dict[str, Counter[str]] = {}
+        for (holder, number), units in watts.items():
+            of_job = expected.setdefault(holder, Counter())
+            of_job.update({"feed": units, f"pdu{number // 4}": units, f"node{number}": units})
+        assert {holder: drawn(site, holder) for holder in site.jobs()} == expected
+    assert site.check() == []

@@ -1,0 +1,220 @@
+"""What pools draw from their suppliers by themselves (`draw` in a cluster file), by whatever name or request they are given."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
+from fluxres.instance import Instance
+from fluxres.model import ResourceGraph, matching
+from fluxres.model.events import Event
+from tests.instance.machines import Hand
+
+SITE = """
+fluxres: 1
+name: site
+resources:
+  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, draw: {power: 400}, with: [{type: core, count: 4}]}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - type: feed
+        with:
+          - {type: power, size: 2600, unit: W, id: null}
+          - {type: pdu, count: 2, with: [{type: power, size: 1800, unit: W, id: null}]}
+    edges:
+      - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]"}
+"""
+
+
+def made(text: str = SITE) -> ResourceGraph:
+    return ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure)
+
+
+@pytest.fixture
+def site() -> ResourceGraph:
+    """Two racks of four nodes of 400 W; 2.6 kW in all, 1.8 kW a rack."""
+    return made()
+
+
+def node(number: int) -> str:
+    return f"/site/rack{number // 4}/node{number}"
+
+
+def drawn(graph: ResourceGraph, job: str = "j") -> dict[str, int]:
+    spans = graph.allocation(job).spans if job in graph.jobs() else ()
+    return {span.pool.split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
+
+
+JOBSPEC = {
+    "version": 1,
+    "resources": [{"type": "slot", "count": 2, "label": "x", "with": [{"type": "node", "count": 1}]}],
+    "tasks": [{"command": ["a"], "slot": "x", "count": {"per_slot": 1}}],
+    "attributes": {"system": {"duration": 10}},
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "watts"),
+    [
+        (node(0), 400),
+        ([node(0), node(1)], 800),
+        ("/site/rack0", 1600),
+        ("slot=2/node", 800),
+        (JOBSPEC, 800),
+        ("node=2{x}", 800),
+        ("node=1{x}/core=2", 400),
+        ("slot=1/[node=2;core=4]", 800),
+        ("rack=1{x}", 1600),
+        ("rack=1/node=3{x}", 1200),
+        # Parts of a node draw nothing by themselves.
+        ("slot=2/core=2", 0),
+        (f"{node(0)}/core0", 0),
+        # What says itself how much it draws draws so much, and no more.
+        ("slot=2/[node;power=700]", 1400),
+        ({node(0): 1, "power:/feed/pdu0/power": 500, "power:/feed/power": 500}, 500),
+    ],
+)
+def test_it_is_charged_whatever_gives_the_pool(site: ResourceGraph, wanted: Any, watts: int) -> None:
+    site.allocate(wanted, job="j", duration_s=10)
+    assert drawn(site) == ({"feed": watts, "pdu0": watts} if watts else {})
+    assert site.check() == []
+    site.free("j")
+    with site.stage(wanted, job="j", duration_s=10) as stage:
+        stage.commit()
+    assert drawn(site).get("feed", 0) == watts
+    site.free("j")
+    site.allocate_all([(wanted, "j")], duration_s=10)
+    assert drawn(site).get("feed", 0) == watts
+
+
+def test_nothing_is_drawn_that_is_not_there(site: ResourceGraph) -> None:
+    site.allocate("slot=6/node", job="j", duration_s=10)
+    assert drawn(site) == {"feed": 2400, "pdu0": 1600, "pdu1": 800}
+    with pytest.raises(InsufficientResources):
+        site.allocate(node(6), job="k", duration_s=10)
+    refusal = site.why_not("slot=1/node")
+    assert refusal is not None
+    assert any("200 of 2600 W free" in sentence for sentence in refusal.sentences())
+    assert site.earliest("slot=1/node") == 10
+    assert not site.satisfiable("slot=7/node")
+    site.allocate("slot=1/core=4", job="k")
+    assert site.jobs() == ["j", "k"]
+
+
+def test_it_goes_with_the_pool(site: ResourceGraph) -> None:
+    site.allocate("slot=3/node", job="j", duration_s=10)
+    site.shrink("j", "slot=1/node")
+    assert drawn(site) == {"feed": 800, "pdu0": 800}
+    site.grow("j", node(5))
+    assert drawn(site) == {"feed": 1200, "pdu0": 800, "pdu1": 400}
+    site.free("j", [node(0), node(5)])
+    assert drawn(site) == {"feed": 400, "pdu0": 400}
+    site.free("j", node(1))
+    assert site.jobs() == []
+
+
+def test_a_whole_rack_draws_for_each_of_its_nodes() -> None:
+    top = Instance(made(), clock=Hand(), name="top")
+    child = top.spawn(top.submit("rack=1{x}", duration_s=100))
+    child.shrink([node(1), f"{node(2)}/core0"])
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 1200, "pdu0": 1200}
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_jobs_and_children_of_an_instance_draw_too(site: ResourceGraph, inventory: str) -> None:
+    top = Instance(site, clock=Hand(), name="top", inventory=inventory)
+    job = top.submit("slot=4/node", duration_s=100)
+    child = top.spawn(job)
+    assert child.submit("slot=3/node", duration_s=50).state.name == "RUN"
+    assert drawn(child.graph, child.graph.jobs()[0]) == {"feed": 1200, "pdu0": 1200}
+    assert top.submit("slot=3/node", duration_s=50).state.name == "SCHED"
+    child.grow([node(4)])
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 2000, "pdu0": 1600, "pdu1": 400}
+    assert top.check() == []
+
+
+def test_files_stores_and_journals_know_it(site: ResourceGraph, tmp_path: Path) -> None:
+    told: list[Event] = []
+    again = site.duplicate()
+    site.sink = told.append
+    site.allocate(node(0), job="j", duration_s=100)
+    site.grow("j", "slot=1/node")
+    for event in told:
+        again.apply(event)
+    places = [str(tmp_path / "site.yaml"), str(tmp_path / "site.json"), f"sqlite:///{tmp_path}/store.db#site"]
+    for place, form in zip(places, ["cluster", "node-link", None], strict=True):
+        fluxres.save(site, place, **({"format": form} if form else {}))
+    for graph in (again, site.duplicate(), *(fluxres.load(place, clock=lambda: 0) for place in places)):
+        assert drawn(graph) == {"feed": 800, "pdu0": 800}
+        graph.free("j", node(0))
+        assert drawn(graph) == {"feed": 400, "pdu0": 400}
+        graph.grow("j", "slot=1/node")
+        assert drawn(graph) == {"feed": 800, "pdu0": 800}
+    assert "draw: {power: 400}" in Path(places[0]).read_text()
+
+
+def test_what_nobody_supplies_is_not_given() -> None:
+    graph = made(SITE.replace('"power:/feed/pdu[0-1]", to: "/site/rack[0-1]"', '"power:/feed/pdu0", to: "/site/rack0"'))
+    with pytest.raises(InfeasibleRequest, match="nothing supplies it"):
+        graph.allocate(node(4), job="j")
+    assert graph.why_not("slot=5/node") is not None
+    # Where the machine says nothing of power, a draw is only a property.
+    graph = made(SITE.split("graphs:", maxsplit=1)[0])
+    graph.allocate("slot=8/node", job="j")
+
+
+def test_only_pools_of_one_unit_draw_by_themselves() -> None:
+    with pytest.raises(InputError, match=r"site\.yaml:5:82: .*draw: only a pool of one unit"):
+        made(SITE.replace("draw: {power: 400}, with", "size: 2, draw: {power: 400}, with"))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_first_nodes_that_can_be_supplied_together(seed: int) -> None:
+    """Nodes of different draws, against every choice of nodes in their order."""
+    source = random.Random(seed)
+    watts = [source.choice([100, 300, 400, 700]) if seed % 4 else 400 for _ in range(8)]
+    feed, pdu, number = source.choice([900, 1500, 2600]), source.choice([500, 800, 1800]), source.randint(1, 5)
+    racks = [
+        "{type: rack, with: ["
+        + ", ".join(
+            f"{{type: node, id: {n}, draw: {{power: {watts[n]}}}, with: [{{type: core}}]}}" for n in range(rack, rack + 4)
+        )
+        + f"], id: {rack // 4}}}"
+        for rack in (0, 4)
+    ]
+    head, tail = SITE.split("resources:", maxsplit=1)[0], SITE[SITE.index("graphs:") :]
+    graph = made(f"{head}resources: [{', '.join(racks)}]\n{tail}".replace("2600", str(feed)).replace("1800", str(pdu)))
+    expected = next(
+        (
+            nodes
+            for nodes in combinations(range(8), number)
+            if sum(watts[n] for n in nodes) <= feed and all(sum(watts[n] for n in nodes if n // 4 == r) <= pdu for r in (0, 1))
+        ),
+        None,
+    )
+    request = fluxres.Request.parse(f"slot={number}/node")
+    matcher = matching.matcher(graph)
+    for reference in (False, True):
+        found = matcher.match(request, 0, 10, reference=reference)
+        names = (
+            None if found is None else tuple(graph.pool(v).id for v in found.vertices.tolist() if graph.pool(v).type == "node")
+        )
+        assert names == expected
+        assert matcher.satisfiable(request, reference=reference) == (expected is not None)
+    if expected is not None:
+        graph.allocate(request, job="j")
+        assert drawn(graph)["feed"] == sum(watts[n] for n in expected)
+        for n in expected:
+            graph.free("j", node(n))
+        assert graph.jobs() == []

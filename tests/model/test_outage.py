@@ -1,0 +1,231 @@
+"""Rule F3: what only suppliers out of service feed takes no new work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fluxres
+from fluxres.errors import InsufficientResources
+from fluxres.formats import cluster
+from fluxres.formats.source import Source
+from fluxres.instance import Instance
+from fluxres.model import ResourceGraph, matching
+from tests.instance.machines import Hand
+
+SITE = """
+fluxres: 1
+name: site
+resources:
+  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 4}]}]}
+graphs:
+  power:
+    pools:
+      - type: feed
+        count: 2
+        with:
+          - {type: power, size: 9000, unit: W, id: null}
+          - {type: pdu, count: 2, id: 0-3, with: [{type: power, size: 5000, unit: W, id: null}]}
+    edges:
+      - {from: "power:/feed0/pdu[0-1]", to: "/site/rack[0-1]"}
+      - {from: "power:/feed1/pdu2", to: "/site/rack0"}
+"""
+RACK0, RACK1 = ([f"/site/rack{rack}/node{number}" for number in range(4 * rack, 4 * rack + 4)] for rack in (0, 1))
+
+
+def made(text: str = SITE) -> ResourceGraph:
+    return ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure)
+
+
+@pytest.fixture
+def site() -> ResourceGraph:
+    """Two racks of four nodes; rack0 is fed by pdu0 and pdu2, each of another feed, rack1 by pdu1 alone."""
+    return made()
+
+
+def free_nodes(graph: ResourceGraph) -> list[str]:
+    return graph.find("type=node and available>=1").paths()
+
+
+def drawn(graph: ResourceGraph, job: str = "j") -> dict[str, int]:
+    spans = graph.allocation(job).spans
+    return {span.pool.split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
+
+
+@pytest.mark.parametrize("state", ["down", "drain", "failing", "unknown"])
+@pytest.mark.parametrize("culprit", ["power:/feed0/pdu1", "power:/feed0"])
+def test_rule_f3_what_nothing_feeds_takes_no_new_work(site: ResourceGraph, state: str, culprit: str) -> None:
+    site.allocate(RACK1[0], job="before")
+    site.set_state(culprit, state)
+    assert free_nodes(site) == RACK0
+    assert site.aggregate()["node"] == 4
+    assert site.pool(RACK1[1]).available() == site.pool("/site/rack1").available() == 0
+    assert [pool.name for pool in site.available() if pool.type == "core"] == [f"core{n}" for _ in range(4) for n in range(4)]
+    for wanted in (RACK1[1], f"{RACK1[1]}/core0", "/site/rack1"):
+        with pytest.raises(InsufficientResources, match=f"{culprit} is {state}"):
+            site.allocate(wanted, job="j")
+    for request in ("node=5", "slot=5/node", "slot=5/core=4", "slot=5/[node;power=1]", "[node=4{x};slot=1/core=4]"):
+        refusal = site.why_not(request)
+        assert refusal is not None
+        assert not refusal.never
+        assert any(f"which is {state}" in sentence for sentence in refusal.sentences()), request
+        assert site.satisfiable(request)
+    assert site.earliest("node=5") is None
+    assert site.jobs() == ["before"]
+    assert site.check() == []
+    site.set_state(culprit, "up")
+    assert free_nodes(site) == [*RACK0, *RACK1[1:]]
+    assert site.why_not("node=7") is None
+
+
+def test_what_another_supplier_feeds_draws_from_that_one(site: ResourceGraph) -> None:
+    site.set_state("power:/feed1", "down")
+    assert free_nodes(site) == [*RACK0, *RACK1]
+    site.allocate("slot=1/[node;power=3000]", job="j")
+    assert drawn(site) == {"feed0": 3000, "pdu0": 3000}
+    site.set_state("power:/feed1", "up")
+    site.set_state("power:/feed0/pdu0", "down")
+    site.grow("j", "slot=1/[node;power=4000]")
+    assert drawn(site) == {"feed0": 3000, "pdu0": 3000, "feed1": 4000, "pdu2": 4000}
+    site.set_state("power:/feed1/pdu2", "drain")
+    assert free_nodes(site) == RACK1
+    refusal = site.why_not("slot=5/node")
+    assert refusal is not None
+    assert "4 get nothing from pdu0, which is down" in " ".join(refusal.sentences())
+
+
+@pytest.mark.parametrize("policy", ["low", "high", "locality"])
+def test_the_traverser_and_the_vector_path_agree(site: ResourceGraph, policy: str) -> None:
+    site.set_state("power:/feed0/pdu0", "down")
+    site.set_state("power:/feed1/pdu2", "down")
+    for request in ("slot=2/[node;power=100]", "slot=3/core=4", "slot=3/[core=2;power=20]"):
+        asked = fluxres.Request.parse(request)
+        found = [matching.matcher(site).match(asked, 0, 10, policy, reference=reference) for reference in (False, True)]
+        assert found[0] is not None
+        assert found[1] is not None
+        assert found[0].targets == found[1].targets
+        assert [one.fallback for one in found if one is not None] == [False, True]
+
+
+def test_jobs_keep_what_they_hold_and_give_it_back(site: ResourceGraph) -> None:
+    site.allocate("slot=2/[node{id:'4-5'};power=500]", job="j", duration_s=100)
+    site.set_state("power:/feed0/pdu1", "down")
+    assert drawn(site) == {"feed0": 1000, "pdu1": 1000}
+    site.shrink("j", RACK1[0])
+    assert drawn(site) == {"feed0": 500, "pdu1": 500}
+    site.free("j")
+    assert free_nodes(site) == RACK0
+
+
+def test_a_node_with_two_cards_uses_the_one_that_is_fed() -> None:
+    graph = made("""
+fluxres: 1
+name: site
+resources:
+  - {type: node, count: 2, with: [{type: core, count: 2}, {type: hca, count: 2}]}
+graphs:
+  network:
+    pools:
+      - {type: leaf, count: 2, with: [{type: bandwidth, size: 10, id: null}]}
+    edges:
+      - {from: "network:/leaf0", to: "/site/node*/hca0", direction: both}
+      - {from: "network:/leaf1", to: "/site/node*/hca1", direction: both}
+""")
+    graph.allocate("slot=1/[node;bandwidth=8]", job="a")
+    assert [span.amount for span in graph.allocation("a").spans if "leaf" in span.pool] == [4, 4]
+    graph.set_state("network:/leaf0", "down")
+    assert graph.find("type=node and available>=1").paths() == ["/site/node1"]
+    assert graph.pool("/site/node1/hca0").available() == 0
+    assert graph.why_not("slot=1/[node;bandwidth=7]") is not None
+    graph.allocate("slot=1/[core;bandwidth=6]", job="b")
+    assert [span.amount for span in graph.allocation("b").spans if "leaf" in span.pool] == [6]
+    graph.set_state("network:/leaf1", "down")
+    assert graph.find("type=core and available>=1").paths() == []
+
+
+def test_a_child_has_no_new_work_for_what_is_cut_off(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=8/node", duration_s=100))
+    job = child.submit("slot=1/node{id:'4'}", duration_s=50)
+    top.set_state("power:/feed0/pdu1", "drain")
+    assert free_nodes(child.graph) == RACK0
+    assert job.state.name == "RUN"
+    waiting = child.submit("slot=5/node", duration_s=10)
+    assert waiting.state.name == "SCHED"
+    child.finish(job, 0)
+    top.set_state("power:/feed0/pdu1", "up")
+    assert waiting.state.name == "RUN"
+    assert top.check() == []
+
+
+def test_a_copy_of_what_one_supplier_feeds_knows_the_other_one(site: ResourceGraph) -> None:
+    site.set_state("power:/feed1", "down")
+    part = site.copy("/site/rack0")
+    assert free_nodes(part) == RACK0
+    part.set_state("power:/feed0/pdu0", "down")
+    assert free_nodes(part) == []
+    assert site.copy().why_not("slot=8/node") is None
+
+
+def test_a_copy_leaves_out_what_is_cut_off_and_a_file_does_not(site: ResourceGraph, tmp_path: Path) -> None:
+    site.set_state("power:/feed0", "down")
+    assert site.copy().find("type=node").paths() == RACK0
+    fluxres.save(site, tmp_path / "site.yaml")
+    again = fluxres.load(tmp_path / "site.yaml")
+    assert free_nodes(again) == RACK0
+    again.set_state("power:/feed0", "up")
+    assert free_nodes(again) == [*RACK0, *RACK1]
+
+
+def test_suppliers_in_a_ring_feed_nobody_once_the_last_source_is_down() -> None:
+    graph = made("""
+fluxres: 1
+name: site
+resources: [{type: node, count: 2, with: [{type: core}]}]
+graphs:
+  water:
+    pools: [{type: pump}, {type: pipe, count: 3, size: 5}]
+    edges:
+      - {from: "water:/pump", to: "water:/pipe0"}
+      - {from: "water:/pipe0", to: "water:/pipe1"}
+      - {from: "water:/pipe1", to: "water:/pipe2"}
+      - {from: "water:/pipe2", to: "water:/pipe0"}
+      - {from: "water:/pipe2", to: "/site/node*"}
+""")
+    assert len(graph.find("type=node and available>=1")) == 2
+    graph.set_state("water:/pump", "down")
+    graph.set_state("water:/pipe1", "drain")
+    assert len(graph.find("type=node and available>=1")) == 0
+
+
+def test_a_pool_above_some_that_are_fed_is_not_cut_off(site: ResourceGraph) -> None:
+    site.set_state("power:/feed0", "down")
+    assert site.pool("/site").available() == 1
+    site.set_state("power:/feed1", "down")
+    refusal = site.why_not("node")
+    assert refusal is not None
+    assert "8 get nothing from feed0, which is down" in " ".join(refusal.sentences())
+
+
+def test_one_of_several_suppliers_is_enough_where_the_edges_say_so(tmp_path: Path) -> None:
+    both = made()
+    graph = made(
+        SITE.replace('rack[0-1]"}', 'rack[0-1]", supply: any}').replace('to: "/site/rack0"}', 'to: "/site/rack0", supply: any}')
+    )
+    for one in (both, graph):
+        one.allocate("slot=1/[node;power=700]", job="j")
+    assert drawn(both) == {"feed0": 700, "pdu0": 700, "feed1": 700, "pdu2": 700}
+    assert drawn(graph) == {"feed0": 700, "pdu0": 700}
+    fluxres.save(graph, tmp_path / "site.yaml")
+    fluxres.save(graph, tmp_path / "site.json", format="node-link")
+    for again in (
+        graph,
+        fluxres.load(tmp_path / "site.yaml", clock=lambda: 0),
+        fluxres.load(tmp_path / "site.json", clock=lambda: 0),
+    ):
+        again.free("j")
+        again.set_state("power:/feed0/pdu0", "down")
+        again.allocate("slot=1/[node{id:'0-3'};power=700]", job="j")
+        assert drawn(again) == {"feed1": 700, "pdu2": 700}
+    assert "supply: any" in (tmp_path / "site.yaml").read_text()
