@@ -304,7 +304,10 @@ def merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | N
     moved = displaced(mine, theirs, same)
     pools = {u: dict(pool) for u, pool in mine.pools.items()}
     for u, v in same.items():
-        join_data(pools[v], theirs.pools[u], leaf=len(mine.subtree(v)) == len(theirs.subtree(u)) == 1 and u not in moved)
+        is_leaf = len(mine.subtree(v)) == len(theirs.subtree(u)) == 1 and u not in moved and (u == v or v != mine.root)
+        if is_leaf and u != v and not (mine.pools[v]["way"] or theirs.pools[u]["way"]):
+            raise Refused(["MergeConflict"])
+        join_data(pools[v], theirs.pools[u], leaf=is_leaf)
     for u, pool in theirs.pools.items():
         above = parent if u == theirs.root else pool["parent"]
         if u in moved:

@@ -188,9 +188,9 @@ def _settle_sizes(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
     way_a, way_b = (s.flags[mine] & WAY) != 0, (other.flags[theirs] & WAY) != 0
     leaf = (s.end[mine] == mine + 1) & (other.end[theirs] == theirs + 1)
     leaf[len(plan.pairs) :] = False
-    known = np.where(leaf & ~same, full_a + full_b, np.maximum(full_a, full_b))
-    known = np.where(~leaf & ~same, full_a, known)
-    size = np.where(leaf, a + b, np.where(same, np.minimum(a + b, known), a))
+    _check_strangers(plan, mine, theirs, leaf & ~same & ~way_a & ~way_b & (mine > 0))
+    known = np.where(same, np.maximum(full_a, full_b), full_a)
+    size = np.where(leaf & same, a + b, np.where(same, np.minimum(a + b, known), a))
     size = np.where(way_b, a, np.where(way_a, b, size))
     known = np.where(way_a | way_b, np.where(same, np.maximum(full_a, full_b), np.where(way_b, full_a, full_b)), known)
     _check_sizes(plan, mine, size, known)
@@ -200,15 +200,28 @@ def _settle_sizes(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
     columns["flags"][new] = s.flags[mine] & np.where(way_a & ~way_b, np.uint8(255 - WAY), np.uint8(255))
 
 
+def _check_strangers(plan: _Plan, mine: Int64, theirs: Int64, clash: Mask) -> None:
+    """Refuse leaves of one path and different uuids: whether their units are the same ones, nobody can tell."""
+    strangers = np.flatnonzero(clash)
+    if not len(strangers):
+        return
+    v, w = int(mine[strangers[0]]), int(theirs[strangers[0]])
+    more = f", and {len(strangers) - 1} more pools like it" if len(strangers) > 1 else ""
+    raise MergeConflict(
+        f"uuid: {plan.s.uuid(v)} here and {plan.other.uuid(w)} in the other graph, so these are two pools at one place{more}",
+        where=plan.s.where(v),
+        hint="two loads of a file without uuids have different ones: copy one graph, or load a save, which has them; "
+        "of different pools rename one, or merge at another path",
+    )
+
+
 def _check_sizes(plan: _Plan, mine: Int64, size: Int64, known: Int64) -> None:
-    over = np.flatnonzero((size > known) | (known > limits.SIZE_MAX))
+    over = np.flatnonzero(size > known)
     if not len(over):
         return
     i = int(over[0])
     where = plan.s.where(int(mine[i]))
     unit = plan.s.kind_of(int(mine[i])).unit or "units"
-    if known[i] > limits.SIZE_MAX:
-        raise LimitExceeded(f"would have {int(known[i])} {unit}, more than {limits.SIZE_MAX}", where=where)
     raise MergeConflict(
         f"would make {int(size[i])} of {int(known[i])} {unit}",
         where=where,

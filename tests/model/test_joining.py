@@ -204,7 +204,7 @@ def test_a_merge_brings_records_along_and_makes_old_handles_stale() -> None:
 
 def test_records_that_do_not_fit_together_refuse_the_merge() -> None:
     def two(size: int, job: str) -> ResourceGraph:
-        node = Recipe("node", ids=0, size=size, children=(Recipe("core", count=2),))
+        node = Recipe("node", ids=0, size=size, children=(Recipe("core", count=2, ids=10 * size),))
         made = ResourceGraph(expand(Recipe("cluster", ids=None, children=(node,)), origin=uuids.new_origin()))
         made.allocate([("/cluster/node0", size)], job=job)
         return made
@@ -218,9 +218,11 @@ def test_records_that_do_not_fit_together_refuse_the_merge() -> None:
 
 
 def test_a_merge_never_leaves_a_part_of_what_is_only_given_whole() -> None:
+    origin = uuids.new_origin()
+
     def license_server(size: int) -> ResourceGraph:
-        pool = Recipe("license", ids=None, size=size, exclusive=True)
-        return ResourceGraph(expand(Recipe("cluster", ids=None, children=(pool,)), origin=uuids.new_origin()))
+        pool = Recipe("license", ids=None, size=size, capacity=4, exclusive=True)
+        return ResourceGraph(expand(Recipe("cluster", ids=None, children=(pool,)), origin=origin))
 
     g = license_server(1)
     g.allocate("/cluster/license", job="a")
@@ -229,6 +231,21 @@ def test_a_merge_never_leaves_a_part_of_what_is_only_given_whole() -> None:
     g.free("a")
     g.merge(license_server(3))
     assert g.pool("/cluster/license").size == 4
+
+
+def test_two_loads_of_one_description_are_two_machines_and_the_conflict_says_where() -> None:
+    a, b = fluxres.load(POWERED), fluxres.load(POWERED)
+    before = trace(a)
+    core, other = a.pool("/demo/rack/node0/core0").uuid, b.pool("/demo/rack/node0/core0").uuid
+    for part in (b, b.copy("/demo/rack/node0")):
+        with pytest.raises(MergeConflict, match=rf"^/demo/rack/node0/core0: uuid: {core} here and {other} in the other graph"):
+            a.merge(part)
+    assert trace(a) == before
+    saved = fluxres.dumps(a)
+    part = fluxres.loads(saved).copy("/demo/rack/node1")
+    a.unlink("/demo/rack/node1")
+    a.merge(part)  # a save has the uuids
+    assert a.check() == []
 
 
 @pytest.mark.parametrize("held", ["/demo/rack", NODE, CORE])
