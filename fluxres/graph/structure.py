@@ -118,7 +118,7 @@ class Structure:
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**underived(self), "_unavailable_roots": None, "_forests": {}}
+        return {**underived(self), "_outage": None, "_forests": {}}
 
     # -- what a pool is called ---------------------------------------------------------------------------------------
 

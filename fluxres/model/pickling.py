@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from fluxres.allocation.drawn import Drawn
 from fluxres.allocation.holdings import Staged
 from fluxres.allocation.records import Records
 from fluxres.allocation.steps import Steps
@@ -37,7 +38,7 @@ def reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[A
             f"the clock of graph '{graph.name}' cannot be pickled: {error}",
             hint="use fluxres.clock.system or a function of a module, or set clock to None",
         ) from None
-    held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of)
+    held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of, records.drawn)
     counters = (graph.generation, graph.revision, records.stages_made)
     return _revived, (type(graph), graph.structure, graph.name, clock, held, counters)
 
@@ -47,12 +48,12 @@ def _revived(
     structure: Structure,
     name: str,
     clock: Clock | None,
-    held: tuple[Held, dict[str, dict[int, Steps]], Iterable[str], dict[str, Staged], dict[str, int]],
+    held: tuple[Held, dict[str, dict[int, Steps]], Iterable[str], dict[str, Staged], dict[str, int], Drawn],
     counters: tuple[int, int, int],
 ) -> ResourceGraph:
     graph = kind(structure, name=name, clock=clock)
     before = Records(structure, graph.planner)
-    recorded, before.implied, owners, before.stages, slots_of = held
+    recorded, before.implied, owners, before.stages, slots_of, before.drawn = held
     before.held.update(recorded)
     before.pools_of = {owner: set() for owner in owners}
     before.slots_of = slots_of

@@ -7,6 +7,7 @@ import pickle
 import random
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +118,16 @@ def test_what_cannot_travel_says_why() -> None:
     g.destroy()
     with pytest.raises(StaleHandle):
         pickle.dumps(g)
+
+
+def test_for_which_pools_something_was_drawn_is_carried() -> None:
+    g = fluxres.load(Path(__file__).parents[2] / "data/clusters/demo.yaml")
+    g.allocate("slot=2/[node;power=500]", job="j")
+    made = again(g)
+    for graph in (g, made):
+        graph.shrink("j", "/demo/rack0/node1")
+    assert made.pool("power:/pdu0").allocated() == g.pool("power:/pdu0").allocated() == 500
+    assert trace(made) == trace(g)
 
 
 def test_what_is_derived_is_not_carried() -> None:
