@@ -170,6 +170,8 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
     found: dict[str, int] = {}
     undecided = False
     for demand in plan.all:
+        if demand.own:
+            continue  # nobody asked for it
         low, high = 0, demand.count.min - 1
         try:
             while low < high or (low == high > 0 and demand.place not in found):

@@ -105,6 +105,9 @@ def test_nothing_is_drawn_that_is_not_there(site: ResourceGraph) -> None:
     refusal = site.why_not("slot=1/node")
     assert refusal is not None
     assert any("200 of 2600 W free" in sentence for sentence in refusal.sentences())
+    asked = site.why_not("slot=2/node")
+    assert asked is not None
+    assert asked.enough == {}  # nobody asked for watts, so fewer watts are no way out
     assert site.earliest("slot=1/node") == 10
     assert not site.satisfiable("slot=7/node")
     site.allocate("slot=1/core=4", job="k")
