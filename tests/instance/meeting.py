@@ -566,11 +566,11 @@ class Course:
             self.lost(v, [job for job in before if job in self.uses.running])
 
     def lost(self, v: int, jobs: list[Job]) -> None:
-        """What ran on, above or below a pool that is down has been asked to stop, and so has what drew from it."""
+        """What ran on a pool that is down, or below it, has been asked to stop, and so has what drew from it."""
         around = self.machine.around
         for job in jobs:
-            on = {*(self.machine.vertex[uuid] for uuid in self.uses.running[job]), *self.uses.draws[job]} & around.keys()
-            if job.state is State.RUN and any(v in around[u] or u in around[v] for u in on):
+            inside = (self.machine.vertex[uuid] for uuid in self.uses.running[job] if uuid in self.machine.path)
+            if job.state is State.RUN and any(v in around.get(u, ()) for u in (*inside, *self.uses.draws[job])):
                 raise Broken(f"{_name(job)} runs on, though {self.machine.said[v]} is down")
 
     def wait(self) -> None:
