@@ -133,7 +133,8 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
     if job.limit <= parent._time.now and parent.keeps_limits:
         return []  # it ends at this moment, and the child with it
     structure = child._graph.structure
-    own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
+    # What a late job has not, or will not have, because others hold it, is reported by rule T1.
+    own = [] if job.number in parent._disputed else np.flatnonzero((structure.flags & WAY) == 0).tolist()
     name, given = fluid.encode(job.number), {} if child.upstream is None else child.upstream.given()
     lacking = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
     return [*(_n1(child, v, "the job in the parent does not hold it") for v in lacking), *_drawn(child, graph, job)]

@@ -8,9 +8,11 @@ from fluxres.errors import UnknownPool
 from fluxres.instance import states
 from fluxres.instance.states import State
 from fluxres.model import targets
+from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
+    from fluxres.instance.job import Job
     from fluxres.model.targets import Targets
 
 
@@ -41,12 +43,22 @@ def _has(instance: Instance, where: str) -> bool:
 
 
 def _fail(instance: Instance, vertices: list[int]) -> None:
-    """Jobs that run on, above or below these pools have lost them."""
+    """Jobs that run on these pools, on what is below them, or on all of what is above have lost them."""
     structure, end = instance._graph.structure, instance._graph.structure.end
     for job in instance.jobs(State.RUN):
         if job.child is not None:
             continue
-        held = instance.inventory.vertices(job.claim)
-        lost = next((v for u in held for v in vertices if u < end.item(v) and v < end.item(u)), None)
+        near = ((u, v) for u in instance.inventory.vertices(job.claim) for v in vertices if u < end.item(v) and v < end.item(u))
+        lost = next((v for u, v in near if u >= v or _has_inside(instance, job, u, v)), None)
         if lost is not None:
             instance._except(job, "exec", states.FATAL, f"lost {structure.where(lost)}")
+
+
+def _has_inside(instance: Instance, job: Job, u: int, v: int) -> bool:
+    """Whether a job that holds units of `u` has `v` below it with them: not with a part, nor where it draws from others there."""
+    structure = instance._graph.structure
+    if (structure.where(u), structure.size.item(u)) not in instance.inventory.pools(job.claim):
+        return False
+    implied = instance._graph.records.implied.get(fluid.encode(job.number), {}) if u >= structure.tree_end else {}
+    drawn = [w for w in implied if u < w < structure.end.item(u)]
+    return not drawn or any(v <= w < structure.end.item(v) for w in drawn)

@@ -42,16 +42,27 @@ class Broken(AssertionError):
 
 
 class Clock:
-    """Time that the course moves, in steps that add up; or one that has also moved a little whenever it is looked at."""
+    """Time that the course moves, in steps that add up; that has also moved a little whenever it is looked at; or that runs by
+    itself.
 
-    def __init__(self, runs: Random | None = None) -> None:
+    Args:
+        source: of the little steps; None for none.
+        speed: seconds that go by in one of a real clock; 0 for none, so that a course can be made again.
+    """
+
+    def __init__(self, source: Random | None, speed: float = 0.0) -> None:
         self.now_s = 0.0
         self.is_still = False
-        self._runs = runs
+        self._source, self._speed = source, speed
+        self._looked_s = time.perf_counter()
 
     def __call__(self) -> float:
-        if self._runs is not None and not self.is_still:
-            self.now_s += self._runs.choice((0.0, 1e-6, 2e-5, 1e-3))
+        if self._speed:
+            now_s = time.perf_counter()
+            self.now_s += 0.0 if self.is_still else (now_s - self._looked_s) * self._speed
+            self._looked_s = now_s
+        elif self._source is not None and not self.is_still:
+            self.now_s += self._source.choice((0.0, 1e-6, 2e-5, 1e-3))
         return self.now_s
 
 
@@ -389,12 +400,12 @@ class Audits:
 class Course:
     """One tree of instances and what happens to it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, speed: float = 0.0) -> None:
         self.source = source = Random(seed)
         self.machine = Machine(source)
         #: Runners of a whole tree keep limits, or those of none do.
-        self.keeps_limits = source.random() < 0.15
-        self.clock = Clock(Random(seed) if not self.keeps_limits and source.random() < 0.25 else None)
+        self.keeps_limits = source.random() < 0.15 and not speed
+        self.clock = Clock(Random(seed) if not self.keeps_limits and source.random() < 0.25 else None, speed)
         self.uses = Uses(self.machine, self.clock)
         self.stopping: list[Job] = []
         self.log: list[str] = []
@@ -555,11 +566,11 @@ class Course:
             self.lost(v, [job for job in before if job in self.uses.running])
 
     def lost(self, v: int, jobs: list[Job]) -> None:
-        """What ran on, above or below a pool that is down has been asked to stop, and so has what drew from it."""
+        """What ran on a pool that is down, or below it, has been asked to stop, and so has what drew from it."""
         around = self.machine.around
         for job in jobs:
-            on = {*(self.machine.vertex[uuid] for uuid in self.uses.running[job]), *self.uses.draws[job]} & around.keys()
-            if job.state is State.RUN and any(v in around[u] or u in around[v] for u in on):
+            inside = (self.machine.vertex[uuid] for uuid in self.uses.running[job] if uuid in self.machine.path)
+            if job.state is State.RUN and any(v in around.get(u, ()) for u in (*inside, *self.uses.draws[job])):
                 raise Broken(f"{_name(job)} runs on, though {self.machine.said[v]} is down")
 
     def wait(self) -> None:
@@ -660,12 +671,12 @@ class Course:
                 raise Broken(f"{drawn[v]} are drawn from {machine.said[v]}, which knows of {held}")
 
 
-def run(first: int, number: int, *, stop_at: int = 3, aloud: bool = False) -> tuple[list[str], Counter[str]]:
+def run(first: int, number: int, *, stop_at: int = 3, aloud: bool = False, speed: float = 0.0) -> tuple[list[str], Counter[str]]:
     """So many courses from a seed on: what was wrong, and how often what was done."""
     wrong: list[str] = []
     counts: Counter[str] = Counter()
     for seed in range(first, first + number):
-        course = Course(seed)
+        course = Course(seed, speed)
         try:
             course.run()
         except Exception as error:  # noqa: BLE001  # whatever it is, the course and its step are said
@@ -687,10 +698,12 @@ def main() -> int:
     parser.add_argument("--courses", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stop-at", type=int, default=3)
+    parser.add_argument("--speed", type=float, default=0.0, help="seconds that go by in one of a real clock; 0: a made one")
     options = parser.parse_args()
     gc.freeze()  # what was imported is here to stay
+    gc.set_threshold(20_000, 20, 20)
     began = time.perf_counter()
-    wrong, counts = run(options.seed, options.courses, stop_at=options.stop_at, aloud=True)
+    wrong, counts = run(options.seed, options.courses, stop_at=options.stop_at, aloud=True, speed=options.speed)
     number, depths = counts.pop("courses"), {name: counts.pop(name) for name in sorted(counts) if name.startswith("depth")}
     print(f"{number} courses from seed {options.seed}, {sum(counts.values())} steps, {len(wrong)} wrong", dict(counts), depths)
     took = time.perf_counter() - began

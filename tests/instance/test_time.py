@@ -852,3 +852,27 @@ def test_rule_t1_a_call_that_comes_late_begins_with_what_advance_does(
 @given(st.integers(0, 1 << 40))
 def test_rule_t1_no_unit_is_used_twice_whatever_happens(seed: int) -> None:
     assert Course(seed).run() == []
+
+
+def test_rule_t1_a_late_job_with_a_child_may_lose_to_others_later() -> None:
+    clock = Hand()
+    graph = of_number(8)
+    top = Instance(graph, clock=clock, inventory="counted", runner=Never())
+    child = top.spawn(top.submit("slot=4/core", duration_s=10))
+    child.submit("slot=4/core")
+    clock.now_s = 5.0
+    top.graph.allocate([("/processors/core", 7)], job="others", start=15, end=16)
+    clock.now_s = 12.0
+    top.advance()
+    assert top.check() == []
+    clock.now_s = 15.0
+    top.advance()
+    assert [problem.message[:8] for problem in top.check()] == ["rule T1:"]
+
+
+class Never:
+    """A runner that stops nothing."""
+
+    def start(self, job: Job) -> None: ...
+
+    def stop(self, job: Job, why: str) -> None: ...

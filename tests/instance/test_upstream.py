@@ -380,3 +380,31 @@ def test_rule_n1_an_edge_of_a_grandchild_carries_what_that_of_its_parent_does(cl
     assert grandchild.submit("slot=1/[core;power=200]", duration_s=100).state.name == "RUN"
     assert cables(child.graph) == {"node0": 200}
     assert top.check() == []
+
+
+def test_a_pdu_that_fails_takes_along_what_it_supplies_and_nothing_else(top: Instance) -> None:
+    lost = top.submit("slot=1/[node{id:'0'};power=500]")
+    child = top.spawn(top.submit("slot=1/[node{id:'3'};power=200]"))
+    asks = top.spawn(top.submit("slot=1/node{id:'1'}"))
+    jobs = [
+        top.submit("slot=1/[node{id:'4'};power=300]"),
+        child.submit("slot=1/[core;power=100]"),
+        asks.submit("slot=1/[core;power=100]"),
+        asks.submit("slot=1/core"),
+    ]
+    top.down("power:/feed/pdu0")
+    assert (lost.result, jobs[2].result) == ("failed", "failed")
+    assert [job.state.name for job in (jobs[0], jobs[1], jobs[3])] == ["RUN", "RUN", "RUN"]
+    top.down("power:/feed")
+    assert [job.result for job in jobs] == ["failed", "failed", "failed", None]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("fails", ["pdu0", "pdu1"])
+def test_a_job_that_draws_all_of_a_feed_is_on_the_pdu_that_it_draws_from(fails: str) -> None:
+    text = SITE.replace("size: 1500", "size: 900")
+    top = Instance(ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure))
+    job = top.submit("slot=1/[node{id:'4'};power=900]")
+    assert watts(top.graph)["feed"] == 900
+    top.down(f"power:/feed/{fails}")
+    assert job.state.name == ("RUN" if fails == "pdu0" else "INACTIVE")

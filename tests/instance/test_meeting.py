@@ -1,0 +1,40 @@
+"""Some courses of the campaign over nesting, auxiliary graphs, time and states, and whether its oracle sees what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluxres.instance import Instance, audit
+from fluxres.instance.counted import Counted
+from fluxres.instance.upstream import ParentSupply
+from tests.instance import meeting
+
+
+def test_rule_n1_nothing_is_given_twice_in_random_trees_of_instances() -> None:
+    wrong, counts = meeting.run(1, 10)
+    assert wrong == []
+    assert counts["depth 2"] > 10
+    assert min(counts[name] for name in meeting.Course.WEIGHTS) > 2
+
+
+def _free_all(inventory: Counted) -> None:
+    inventory.free = inventory.size
+
+
+MISTAKES: dict[str, tuple[type, str, Any]] = {
+    "units are counted out twice": (Counted, "clear", _free_all),
+    "a parent is not charged": (ParentSupply, "take", lambda *_: None),
+    "a parent gets nothing back": (ParentSupply, "give", lambda *_: None),
+    "what is out of service is given out": (Instance, "set_state", lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_oracle_sees_mistakes(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "check", lambda _: [])  # without what the instances say of themselves
+    owner, name, wrong = MISTAKES[mistake]
+    monkeypatch.setattr(owner, name, wrong)
+    found, _ = meeting.run(1, 60, stop_at=1)
+    assert found
