@@ -93,7 +93,10 @@ def held(
     exclusive[at] = True
     ways = np.ones(len(every), np.bool_)
     ways[np.searchsorted(every, own)] = False
-    return Part(every, sizes, exclusive, ways | ((structure.flags[every] & WAY) != 0))
+    only = (structure.flags[every] & WAY) != 0
+    if structure.linked is not None:  # what was given of a way to others is the job's own
+        only &= ~structure.linked[every]
+    return Part(every, sizes, exclusive, ways | only)
 
 
 def _below(first: Int32, end: Int32) -> Int32:

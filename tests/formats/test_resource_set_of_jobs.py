@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fluxres.formats.loaded import Loaded
 from fluxres.graph.accounts import ARROW
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.model import ResourceGraph
+from fluxres.model import ResourceGraph, joining
 from fluxres.syntax import hostlist, idset
 from tests.formats.fluxion_reader import Fluxion, Refused
 from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
@@ -276,12 +277,31 @@ def lite(execution: dict[str, Any]) -> set[tuple[int, str, int]]:
 @given(st.one_of(machines().map(lambda machine: machine.structure()), machines_with_graphs()), st.data())
 def test_rule_s1_r_of_any_job(structure: Structure, data: st.DataObject) -> None:
     assume(errors(structure) == [])
-    g, accounts = ResourceGraph(structure), structure.accounts
+    g = ResourceGraph(structure)
+    if give_some(g, "j", data):
+        compare(g, "j")
+
+
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(machines_with_graphs(), st.data())
+def test_rule_s1_r_of_jobs_that_draw_on_what_the_parent_gives_on_request(structure: Structure, data: st.DataObject) -> None:
+    assume(errors(structure) == [])
+    g = ResourceGraph(structure)
+    assume(give_some(g, "j", data))
+    child = joining.copy_job(g, "j", 0, linked=True)
+    assume(give_some(child, "k", data))
+    whole, short = (child.allocation("k").R(scheduling=form) for form in ("jgf", "jgf_shorthand"))
+    assert differences(child.copy(job="k", at=0).structure, read(whole).structure, {"properties"}) == []
+    read(short)
+    for each in (whole, short):
+        Fluxion.load(each["scheduling"])
+
+
+def give_some(g: ResourceGraph, job: str, data: st.DataObject) -> bool:
+    """Give a job units of some pools and edges; whether it holds any pool then."""
+    accounts = g.structure.accounts
     for v in data.draw(st.lists(st.integers(0, accounts.n - 1), min_size=1, max_size=6, unique=True)):
         target = accounts.where(v) if accounts.is_edge(v) else v
-        try:
-            g.allocate([(target, data.draw(st.integers(1, max(accounts.size.item(v), 1))))], job="j", start=0, end=10)
-        except FluxresError:
-            continue
-    if "j" in g.jobs() and g.allocation("j").pools:
-        compare(g, "j")
+        with suppress(FluxresError):
+            g.allocate([(target, data.draw(st.integers(1, max(accounts.size.item(v), 1))))], job=job, start=0, end=10)
+    return job in g.jobs() and len(g.allocation(job).pools) > 0
