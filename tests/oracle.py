@@ -58,6 +58,8 @@ class Oracle:
         self.held: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in self.accounts}
         self.stages: dict[int, tuple[str, Targets, range, int]] = {}  # job, what, when, tick at which it expires
         self.now = 0
+        #: Pools that only suppliers out of service supply (F3), found by who knows the auxiliary graphs.
+        self.cut_off: set[str] = set()
         self._above: dict[str, list[str]] = {}
         for key, pool in self.accounts.items():
             self._above[key] = [] if pool["parent"] is None else [pool["parent"], *self._above[pool["parent"]]]
@@ -82,7 +84,9 @@ class Oracle:
         return range(self.now if start is None else start, self.horizon + 1 if end is None else end)
 
     def is_up(self, key: str) -> bool:
-        return all(self.accounts[k]["state"] not in UNAVAILABLE for k in (key, *self.ancestors(key)))
+        """Whether it may be given to new work (A7, F3)."""
+        around = (key, *self.ancestors(key))
+        return key not in self.cut_off and all(self.accounts[k]["state"] not in UNAVAILABLE for k in around)
 
     def settle(self) -> None:
         """What is given below a pool that its holder has whole is implied by that, and no record (A5)."""
@@ -399,10 +403,12 @@ class Oracle:
         if faults := self._not_whole(job, wanted, ticks):
             raise Refused(faults)
         self.release(number)
-        states = [(pool, pool["state"]) for pool in self.pools.values()]
+        states, cut_off = [(pool, pool["state"]) for pool in self.pools.values()], self.cut_off
+        self.cut_off = set()
         for pool, _ in states:
             pool["state"] = "up"  # what went down since the staging is kept all the same (A7)
         self._take(job, targets, ticks)
+        self.cut_off = cut_off
         for pool, state in states:
             pool["state"] = state
 

@@ -149,15 +149,15 @@ class Ways:
 
     def is_cut_off(self, v: int) -> bool:
         """Whether nothing reaches a pool by one of the graphs."""
-        return not self.ideal and any(
-            bool(entries) and all(u in self.cut(edges) for u in entries)
-            for edges in self.graphs
-            for entries in [self.entries(edges, v) if self.is_near(edges, v) else []]
-        )
+        if self.ideal:
+            return False
+        near = [next(filter(None, (self.taken_in(edges, u) for u in self.above[v])), []) for edges in self.graphs]
+        return any(bool(places) and set(places) <= self.cut(edges) for places, edges in zip(near, self.graphs, strict=True))
 
-    def is_near(self, edges: list[Edge], v: int) -> bool:
-        """Whether a pool has its supply from one above it, or from its node; what only holds such pools is not asked."""
-        return self.in_node(v) or any(self.all_suppliers(edges, u) for u in self.above[v])
+    def taken_in(self, edges: list[Edge], u: int) -> list[int]:
+        """Where the supply of a pool and of what is in it comes in: there, or at the cards of a node."""
+        is_place = bool(self.all_suppliers(edges, u)) or self.type[u] == "node"
+        return self.entries(edges, u) if is_place else []
 
     def distributors(self, edges: list[Edge]) -> set[int]:
         found = {a for a, _ in edges}

@@ -14,7 +14,7 @@ import numpy as np
 
 import fluxres
 from fluxres import ResourceGraph, clock
-from fluxres.graph.kinds import WAY
+from fluxres.graph.kinds import UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Structure
 from tests.match.ways import Ways
 from tests.oracle import Oracle, PoolData
@@ -153,6 +153,16 @@ class Comparison:
             number: fluxres.Stage(graph, self.stages[number].stage, self.stages[number].job) for number in self.oracle.stages
         }
         self.vertex = {key: graph.vertex(key) for key in self.oracle.pools}
+        self.look_for_outages()
+
+    def look_for_outages(self) -> None:
+        """What has no supply by the present states (F3), edge by edge: a pool does where something in it does."""
+        oracle, structure = self.oracle, self.graph.structure
+        oracle.cut_off = set()
+        if any(pool["state"] in UNAVAILABLE_STATES for pool in oracle.pools.values()):
+            ways = Ways(structure)
+            without = {key for key, v in self.vertex.items() if not oracle.is_up(key) or ways.is_cut_off(v)}
+            oracle.cut_off = {key for key in without if without.issuperset(oracle.below(key))}
 
     # -- comparing --------------------------------------------------------------------------------------------------
 

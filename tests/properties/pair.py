@@ -68,6 +68,8 @@ class Pair(Comparison):
             raise Difference(f"{operation}: {type(error).__name__}: {error}") from error
         if refused is not None:
             raise Difference(f"{operation}: done, should be refused with {refused}")
+        if name == "state":
+            self.look_for_outages()
         return True
 
     def compare_earliest(self, operation: Operation, error: FluxresError) -> None:
