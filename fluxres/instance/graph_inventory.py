@@ -7,6 +7,7 @@ or longer, before something comes back: a queue of equal jobs costs one search.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,10 +84,11 @@ class GraphInventory:
 
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
         """A match now, recorded; see Inventory."""
-        what = ask.resources, ask.constraint
+        what, found = (ask.resources, ask.constraint), None
         if end - now >= self._failed.get(what, FOREVER + 1):
             return None
-        found = self._matcher().match(ask, now, end, self.match_policy)
+        with suppress(InfeasibleRequest):  # the machine has lost all pools of a type, and may have some again
+            found = self._matcher().match(ask, now, end, self.match_policy)
         if found is None:
             self._failed[what] = end - now
             return None
@@ -114,14 +116,19 @@ class GraphInventory:
 
     def has_room(self, ask: Request, now: int) -> bool:
         """Whether there is a match for a moment; see Inventory."""
-        return self._matcher().match(ask, now, now + 1, self.match_policy) is not None
+        with suppress(InfeasibleRequest):
+            return self._matcher().match(ask, now, now + 1, self.match_policy) is not None
+        return False
 
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
         """The earliest match, recorded; see Inventory."""
         self.unreserve(key)
-        found = self._matcher().earliest(ask, duration, now, self.match_policy)
+        try:
+            found = self._matcher().earliest(ask, duration, now, self.match_policy)
+        except InfeasibleRequest:
+            return None
         if found is None:
             return None
         try:

@@ -349,7 +349,7 @@ class Instance(Nesting):
             return
         made = GraphInventory(self._graph, self.match_policy, self._measure)
         for job in self._jobs.values():
-            job.ask = made.ask(job.request)
+            job.ask = job.request  # what this machine could give when the job came, it may have again
             if job.claim is not None:
                 is_disputed = job.number in self._disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fluxres import InsufficientResources, StillHeld, UnknownJob, UsageError, limits
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
 from fluxres.instance import Instance, State
-from tests.instance.machines import Hand, racks
+from tests.instance.machines import Hand, of_shape, racks
 
 
 def top_of(inventory: str = "graph", **settings: Any) -> tuple[Instance, Hand]:
@@ -314,3 +314,20 @@ TestTree = Tree.TestCase
 TestTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestAdaptiveTree = AdaptiveTree.TestCase
 TestAdaptiveTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+def test_a_job_waits_for_pools_of_a_type_that_its_instance_has_given_back(inventory: str, policy: str) -> None:
+    top = Instance(of_shape("node=1/core=2"), clock=Hand(), inventory="graph")
+    child = top.spawn(top.submit("slot=1/node"), inventory=inventory, queue_policy=policy)
+    first, waiting = (child.submit("slot=2/core", duration_s=10) for _ in range(2))
+    child.finish(first)
+    child.finish(waiting)
+    held = child.submit("slot=2/core", urgency=0)
+    child.shrink([f"/cluster/node0/core{n}" for n in range(2)])
+    child.set_urgency(held, 16)
+    assert (held.state, child.check()) == (State.SCHED, [])
+    child.grow([f"/cluster/node0/core{n}" for n in range(2)])
+    assert held.state is State.RUN
+    assert top.check() == []
