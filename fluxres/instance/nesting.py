@@ -333,6 +333,8 @@ class Nesting(Lifecycle):
         return None if self.expires >= FOREVER else seconds(self.expires)
 
     def _expire_at(self, moment: int) -> None:
+        if self.expires <= self.now < moment and self.passes == "event":
+            self._time.owe(self._face)  # no job was started at the moment at which it was to expire
         self.expires = moment
         self._announce(moment)
 

@@ -33,6 +33,7 @@ class Passes(ABC):
     now: int
     is_closed: bool
     is_ending: bool
+    expires: int
     passes_begun = 0
     _time: Timekeeper
     _in_pass = False
@@ -53,7 +54,7 @@ class Passes(ABC):
 
     def _pass(self, starts: int) -> int:
         """Make a pass; while one is made, or what is due is done, another round or a pass after it."""
-        if self.is_ending:
+        if self.is_ending or self.expires <= self.now:  # it expires at this very moment, and all in it
             return 0
         if self._in_pass:
             self._again = True

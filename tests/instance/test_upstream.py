@@ -408,3 +408,15 @@ def test_a_job_that_draws_all_of_a_feed_is_on_the_pdu_that_it_draws_from(fails: 
     assert watts(top.graph)["feed"] == 900
     top.down(f"power:/feed/{fails}")
     assert job.state.name == ("RUN" if fails == "pdu0" else "INACTIVE")
+
+
+def test_rule_n1_nothing_starts_in_a_child_at_the_moment_at_which_it_expires(top: Instance, clock: Hand) -> None:
+    parent = top.submit("slot=1/node", duration_s=10)
+    child = top.spawn(parent)
+    clock.now_s = 10.0
+    job = child.submit("slot=1/[core;power=400]", duration_s=5)
+    assert (job.state.name, watts(top.graph)["pdu0"]) == ("SCHED", 0)
+    top.set_duration(parent, 20)
+    top.advance()
+    assert (job.state.name, watts(top.graph)["pdu0"]) == ("RUN", 400)
+    assert top.check() == []
