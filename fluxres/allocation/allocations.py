@@ -102,10 +102,9 @@ class Allocations(Holdings):
                 where=self.accounts.where(v),
                 hint=f"ask for at most {size}",
             )
-        if self.accounts.is_way(v):
+        if not self.accounts.units.item(v):
             raise refusals.way(self, v)
-        barred = self.accounts.unavailable_above(v)
-        if barred >= 0:
+        if len(self.structure.unavailable_roots()) and (barred := self.accounts.unavailable_above(v)) >= 0:
             raise refusals.barred(self, v, barred)
         change = Change(v, amount, [], [])
         for s, e in steps.without(start, end, list(around)) if around else ((start, end),):
@@ -118,7 +117,8 @@ class Allocations(Holdings):
                 )
             if self.planner.free(v, s, e) < amount:
                 raise refusals.taken(self, v, amount, job, s, e)
-            self._require_alone(v, amount, job, s, e)
+            if len(self.structure.exclusive_composites):
+                self._require_alone(v, amount, job, s, e)
             if self.accounts.end.item(v) > v + 1:
                 covers = steps.whole(own, s, e, amount, size)
                 change.covers += covers
@@ -234,14 +234,30 @@ class Allocations(Holdings):
                 self.slots_of[owner] = slots
             return
         self._apply(planned, owner, start, end)
-        self._draw_on(owner, planned, start, end)
-        self.drawn.add(owner, drawn, start, end)
+        if owner in self.drawn.ledgers:
+            self._draw_on(owner, planned, start, end)
+        if len(drawn):
+            self.drawn.add(owner, drawn, start, end)
         if slots:
             self.slots_of[owner] = before + slots
         elif before:
             del self.slots_of[owner]
 
     def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
+        if any(change.absorbs or change.implied for change in planned):
+            self._apply_around(planned, owner, start, end)
+            return
+        self._hold([change.v for change in planned], [change.amount for change in planned], start, end)
+        self._record(planned, owner, start, end)
+
+    def _record(self, changes: Iterable[Change], owner: str, start: int, end: int) -> None:
+        for change in changes:
+            self._note(change.v, owner, change.amount, start, end)
+            if change.covers:
+                self._cover(change.v, change.covers)
+
+    def _apply_around(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
+        """Apply what makes own records needless, or is implied by a whole holding itself."""
         absorbed = [(u, s, e) for change in planned for u, s, e in change.absorbs]
         for u, s, e in absorbed:
             self._absorb(u, owner, s, e)
@@ -260,9 +276,7 @@ class Allocations(Holdings):
             for u, s, e in sorted(absorbed):
                 self._return_implied(u, owner, s, e)
             raise
-        for change in recorded:
-            self._note(change.v, owner, change.amount, start, end)
-            self._cover(change.v, change.covers)
+        self._record(recorded, owner, start, end)
         for change in planned:
             for s, e in steps.without(start, end, change.implied) if change.implied else ():
                 self._put(change.v, owner, change.amount, s, e)
@@ -458,14 +472,14 @@ class Allocations(Holdings):
             by_window.setdefault(piece[2:], []).append(piece)
         for window, together in by_window.items():
             self._shrink(together, job, *window)
-        if job in self.drawn:
+        if job in self.drawn.ledgers:
             self._settle_drawn(job, {piece[0] for together in by_window.values() for piece in together})
 
     # -- what was drawn for pools ------------------------------------------------------------------------------------
 
     def _going_along(self, job: str, pieces: Sequence[Piece]) -> list[Piece]:
         """What else goes with pieces: what was drawn for pools of which the job has nothing left then (rule F2)."""
-        if job not in self.drawn:
+        if job not in self.drawn.ledgers:
             return []
         gone: dict[int, Steps] = {}
         for v, amount, s, e in pieces:
@@ -480,8 +494,6 @@ class Allocations(Holdings):
 
     def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int) -> None:
         """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that."""
-        if owner not in self.drawn:
-            return
         pools: list[int] | None = None
         for change in planned:
             left = change.amount

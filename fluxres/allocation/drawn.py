@@ -25,7 +25,7 @@ NO_ROWS: Rows = np.zeros((0, 3), np.int64)
 
 
 @dataclass(slots=True)
-class _Ledger:
+class Ledger:
     """What one owner drew: over time by account and consumers, and the accounts by consumers."""
 
     held: dict[int, dict[Consumers, Steps]] = field(default_factory=dict)
@@ -36,31 +36,29 @@ class Drawn:
     """By owner, what was drawn for which pools."""
 
     def __init__(self) -> None:
-        self._of: dict[str, _Ledger] = {}
-
-    def __contains__(self, owner: str) -> bool:
-        return owner in self._of
+        #: What each owner drew; those who drew nothing have none.
+        self.ledgers: dict[str, Ledger] = {}
 
     def rows(self) -> Iterator[tuple[str, Consumers, int, Steps]]:
         """Everything there is."""
-        for owner, ledger in self._of.items():
+        for owner, ledger in self.ledgers.items():
             for account, by_consumers in ledger.held.items():
                 for consumers, held in by_consumers.items():
                     yield owner, consumers, account, held
 
     def of(self, owner: str, consumers: Consumers) -> dict[int, Steps]:
         """By account what was drawn for some pools together."""
-        ledger = self._of[owner]
+        ledger = self.ledgers[owner]
         return {account: ledger.held[account][consumers] for account in sorted(ledger.accounts[consumers])}
 
     def total(self, owner: str, account: int) -> Steps:
         """Units of one account that an owner drew for some pool."""
-        ledger = self._of.get(owner)
+        ledger = self.ledgers.get(owner)
         return () if ledger is None else steps.joined(ledger.held.get(account, {}).values())
 
     def ending(self, owner: str, account: int, moment: int) -> list[tuple[Consumers, int]]:
         """What was drawn from an account up to a moment, and no longer."""
-        ledger = self._of.get(owner)
+        ledger = self.ledgers.get(owner)
         every = {} if ledger is None else ledger.held.get(account, {})
         return sorted((consumers, held[-1][2]) for consumers, held in every.items() if held[-1][1] == moment)
 
@@ -70,7 +68,7 @@ class Drawn:
         Args:
             end: one past the last descendant, by vertex.
         """
-        ledger = self._of.get(owner)
+        ledger = self.ledgers.get(owner)
         lo = np.unique(np.fromiter(vertices, np.int64))
         if ledger is None or not len(lo):
             return []
@@ -99,14 +97,14 @@ class Drawn:
 
     def put(self, owner: str, consumers: Consumers, account: int, held: Steps) -> None:
         """Add what was drawn from one account."""
-        ledger = self._of.setdefault(owner, _Ledger())
+        ledger = self.ledgers.setdefault(owner, Ledger())
         ledger.accounts.setdefault(consumers, set()).add(account)
         by_consumers = ledger.held.setdefault(account, {})
         by_consumers[consumers] = steps.joined([by_consumers.get(consumers, ()), held])
 
     def drop(self, owner: str, consumers: Consumers, account: int, gone: Steps) -> None:
         """Forget a part of what was drawn from one account, as far as there is that much."""
-        ledger = self._of[owner]
+        ledger = self.ledgers[owner]
         left = steps.excess(ledger.held[account][consumers], gone)
         if left:
             ledger.held[account][consumers] = left
@@ -118,13 +116,13 @@ class Drawn:
         if not ledger.accounts[consumers]:
             del ledger.accounts[consumers]
         if not ledger.accounts:
-            del self._of[owner]
+            del self.ledgers[owner]
 
     def trim(self, owner: str, account: int, held: Steps) -> None:
         """Leave no more than is held of an account; what was drawn for the last pools goes first."""
         over = steps.excess(self.total(owner, account), held)
         while over:
-            by_consumers = self._of[owner].held[account]
+            by_consumers = self.ledgers[owner].held[account]
             last = max(consumers for consumers, drawn in by_consumers.items() if steps.overlap(drawn, over))
             drawn = by_consumers[last]
             self.drop(owner, last, account, over)
@@ -132,7 +130,7 @@ class Drawn:
 
     def forget(self, owner: str) -> None:
         """Forget all of an owner."""
-        self._of.pop(owner, None)
+        self.ledgers.pop(owner, None)
 
     def take(self, other: Drawn, old_to_new: Int32) -> None:
         """Add those of another structure by new numbers; what is gone is left out."""

@@ -265,7 +265,7 @@ class Holdings:
             return
         holders[owner] = ((start, end, amount),)
         self._pools_of.setdefault(owner, set()).add(v)
-        self._count_above({self.accounts.parent.item(v): 1}, owner, 1)
+        self._count_one_above(v, owner, 1)
 
     def _erase(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
         """Take a holding out of the record."""
@@ -281,7 +281,7 @@ class Holdings:
         pools.discard(v)
         if not pools:
             del self._pools_of[owner]
-        self._count_above({self.accounts.parent.item(v): 1}, owner, -1)
+        self._count_one_above(v, owner, -1)
 
     def _write(self) -> None:
         """Make records of the batches."""
@@ -296,6 +296,23 @@ class Holdings:
             above, number = np.unique(self.accounts.parent[batch.vertices], return_counts=True)
             self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
             self.drawn.add(owner, batch.drawn, batch.start, batch.end)
+
+    def _count_one_above(self, v: int, owner: str, sign: int) -> None:
+        """As :meth:`_count_above` for one record: of a pool that is named there mostly is no more than one."""
+        parent, shared = self.accounts.parent.item, self._shared
+        u = parent(v)
+        while u >= 0:
+            owners = shared.get(u)
+            if owners is None:
+                owners = shared[u] = {}
+            count = owners.get(owner, 0) + sign
+            if count:
+                owners[owner] = count
+            else:
+                del owners[owner]
+                if not owners:
+                    del shared[u]
+            u = parent(u)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
         """Count records that came (1) or went (-1): so many each below these pools, and all above them."""

@@ -54,8 +54,8 @@ def account(graph: ResourceGraph, where: Where) -> int:
     Errors: as :func:`vertex`.
     """
     accounts = graph.structure.accounts
-    if isinstance(where, str) and is_edge(where):
-        return accounts.number(where)
+    if isinstance(where, str):
+        return accounts.number(where) if is_edge(where) else vertex(graph, where)
     if isinstance(where, int | np.integer) and graph.structure.n <= where < accounts.n:
         return int(where)
     return vertex(graph, where)

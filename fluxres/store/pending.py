@@ -84,13 +84,13 @@ class Pending(PatientSink):
         if not self.marks:
             self._dropped += 1
             return
-        graph = self._graph()
-        left = [mark for mark in self.marks.values() if mark.at == self.count and mark.digest is None]
-        if left and graph is not None:
-            digest = changes.digest(graph)
-            for mark in left:
-                mark.digest = digest
-        self._events.append(event)
+        events = self._events
+        here = self._dropped + len(events)
+        digest: str | None = None
+        for mark in self.marks.values():
+            if mark.at == here and mark.digest is None and (graph := self._graph()) is not None:
+                mark.digest = digest = digest or changes.digest(graph)
+        events.append(event)
         self._bytes += _size(event) if size is None else size
         while len(self._events) > limits.PENDING_EVENTS_MAX or self._bytes > limits.LOG_BYTES_MAX:
             self._give_up_oldest()
