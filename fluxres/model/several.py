@@ -216,7 +216,22 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
             lock(Share(parts[i].place, parts[i].job, parts[i].pools, start, end, implies=len(parts[i].drawn) > 0))
         requests = [request for request in (parts[i].request for i in sought) if request is not None]
         found = weighing.matches(graph, requests, start, end, policy)
-    return None if found is None else _Fit(dict(zip(sought, found, strict=True)), [*named, *sought], None)
+    if found is None or _meet(graph, [(parts[i].job or parts[i].place, each) for i, each in zip(sought, found, strict=True)]):
+        return None
+    return _Fit(dict(zip(sought, found, strict=True)), [*named, *sought], None)
+
+
+def _meet(graph: ResourceGraph, found: Iterable[tuple[str, Match]]) -> bool:
+    """Whether two jobs would be in a pool that is for one at a time (rule A8), which one request may be in twice."""
+    if not len(graph.structure.exclusive_composites):
+        return False
+    inside: dict[int, str] = {}
+    for job, match in found:
+        for v in match.vertices.tolist():
+            for u in graph.structure.accounts.exclusive_around(v):
+                if inside.setdefault(u, job) != job:
+                    return True
+    return False
 
 
 def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], start: int, policy: str | Policy) -> _Fit:

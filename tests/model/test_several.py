@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres import limits
+from fluxres import Resource, build, limits
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -406,3 +406,18 @@ def test_a_bound_that_is_hit_half_way_leaves_nothing(monkeypatch: pytest.MonkeyP
         with pytest.raises(LimitExceeded, match="moments"):
             call()
         assert trace(g) == before
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_rule_a8_jobs_that_are_given_together_are_in_no_exclusive_pool_together(nodes: int) -> None:
+    g = build(Resource("node", nodes, exclusive=True, children=[Resource("core", 4)]))
+    jobs = [f"j{i}" for i in range(nodes)]
+    assert [len(a) for a in g.allocate_all([("slot=1/core", job) for job in jobs], at=0, duration_s=10)] == [1] * nodes
+    assert g.check() == []
+    for job in jobs:
+        g.free(job)
+    with pytest.raises(InsufficientResources, match="lack"):
+        g.allocate_all([("slot=1/core", job) for job in [*jobs, "more"]], at=0, duration_s=10)
+    both = g.allocate_all([("slot=1/core", "j0"), ("slot=3/core", "j0")], at=0, duration_s=10)
+    assert [len(a) for a in both] == [1, 3]
+    assert g.check() == []

@@ -368,7 +368,8 @@ def test_rule_s1_saves_of_changes_from_a_store_equal_a_full_save(
                 change(tx.graph, random)
             without_stages(tx.graph)
             if reshape:
-                tx.graph.merge(machine(3, 2 + part, origin=part + 2))
+                node = fluxres.Resource("node", id=[10 + part], children=[fluxres.Resource("core", 2 + part)])
+                tx.graph.merge(fluxres.build(root=node), at="/demo/rack0")
         save_stored(store, "demo", folder / "copy.db", changed_only=True)
         assert facts(fluxres.load(folder / "copy.db")) == facts(store.load())
         names.append(folder / f"{part}.changes")
