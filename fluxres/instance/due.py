@@ -8,6 +8,7 @@ stop: any other call of that moment may be the one that reports its end, and unt
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from fluxres.instance import foreign, states
 from fluxres.instance.states import State
 
 if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
     from fluxres.instance.job import Job
     from fluxres.instance.lifecycle import Lifecycle
 
@@ -80,8 +82,29 @@ def hold_through(instance: Lifecycle) -> None:
         if instance.keeps_limits and number not in instance._overtime:
             continue
         if instance._hold_on(instance._jobs[number], instance.now + 1):
-            instance._disputed.add(number)
+            instance._mark_disputed(number)
         instance._at_limit.add(number)
+
+
+def hold_all_through(instances: Iterable[Instance]) -> None:
+    """The same in a whole tree, in which what a job gives up may be free in another instance (rule N1).
+
+    Of one moment children come before their parents.
+    """
+    for one in instances:
+        if not one.is_closed:
+            one.now = one._time.now
+            hold_through(one)
+
+
+def announce_late(instances: Iterable[Instance]) -> None:
+    """See whether runners that keep limits have kept them in a whole tree: nobody may have called their instances since."""
+    for one in instances:
+        if one.is_closed or not one.keeps_limits:
+            continue
+        if one._lapsed_at < one._time.now:
+            require_ended(one)
+        one._announce(_limit(one))
 
 
 def require_ended(instance: Lifecycle) -> None:

@@ -42,15 +42,27 @@ def look(instance: Lifecycle) -> None:
     inventory = instance.inventory
     if inventory.kind != "graph" and inventory.leave_alone(_held(records, names, now)):
         instance.queue.cleared()
-    for number in list(instance._disputed):
-        job = instance._jobs[number]
-        if job.limit > now:
-            instance._dispute(job, instance._hold_on(job, job.limit))
+    hold_again(instance)
+    for other in list(instance._time.disputing):
+        if other is not instance and other.parent is not None:
+            hold_again(other)
     inventory.forget()
     inventory.revision = graph.revision
     instance.queue.changed = True
     if instance._foreign_ends:
         instance._announce(instance._foreign_ends[-1] - 1)
+
+
+def hold_again(instance: Lifecycle) -> None:
+    """Let late jobs have what others held of it and hold no more (rule T1)."""
+    if instance.is_closed or not instance._disputed:
+        instance._time.disputing.pop(instance, None)
+        return
+    now = instance.now = instance._time.now
+    for number in list(instance._disputed):
+        job = instance._jobs.get(number)
+        if job is not None and job.limit > now:
+            instance._dispute(job, instance._hold_on(job, job.limit))
 
 
 def _is_own(instance: Lifecycle, name: str) -> bool:

@@ -187,12 +187,16 @@ class Lifecycle(Passes):
         self.queue.cleared()
         return taken
 
+    def _mark_disputed(self, number: int) -> None:
+        self._disputed.add(number)
+        self._time.disputing[self] = None
+
     def _dispute(self, job: Job, taken: list[str]) -> None:
         """Note what others hold of what a job has; the first time the job gets an exception."""
         if not taken:
             self._disputed.discard(job.number)
             return
-        self._disputed.add(job.number)
+        self._mark_disputed(job.number)
         if not any(failure.type == "overlap" for failure in job.exceptions):
             more = f" and {len(taken) - 1} more" * (len(taken) > 1)
             self._except(job, "overlap", states.WARNING, f"it has not ended, and others hold {taken[0]}{more}")
@@ -409,6 +413,7 @@ class Lifecycle(Passes):
         if job.claim is not None:
             self.inventory.finish(job.number, job.claim, now)
             self._unrecord(job)
+            self._time.has_returned = True
             self._at_limit.discard(job.number)
             self._overtime.discard(job.number)
             self._disputed.discard(job.number)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import InsufficientResources, LimitExceeded, StaleHandle, UnknownJob, UsageError
-from fluxres.instance import due, parts, recording, states
+from fluxres.errors import LimitExceeded, StaleHandle, UnknownJob, UsageError
+from fluxres.instance import due, foreign, parts, recording, states
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.job import Event, Job, JobId
 from fluxres.instance.lifecycle import Lifecycle
@@ -366,7 +366,39 @@ class Nesting(Lifecycle):
         if outermost.shares_supplies:
             outermost.supplies_returned += 1
 
+    def _go_on(self, now: int) -> None:
+        time, outermost = self._time, self.outermost
+        if outermost.shares_supplies and time.settled < now and not time.is_moving:
+            due.announce_late(outermost.walk())
+        super()._go_on(now)
+        if time.is_moving:
+            return
+        if outermost.shares_supplies and time.settled < now:
+            time.settled = now
+            due.hold_all_through(reversed(list(outermost.walk())))
+        if not time.still:
+            self._reclaim()
+
+    def _make_up(self) -> None:
+        self._reclaim()
+        super()._make_up()
+
+    def _reclaim(self) -> None:
+        """Let late jobs anywhere in the tree have what was given back, before it is given to others (rule T1)."""
+        time = self._time
+        if not time.disputing:
+            return
+        has_returned, time.has_returned = time.has_returned, False
+        for one in list(time.disputing):
+            upstream = one._face.upstream
+            if upstream is not None and not one.is_closed:
+                upstream.refresh()
+            if has_returned or one._graph.revision != one.inventory.revision:
+                foreign.hold_again(one)
+
     def _after(self) -> None:
+        if not self._time.still:
+            self._reclaim()
         super()._after()
         outermost = self.outermost
         if not outermost.shares_supplies or self.passes != "event" or outermost.is_spreading:
@@ -388,20 +420,21 @@ class Nesting(Lifecycle):
         with self._in_service():
             taken = self._keep(job, end)
             if taken and self._drop_reservations():
+                self._mark_disputed(job.number)  # it has a part now, and is to have all
                 taken = self._keep(job, end)
+                if not taken:
+                    self._disputed.discard(job.number)
         return taken
 
     def _keep(self, job: Job, end: int) -> list[str]:
+        if (own := self.upstream) is not None:
+            own.refresh()  # what others hold above, the job has not
         upstream = None if job.child is None else job.child.upstream
         if upstream is None:
             return super()._hold_on(job, end)
         upstream.give_all()
         taken = super()._hold_on(job, end)
-        try:
-            upstream.take_all(end)
-        except InsufficientResources as error:
-            taken = [*taken, error.where]
-        return taken
+        return [*taken, *upstream.take_left(end, self.now)]
 
     def _drop_reservations(self) -> bool:
         """Drop what is reserved in the whole tree, where instances draw on common suppliers: a job that has not ended has what

@@ -58,7 +58,7 @@ def hold(
                 todo += [(u, accounts.size.item(u)) for u in below]
                 if size > 1:
                     todo.append((v, size - 1))
-            elif not _hold_what_is_left(graph, v, amount, job, start, end):
+            elif not hold_left(graph, v, amount, job, start, end):
                 taken.append(accounts.where(v))
     return sorted(taken)
 
@@ -72,7 +72,7 @@ def known(graph: ResourceGraph, pools: Sequence[tuple[str, int]]) -> list[tuple[
     return sorted(found)
 
 
-def _hold_what_is_left(graph: ResourceGraph, v: int, amount: int, job: str, start: int, end: int) -> bool:
+def hold_left(graph: ResourceGraph, v: int, amount: int, job: str, start: int, end: int) -> bool:
     """Units of one pool, as many as are left, and no more at any moment than before; whether that is all of them to the end."""
     at, left = start, amount
     while at < end:
@@ -81,7 +81,10 @@ def _hold_what_is_left(graph: ResourceGraph, v: int, amount: int, job: str, star
             break
         stop = _free_until(graph, v, left, job, at, end)
         if stop > at:
-            changes.allocate(graph, job, [(v, left)], (at, min(stop, FOREVER)))
+            try:
+                changes.allocate_more(graph, job, [(v, left)], (at, min(stop, FOREVER)))
+            except InsufficientResources:  # of a supplier that the parent has
+                break
             at = stop
         else:
             left -= 1  # all units of it cannot be had where others hold something below

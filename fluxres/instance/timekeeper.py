@@ -27,7 +27,7 @@ class Timekeeper:
     It does not run backwards, and it stands still while a pass is made and while what is due is done.
     """
 
-    __slots__ = ("_agenda", "_made", "_owed", "_read", "is_moving", "next", "now", "still")
+    __slots__ = ("_agenda", "_made", "_owed", "_read", "disputing", "has_returned", "is_moving", "next", "now", "settled", "still")
 
     def __init__(self, clock: Clock) -> None:
         self._read = getattr(clock, "ticks", None) or (lambda: ticks(clock(), "clock"))
@@ -38,6 +38,12 @@ class Timekeeper:
         """Whether what is due is being done: no job starts meanwhile."""
         self.next = FOREVER
         """When something may be due, in ticks."""
+        self.settled = -1
+        """The moment at which all jobs of the tree whose limit it is were seen to; where instances draw on common suppliers."""
+        self.disputing: dict[Lifecycle, None] = {}
+        """Instances that may have late jobs of which others hold something."""
+        self.has_returned = False
+        """Whether something was given back since these jobs were last seen to."""
         self._agenda: list[tuple[int, int, int, ReferenceType[Lifecycle]]] = []
         self._owed: dict[Instance, None] = {}
         self._made = 0

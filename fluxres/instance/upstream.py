@@ -181,6 +181,22 @@ class ParentSupply:
                     raise
                 taken.append((v, amount, s, e))
 
+    def take_left(self, until: int, now: int) -> list[str]:
+        """Draw again what the child draws, as far as others leave it: its job in the parent is late (rule T1).
+
+        Returns: where in the parent others hold some of it.
+        """
+        self.until = until
+        above, parent, taken = self.above(), self.parent, []
+        for v in above:
+            for s, e, amount in self.drawn(v):
+                if e > now:
+                    with recording.ours(parent.inventory):
+                        is_whole = recording.hold_left(parent._graph, above[v], amount, self.holder, max(s, now), e)
+                    if not is_whole:
+                        taken.append(parent._graph.structure.accounts.where(above[v]))
+        return taken
+
     def close(self) -> None:
         """The child has ended: nothing it does reaches the parent any more."""
         self.is_closed = True
