@@ -97,6 +97,8 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
 
     Errors: UsageError when both or neither are given, or nothing was found.
     """
+    from fluxres.graph.accounts import is_edge
+
     if criteria is not None:
         return [(v, None) for v in found(graph, words, criteria).vertices.tolist()]
     if not words:
@@ -107,7 +109,8 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
     named: list[tuple[int, int | None]] = []
     for word in words:
         where, amount = _amount(graph, word)
-        named += [(v, amount) for v in vertices(graph, [where])]
+        found_there = [graph.structure.accounts.number(where)] if is_edge(where) else vertices(graph, [where])
+        named += [(v, amount) for v in found_there]
     return named
 
 

@@ -1,6 +1,6 @@
 """Words of the command line that ask for resources: what is a request and not a pool, and its options.
 
-A word that starts with `/` or reads `name:/…` is a pool, and so is a uuid; any other word is a request.  A file is a request
+A word that starts with `/` or reads `name:/…` is a pool, and so are a uuid and the name of an edge; any other word is a request.  A file is a request
 by its ending.  Flux's short options are options here too; as one word (`"-N4 -c8"`) they are taken apart first.  Where
 several jobs are named, each word is one of several requests, and short options, which have no place among words, are
 words as well, behind `--`.
@@ -117,10 +117,14 @@ def names_pool(word: str) -> bool:
 
     >>> [names_pool(word) for word in ("/demo/rack0=2", "power:/pdu[0-1]", "slot=4/core=2", "node", "-")]
     [True, True, False, False, False]
+    >>> names_pool("power: power:/pdu0 -> /demo/rack0=100")
+    True
     """
+    from fluxres.graph.accounts import is_edge
+
     if word.endswith(_ENDINGS) and Path(word).is_file():
         return False
-    return _POOL.match(word) is not None or _UUID.fullmatch(word) is not None
+    return _POOL.match(word) is not None or is_edge(word) or _UUID.fullmatch(word) is not None
 
 
 def _letter(letter: str, value: str | bool | None) -> str:

@@ -20,7 +20,7 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
     """Give pools a state; see Instance.set_state.  Time has been looked after."""
     instance._go_on(instance._time.now)
     graph = instance._graph
-    vertices = [v for v, _ in targets.resolve(graph, where)]
+    vertices = targets.pools(graph, where, "state and no tags")
     graph.set_state(vertices, state)
     instance.inventory.refresh()
     instance.queue.cleared()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InfeasibleRequest, InsufficientResources
+from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded
 from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.measure import Measure
@@ -84,11 +84,16 @@ class GraphInventory:
 
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
         """A match now, recorded; see Inventory."""
-        what, found = (ask.resources, ask.constraint), None
+        what = ask.resources, ask.constraint
         if end - now >= self._failed.get(what, FOREVER + 1):
             return None
-        with suppress(InfeasibleRequest):  # the machine has lost all pools of a type, and may have some again
+        try:
             found = self._matcher().match(ask, now, end, self.match_policy)
+        except InfeasibleRequest:  # the machine has lost all pools of a type, and may have some again
+            found = None
+        except LimitExceeded:  # undecided, and so it stays until something comes back
+            self._failed[what] = end - now
+            raise
         if found is None:
             self._failed[what] = end - now
             return None

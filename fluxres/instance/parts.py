@@ -116,6 +116,9 @@ def _refresh(instance: Instance) -> None:
 def _tops(structure: Structure, named: list[tuple[int, int | None]], where: str) -> list[int]:
     found: list[int] = []
     for v, amount in sorted(named):
+        if structure.accounts.is_edge(v):
+            name = structure.accounts.where(v)
+            raise UsageError("an edge goes back with the pools that draw through it", where=name, hint="name these pools")
         if amount is not None and amount != structure.size.item(v):
             raise UsageError(
                 f"{amount} of {structure.size.item(v)} units: only whole pools go back", where=structure.where(v), hint="name all"

@@ -7,11 +7,12 @@ the pass go round once more.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import FluxresError, PolicyError
-from fluxres.instance import urgency
+from fluxres.errors import FluxresError, PolicyError, StoreError
+from fluxres.instance import states, urgency
 from fluxres.instance.queue import Endless, PassOver
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from fluxres.instance.policy import QueuePolicy
     from fluxres.instance.queue import Queue
     from fluxres.instance.timekeeper import Timekeeper
+
+
+UNDECIDED: Final = "alloc"
+"""Exception of a job for which the matcher could not say whether there is room."""
 
 
 class Passes(ABC):
@@ -90,25 +95,43 @@ class Passes(ABC):
         end = now + job.duration
         end = min(end, FOREVER)
         if job.reserved < 0:
-            claim = inventory.start(number, job.ask, now, end)
+            claim = self.attempt(job, inventory.start, number, job.ask, now, end)
         elif job.reserved <= now:
-            claim = inventory.begin(number, job.ask, now, end)
+            claim = self.attempt(job, inventory.begin, number, job.ask, now, end)
             if claim is None:
                 # It is late: what was reserved begins in the past, and others stand behind it.
                 inventory.clear()
                 self.queue.cleared()
-                claim = inventory.start(number, job.ask, now, end)
+                claim = self.attempt(job, inventory.start, number, job.ask, now, end)
                 self._again = True
         else:
             inventory.unreserve(number)
             self.queue.drop(job)
-            claim = inventory.start(number, job.ask, now, end)
+            claim = self.attempt(job, inventory.start, number, job.ask, now, end)
             if claim is None:
                 self.queue.reserve(job)
         if claim is None:
             return False
         self._alloc(job, claim, now, end)
         return True
+
+    def attempt(self, job: Job, question: Callable[..., Any], *args: Any) -> Any | None:
+        """What the inventory answers for a waiting job; None, and a note on the job, where it cannot answer.
+
+        A pass is made in whatever call came next, for whichever job; its caller cannot help it.
+        """
+        try:
+            return question(*args)
+        except (StoreError, PolicyError):
+            raise
+        except FluxresError as error:
+            if not any(failure.type == UNDECIDED for failure in job.exceptions):
+                self._except(job, UNDECIDED, states.WARNING, f"it waits as if there were no room for it: {error}")
+            return None
+
+    @abstractmethod
+    def _except(self, job: Job, kind: str, severity: int, note: str) -> None:
+        """Raise an exception on a job."""
 
     @property
     @abstractmethod

@@ -116,7 +116,7 @@ class Queue:
             return False
         self.unreserve()  # the next pass looks at all, and makes them anew
         inventory, now = self._instance.inventory, self._instance.now
-        self._is_left = not any(inventory.has_room(job.ask, now) for job in self.fresh)
+        self._is_left = not any(self._instance.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
         return self._is_left
 
     def start(self, job: Job) -> bool:
@@ -141,7 +141,8 @@ class Queue:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
         self._act()
         instance = self._instance
-        return self._keep(job, instance.inventory.reserve(job.number, job.ask, job.duration, instance.now))
+        reserve = instance.inventory.reserve
+        return self._keep(job, instance.attempt(job, reserve, job.number, job.ask, job.duration, instance.now))
 
     def reserve_count(self, job: Job) -> float | None:
         """Hold free for a job as many pools as it needs, whichever they are, from the earliest start on.

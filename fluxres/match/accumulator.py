@@ -186,8 +186,8 @@ class Accumulator:
         node_at = situation.typology.node_at
         for pick in self.picks:
             v = pick.v if pick.within < 0 else pick.within
-            if self.drawn and pick.within < 0:
-                # What was drawn later may have made a pool above it whole.
+            if self.drawn:
+                # What was drawn later may have made a pool above it whole, or one above the pool that implied it.
                 above = self.implied_by(v)
                 v = v if above < 0 else above
             if node_exclusive and node_at[v] >= 0:

@@ -314,7 +314,7 @@ def expire_stages(graph: ResourceGraph) -> None:
 
 def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:
     """Give pools a state or a tag, or take a tag away."""
-    vertices = np.array([v for v, _ in targets.resolve(graph, where)], np.int32)
+    vertices = np.array(targets.pools(graph, where, "state and no tags"), np.int32)
     name_of = graph.structure.where
     tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
     apply(vertices)

@@ -27,7 +27,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, targets
-from fluxres.model.drawn import require_drawn
+from fluxres.model.drawn import require_drawn, require_kept
 from fluxres.model.extending import lifted
 
 if TYPE_CHECKING:
@@ -249,6 +249,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     _carry_linked(structure, (graph.structure, old_to_new))
     now = graph.now()
     _require_free(graph, structure, old_to_new, v, now)
+    require_kept(graph, structure, old_to_new, v, hierarchy)
     records = next_records(graph, structure)
     records.take(graph.records, old_to_new)
     tell(

@@ -158,6 +158,18 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
     return found
 
 
+def pools(graph: ResourceGraph, targets: Targets | Sequence[Where], what: str) -> list[int]:
+    """Vertices of pools, for what edges do not have.
+
+    Errors: as :func:`vertex`; UsageError for an edge.
+    """
+    vertices = [v for v, _ in resolve(graph, targets)]
+    for v in vertices:
+        if graph.structure.accounts.is_edge(v):
+            raise UsageError(f"an edge has no {what}", where=graph.structure.accounts.where(v), hint="name a pool")
+    return vertices
+
+
 def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]]:
     """As :func:`resolve`, the whole size standing for an amount not given."""
     size = graph.structure.accounts.size

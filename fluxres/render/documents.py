@@ -88,7 +88,7 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
 def stage(s: Stage) -> Document:
     """A stage that is active."""
     staged = s.graph.records.require_stage(s.stage)
-    where = s.graph.structure.where
+    where = s.graph.structure.accounts.where
     return {
         "stage": staged.stage,
         "job": staged.job,

@@ -266,3 +266,36 @@ def test_a_resource_set_carries_its_graph(tiny: Invoke) -> None:
 
 def test_what_lists_no_allocations_has_no_resource_sets(tiny: Invoke) -> None:
     assert "find has no output 'R'" in tiny("find", "type=node", "-o", "R", status=2).stderr
+
+
+POWERED = """
+fluxres: 1
+name: m
+resources: [{type: node, count: 3}]
+graphs:
+  power:
+    pools: [{type: pdu, size: 3000, unit: W}]
+    edges: [{from: "power:/pdu", to: "/m/node*", capacity: 1000}]
+"""
+EDGE = "power: power:/pdu -> /m/node0"
+
+
+def test_what_is_drawn_through_an_edge_with_a_capacity_is_named_in_every_answer(fluxres: Invoke, place: Path) -> None:
+    (place / "m.yaml").write_text(POWERED)
+    fluxres("load", "m.yaml")
+    wanted = "slot=1/[node{x};pdu=500]"
+    found = json.loads(fluxres("when", wanted, "--json").stdout)
+    assert {"path": EDGE, "amount": 500} in found["pools"]
+    assert fluxres("when", wanted, "-o", "paths").stdout.splitlines() == ["/m/node0", "power:/pdu"]
+    assert fluxres("when", wanted, "-o", "folded").stdout.splitlines() == ["/m/node0", "power:/pdu"]
+    assert "power: pdu -> /m/node0" in fluxres("stage", wanted, "--job", "s").stdout
+    staged = json.loads(fluxres("stage", "--json").stdout)["stages"][0]
+    assert {"path": EDGE, "amount": 500} in staged["pools"]
+    assert "power: pdu -> /m/node0" in fluxres("stage").stdout
+    fluxres("stage", "--commit", "s0")
+    assert "power: pdu -> /m/node0" in fluxres("allocated", "s").stdout
+    # An edge is named on the command line as answers name it.
+    assert "100 W" in fluxres("grow", "s", f"{EDGE}=100").stdout
+    assert "500 W" in fluxres("free", "s", f"{EDGE}=100").stdout
+    fluxres("stage", EDGE, "--job", "t", status=1)
+    assert "power: pdu -> /m/node1" in fluxres("stage", "power: power:/pdu -> /m/node1=10", "--job", "t").stdout

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres import PolicyError, QueuePolicy, UsageError, limits
+from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, StoreError, UsageError, limits, load
 from fluxres.instance import Instance, Queue, State
 from fluxres.instance import policy as policies
 from fluxres.instance.ordering import FairShare, Multifactor
 from fluxres.instance.policy import names, policy
+from fluxres.model import changes
 from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
@@ -240,3 +241,77 @@ def test_fcfs_starts_in_order_of_submission(work: list[Submission]) -> None:
     start = schedule.starts()
     in_order = [start[job.id] for job in work]
     assert in_order == sorted(in_order)
+
+
+SHARED_FEED = {
+    "fluxres": 1,
+    "name": "m",
+    "resources": [{"type": "node", "count": 6}],
+    "graphs": {
+        "power": {
+            "hierarchy": True,
+            "pools": [
+                {"type": "power", "name": "feed", "size": 500, "unit": "W", "with": [
+                    {"type": "power", "basename": "panel", "count": 2, "size": 700, "unit": "W", "with": [
+                        {"type": "power", "basename": "pdu", "count": 3, "size": 200, "unit": "W"},
+                    ]},
+                ]},
+            ],
+            "edges": [{"from": f"power:/feed/panel{at // 3}/pdu{at % 3}", "to": f"/m/node{at}"} for at in range(6)],
+        }
+    },
+}  # fmt: skip
+"""Watts can be picked at three levels of suppliers: a request for watts alone that does not fit may stay undecided."""
+
+
+@pytest.mark.parametrize("name", ["fcfs", "easy", "easy-sjbf", "hybrid", "conservative", "priority", "fairshare"])
+def test_a_request_that_stays_undecided_waits_and_no_other_call_fails(name: str) -> None:
+    now = [0.0]
+    top = Instance(load(SHARED_FEED), clock=lambda: now[0], queue_policy=name, events=True)
+    first = top.submit("slot=2/[node{x};power=100]", duration_s=100)
+    undecided = top.submit("power=350", duration_s=10)
+    behind = [top.submit("node{x}", duration_s=10) for _ in range(2)]
+    assert undecided.state is State.SCHED
+    assert all(job.state is (State.SCHED if name == "fcfs" else State.RUN) for job in behind)
+    top.advance()
+    # Where the policy asked whether it could start, the job says that nobody knows; once, and it is not over.
+    noted = [failure for failure in undecided.exceptions if failure.type == "alloc"]
+    assert len(noted) == (name != "conservative")
+    assert all(failure.severity == 1 and "undecided after" in failure.note for failure in noted)
+    top.finish(first)
+    assert undecided.state is State.RUN
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("name", ["fcfs", "easy", "conservative"])
+def test_what_the_matcher_raises_in_a_pass_is_noted_on_the_job(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who submits, ends or advances something else can do anything about it."""
+    now = [0.0]
+    top = Instance(load(SHARED_FEED), clock=lambda: now[0], queue_policy=name)
+    first = top.submit("slot=6/node{x}", duration_s=100)
+    waiting = top.submit("slot=1/node{x}", duration_s=100)
+
+    def fail(*_: object, **__: object) -> None:
+        raise InfeasibleRequest("600 units wanted of a pool of 300")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(changes, "commit_match", fail)
+        top.finish(first)
+        other = top.submit("slot=1/node{x}", duration_s=5)
+        now[0] = 10
+        top.advance()
+        assert waiting.state is other.state is State.SCHED
+        assert ["600 units wanted" in failure.note for failure in waiting.exceptions] == [True]
+    top.set_state("/m/node5", "drain")
+    assert waiting.state is State.RUN
+
+
+def test_what_the_store_cannot_write_is_not_kept_from_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    top = Instance(load(SHARED_FEED), clock=lambda: 0.0)
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(changes, "commit_match", fail)
+    with pytest.raises(StoreError):
+        top.submit("slot=1/node{x}", duration_s=100)

@@ -16,6 +16,8 @@ from fluxres.syntax.jobspec import Vertex
 
 ORIGIN = uuids.new_origin(bytes(range(16)))
 Edges = list[tuple[int, int]]
+GRAPHS = ["power", "power", "network", "both", "mount", "caps", "deep"]
+"""What there may be beside the tree; `deep` is a feed with PDUs in it, and outlets in these."""
 
 
 def _subsystem(name: str, edges: Edges, *, hierarchy: bool = False) -> Subsystem:
@@ -61,18 +63,32 @@ def _power(source: random.Random) -> tuple[list[Recipe], bool]:
     return made, sized
 
 
+def _levels(source: random.Random) -> Recipe:
+    """A feed with PDUs in it, and mostly outlets in these, all counted in watts: whoever uses up the feed has all in it."""
+    pdus, size = source.randint(1, 2), source.randint(2, 3)
+
+    def level(basename: str, number: int, units: int, *children: Recipe) -> Recipe:
+        return Recipe("power", number, basename=basename, ids=0, size=units, unit="W", children=children)
+
+    of_pdu = size * source.choice([1, 1, 2])
+    outlets = (level("outlet", of_pdu // size, size),) if source.random() < 0.8 else ()
+    return level("feed", 1, max(2, pdus * of_pdu - source.choice([0, 0, 1])), level("pdu", pdus, of_pdu, *outlets))
+
+
 def with_graphs(source: random.Random, top: Recipe) -> Structure:
     """A machine with one or two auxiliary graphs."""
     power, _ = _power(source)
     network = [Recipe("switch", source.randint(1, 2), ids=0, children=(Recipe("bandwidth", size=source.randint(1, 6)),))]
     network += [Recipe("spine", children=(Recipe("bandwidth", size=source.randint(2, 8)),))] if source.random() < 0.5 else []
-    chosen = source.choice(["power", "power", "network", "both", "mount", "caps"])
+    chosen = source.choice(GRAPHS)
     more = {"power": power, "network": network, "both": power + network}.get(chosen, [])
     if chosen == "mount":
         more = [Recipe("fs", source.randint(1, 2), children=(Recipe("bandwidth", size=source.randint(1, 6)),))]
     if chosen == "caps":
         # Each node has a limit of its own, and racks or the machine hand on what they get.
         more = [Recipe("power", 6, size=3, unit="W"), Recipe("power", 2, ids=6, size=5, unit="W")]
+    if chosen == "deep":
+        more = [_levels(source)]
     made = expand(top, more=more, origin=ORIGIN)
     of = {name: made.of_type(name).tolist() for name in made.types}
     if chosen in ("power", "both"):
@@ -97,6 +113,12 @@ def with_graphs(source: random.Random, top: Recipe) -> Structure:
         edges = [*zip(nodes, own, strict=False), *((racks[0], v) for v in nodes[: len(nodes) // 2 + 1])]
         edges += [(racks[at % len(racks)], v) for at, v in enumerate(shared)]
         made.subsystems["power"] = _subsystem("power", edges)
+    if chosen == "deep":
+        ends = [v for v in of["power"] if made.end.item(v) == v + 1]
+        inside = [(made.parent.item(v), v) for v in of["power"] if made.parent.item(v) >= 0]
+        pools = _supplied(source, made)
+        edges = inside + [(ends[at * len(ends) // len(pools)], v) for at, v in enumerate(pools)]
+        made.subsystems["power"] = _subsystem("power", edges, hierarchy=True)
     if source.random() < 0.5:
         _limit(source, made)
     if source.random() < 0.15 and made.n > made.tree_end:

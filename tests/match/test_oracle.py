@@ -6,7 +6,7 @@ import pytest
 
 from fluxres.clock import FOREVER
 from fluxres.match import Matcher
-from tests.match import cases
+from tests.match import auxiliary, cases
 from tests.match.campaign import run
 
 
@@ -19,6 +19,14 @@ def test_the_oracle_agrees(first: int) -> None:
     assert tally["vector"] > 10
     assert tally["charged"] > 0
     assert tally["later"] > 2
+
+
+def test_the_oracle_agrees_on_suppliers_within_suppliers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever draws all of a feed holds it whole, with the PDUs and outlets in it that were whole before."""
+    monkeypatch.setattr(auxiliary, "GRAPHS", ["deep"])
+    failures, tally = run(600_900, 90, step=3)
+    assert failures == []
+    assert tally["charged"] > 5
 
 
 @pytest.mark.parametrize("seed", range(25))

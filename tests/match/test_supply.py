@@ -342,3 +342,34 @@ graphs:
     detail = " ".join(detail for part in refusal.parts for cause in part.causes for detail in cause.detail)
     for number in (0, 1):
         assert f"{named.format(number)}: 4 of 4 free" in detail
+
+
+@pytest.mark.parametrize("wanted", ["slot=2/[node{x};power=300]", "slot=2/[core=2;power=300]"])
+@pytest.mark.parametrize("policy", ["first", "high", "lonodex"])
+def test_a_feed_drawn_whole_implies_all_levels_of_suppliers_in_it(wanted: str, policy: str) -> None:
+    """The first slot makes a PDU whole, the second one the feed around it."""
+    outlet = Recipe("power", basename="outlet", size=300, unit="W")
+    feed = Recipe("power", basename="feed", size=600, unit="W", children=(
+        Recipe("power", 2, basename="pdu", size=300, unit="W", children=(outlet,)),
+    ))  # fmt: skip
+    structure = expand(
+        Recipe("cluster", children=(Recipe("node", 2, children=(Recipe("core", 2),)),)), more=[feed], origin=uuids.new_origin()
+    )
+    power, nodes = structure.of_type("power"), structure.of_type("node")
+    leaves = power[structure.end[power] == power + 1]
+    inner = power[structure.parent[power] >= 0]
+    sources = np.concatenate([structure.parent[inner], leaves]).astype(np.int32)
+    structure.subsystems["power"] = Subsystem("power", True, sources, np.concatenate([inner, nodes]).astype(np.int32))
+    graph = ResourceGraph(structure)
+    found = graph.match(wanted, duration_s=10, policy=policy)
+    top = int(power[0])
+    assert [(v, n) for v, n in zip(found.vertices.tolist(), found.amounts.tolist(), strict=True) if v >= top] == [(top, 600)]
+    slots = found.slots[0]
+    for at in range(2):
+        assert top in found.vertices[slots.picks[slots.starts[at] : slots.starts[at + 1]]].tolist()
+    given = graph.commit_match(found, job="a")
+    assert sum(span.amount for span in given.spans if span.pool.startswith("power:")) == 600
+    assert graph.check() == []
+    graph.free("a")
+    assert graph.jobs() == []
+    assert graph.check() == []

@@ -255,3 +255,24 @@ def answer(g: ResourceGraph, request: str) -> object:
         return [(g.structure.accounts.where(v), amount) for v, amount in found.targets]
     except FluxresError as error:
         return type(error).__name__
+
+
+@pytest.mark.parametrize("capacity", [8000, None])
+def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(capacity: float | None) -> None:
+    """As remove_edge refuses it, now or later, by whatever name; what nobody draws through goes."""
+    g = fluxres.load(document(capacity))
+    g.allocate("slot=1/[node;pdu=3000]", job="j1", start=5, duration_s=10)
+    before = g.allocation("j1").spans
+    for where in ("power:/pdu0/rack0/node0", "power:/pdu0/rack0"):
+        with pytest.raises(StillHeld, match="j1 .*through it"):
+            g.unlink(where)
+    with pytest.raises(StillHeld):
+        g.unlink("power:/pdu0")
+    assert g.allocation("j1").spans == before
+    assert g.check() == []
+    g.unlink("power:/pdu1/rack1/node0")
+    g.unlink("power:/pdu0/rack0/node1")
+    assert g.allocation("j1").spans == before
+    g.free("j1")
+    g.unlink("power:/pdu0/rack0")
+    assert g.check() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fluxres
-from fluxres.errors import InsufficientResources, NotHeld, UnknownPool, UsageError
+from fluxres.errors import InsufficientResources, NotHeld, StillHeld, UnknownPool, UsageError
 from fluxres.formats import cluster, registry
 from fluxres.formats.source import Source
 from fluxres.model import ResourceGraph
@@ -188,6 +188,21 @@ def test_records_follow_edges_when_the_shape_changes(demo: ResourceGraph) -> Non
     held = through(demo, "j1")
     demo.unlink("/demo/rack1/node7")
     assert through(demo, "j1") == held
-    demo.unlink("power:/pdu1/rack1/node4")
-    assert through(demo, "j1") == {name: n for name, n in held.items() if "node4" not in name}
+    with pytest.raises(StillHeld, match="j1 draws 1000 units through it"):
+        demo.unlink("power:/pdu1/rack1/node4")
+    demo.unlink("power:/pdu1/rack1/node5")
+    assert through(demo, "j1") == held
     assert demo.check() == []
+
+
+def test_what_only_pools_have_is_refused_for_edges() -> None:
+    graph = fluxres.load(DEMO)
+    edge = EDGE
+    graph.allocate("slot=1/[node{x};power=100]", job="a", duration_s=10)
+    top = fluxres.Instance(graph.duplicate(), clock=lambda: 0.0)
+    for refused in (lambda: graph.set_state(edge, "down"), lambda: graph.tag(edge, "k"), lambda: top.set_state(edge, "down")):
+        with pytest.raises(UsageError, match="an edge has no state and no tags"):
+            refused()
+    child = top.spawn(top.submit("slot=1/[node{x};power=100]", duration_s=5))
+    with pytest.raises(UsageError, match="an edge goes back with the pools that draw through it"):
+        child.shrink(EDGE.replace("node0", "node1"))

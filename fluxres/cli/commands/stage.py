@@ -88,14 +88,14 @@ def _answer_stages(settings: Settings, graph: ResourceGraph, stages: Sequence[Do
     from math import inf
 
     from fluxres.render.amounts import when
-    from fluxres.render.folding import fold_all
+    from fluxres.render.folding import fold_accounts
     from fluxres.render.table import Column, table
 
     rows = [
         [
             s["stage"],
             s["job"],
-            fold_all(graph.structure, [graph.vertex(pool["path"]) for pool in s["pools"]]),
+            fold_accounts(graph.structure, [graph.structure.accounts.number(pool["path"]) for pool in s["pools"]]),
             str(sum(pool["amount"] for pool in s["pools"])),
             when(s["start"]),
             when(inf if s["end"] is None else s["end"]),

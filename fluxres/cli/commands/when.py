@@ -13,6 +13,7 @@ from fluxres.cli.requests import Asked, RequestCommand, explained
 from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 
 if TYPE_CHECKING:
+    from fluxres.model import Selection
     from fluxres.render.style import Style
 
 
@@ -51,7 +52,7 @@ def command(settings: Settings, asked: Asked, after: float | None, duration: flo
             "start": start,
             "end": seconds_or_none(seconds(found.end)),
             "now": start <= now,
-            "pools": [{"path": graph.structure.where(v), "amount": amount} for v, amount in found.targets],
+            "pools": [{"path": graph.structure.accounts.where(v), "amount": amount} for v, amount in found.targets],
             "shared": [graph.structure.where(v) for v in found.shared.tolist()],
         }
 
@@ -59,4 +60,8 @@ def command(settings: Settings, asked: Asked, after: float | None, duration: flo
         yield "now" if start <= now else when_from(start)
         yield from listings.matched(found, graph.structure, header=settings.header, style=style)
 
-    answer(settings, document=document, lines=lines, pools=lambda: graph.select(np.union1d(found.vertices, found.shared)))
+    def pools() -> Selection:
+        vertices = np.union1d(found.vertices, found.shared)
+        return graph.select(vertices[vertices < graph.structure.n])
+
+    answer(settings, document=document, lines=lines, pools=pools)
