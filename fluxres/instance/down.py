@@ -49,7 +49,9 @@ def require_in_service_above(instance: Instance, where: Targets, state: str) -> 
             above = theirs.state_name(theirs.vertex(mine.where(v)))
             if above in UNAVAILABLE_STATES:
                 raise UsageError(
-                    f"it is {above} in {instance.parent.address}", where=mine.where(v), hint="set it up there, and it is up here as well"
+                    f"it is {above} in {instance.parent.address}",
+                    where=mine.where(v),
+                    hint="set it up there, and it is up here, too",
                 )
 
 
