@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from fluxres.errors import UnknownPool
+from fluxres.errors import UnknownPool, UsageError
+from fluxres.graph.kinds import UNAVAILABLE_STATES
 from fluxres.instance import states
 from fluxres.instance.states import State
 from fluxres.model import targets
@@ -32,6 +34,25 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
             child._after()
     if state == "down":
         _fail(instance, vertices)
+
+
+def require_in_service_above(instance: Instance, where: Targets, state: str) -> None:
+    """Refuse to put pools into service that are out of service in the parent (rule A7).
+
+    Errors: UsageError.
+    """
+    if instance.parent is None or state in UNAVAILABLE_STATES:
+        return
+    mine, theirs = instance._graph.structure, instance.parent._graph.structure
+    for v, _ in targets.resolve(instance._graph, where):
+        with suppress(UnknownPool):  # what the parent does not have any more, it says nothing of
+            above = theirs.state_name(theirs.vertex(mine.where(v)))
+            if above in UNAVAILABLE_STATES:
+                raise UsageError(
+                    f"it is {above} in {instance.parent.address}",
+                    where=mine.where(v),
+                    hint="set it up there, and it is up here, too",
+                )
 
 
 def _has(instance: Instance, where: str) -> bool:

@@ -44,7 +44,7 @@ def look(instance: Lifecycle) -> None:
         instance.queue.cleared()
     hold_again(instance)
     for other in list(instance._time.disputing):
-        if other is not instance and other.parent is not None:
+        if other is not instance and other._face.parent is not None:
             hold_again(other)
     inventory.forget()
     inventory.revision = graph.revision

@@ -321,8 +321,11 @@ class Instance(Nesting):
 
         Work that runs there goes on, except where they are down: those jobs have failed. A job with a child goes on, and
         the child's own jobs have failed.
+
+        Errors: UsageError for a pool to be used again that is out of service in the parent; nothing has changed then.
         """
         self._enter()
+        down.require_in_service_above(self._face, where, state)
         down.set_state(self, where, state)
         self._after()
 

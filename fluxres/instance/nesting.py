@@ -388,12 +388,14 @@ class Nesting(Lifecycle):
         time = self._time
         if not time.disputing:
             return
-        has_returned, time.has_returned = time.has_returned, False
-        for one in list(time.disputing):
-            upstream = one._face.upstream
-            if upstream is not None and not one.is_closed:
-                upstream.refresh()
-            if has_returned or one._graph.revision != one.inventory.revision:
+        outermost = self.outermost
+        if outermost._graph.revision != outermost.inventory.revision and not outermost.is_closed:
+            foreign.look(outermost)
+            if outermost.passes == "event":
+                time.owe(outermost)
+        if time.has_returned:
+            time.has_returned = False
+            for one in list(time.disputing):
                 foreign.hold_again(one)
 
     def _after(self) -> None:

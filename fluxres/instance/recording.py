@@ -36,7 +36,7 @@ def hold(
     Returns: paths of what others hold. Cost: where others hold something, a search for each pool of the job.
     """
     accounts = graph.structure.accounts
-    if not pools:
+    if not pools or (start >= end and not anew):
         return []
     with lifted(graph.structure):
         if anew:

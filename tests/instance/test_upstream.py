@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StaleHandle, StillHeld
+from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StaleHandle, StillHeld, UsageError
 from fluxres.clock import TICKS_PER_S
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
@@ -420,3 +420,162 @@ def test_rule_n1_nothing_starts_in_a_child_at_the_moment_at_which_it_expires(top
     top.advance()
     assert (job.state.name, watts(top.graph)["pdu0"]) == ("RUN", 400)
     assert top.check() == []
+
+
+class Keeping(Slow):
+    """One that promises that jobs end at their limit."""
+
+    keeps_limits = True
+
+
+def _nested(top: Instance, depth: int, runner: Runner | None = None) -> Instance:
+    inner = top
+    for level in range(depth):
+        inner = inner.spawn(inner.submit("slot=1/core=4" if level else "slot=1/node", duration_s=15), runner=runner)
+    return inner
+
+
+@pytest.mark.parametrize("runner", [Slow, None])
+@pytest.mark.parametrize("asks", ["parent", "sibling"])
+@pytest.mark.parametrize(("depth", "limit"), [(1, 5), (2, 5), (1, 15), (2, 15)])
+def test_rule_t1_at_the_moment_of_its_limit_a_job_of_a_child_has_its_watts(
+    depth: int, limit: int, asks: str, runner: type[Runner] | None, clock: Hand
+) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=None if runner is None else runner())
+    inner = _nested(top, depth)
+    other = top if asks == "parent" else top.spawn(top.submit("slot=1/node", duration_s=100))
+    job = inner.submit("slot=1/[core;power=800]", duration_s=limit)
+    clock.now_s = float(limit)
+    new = other.submit("slot=1/[node{id:'2'};power=800]" if other is top else "slot=1/[core;power=800]", duration_s=3)
+    assert (job.state.name, new.state.name, watts(top.graph)["pdu0"]) == ("RUN", "SCHED", 800)
+    assert top.check() == []
+    top.advance()
+    assert job.state.name == ("INACTIVE" if runner is None else "CLEANUP")
+    assert new.state.name == ("RUN" if runner is None else "SCHED")
+    assert watts(top.graph)["pdu0"] == 800
+    assert top.check() == []
+    if runner is not None:
+        inner.finish(job)
+        assert new.state.name == "RUN"
+    assert top.check() == []
+
+
+def test_rule_t1_others_that_ask_by_the_instance_find_the_watts_of_a_job_at_its_limit_held(clock: Hand) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=Slow())
+    child = _nested(top, 1)
+    job = child.submit("slot=1/[core;power=800]", duration_s=5)
+    clock.now_s = 5.0
+    with pytest.raises(InsufficientResources):
+        top.graph.allocate([("power:/feed/pdu0", 800)], job="other", start=5.0, end=8.0)
+    assert (job.state.name, top.check()) == ("RUN", [])
+
+
+def test_overtime_in_a_child_gives_way_to_others_that_did_not_ask(clock: Hand) -> None:
+    graph = site()
+    top = Instance(graph, clock=clock, name="top", runner=Slow())
+    child = _nested(top, 1)
+    job = child.submit("slot=1/[core;power=800]", duration_s=5)
+    clock.now_s = 5.0
+    graph.allocate([("power:/feed/pdu0", 800)], job="other", start=5.0, end=8.0)  # the record ends here, and nobody was called
+    assert top.check() == []  # it may end at this very moment
+    top.advance()
+    assert [failure.type for failure in job.exceptions] == ["timelimit", "overlap"]
+    assert any("rule T1" in problem.message for problem in top.check())
+    assert watts(top.graph)["pdu0"] == 1000
+
+
+@pytest.mark.parametrize("asks", ["parent", "sibling"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_overtime_in_a_child_gives_way_to_a_reservation_of_others(depth: int, asks: str, clock: Hand) -> None:
+    graph = site()
+    top = Instance(graph, queue_policy="easy", clock=clock, name="top", runner=Slow())
+    inner = _nested(top, depth)
+    other = top if asks == "parent" else top.spawn(top.submit("slot=1/node", duration_s=100))
+    job = inner.submit("slot=1/[core;power=800]", duration_s=5)
+    graph.allocate([("power:/feed/pdu0", 800)], job="other", start=5.0, end=10.0)
+    waiting = other.submit("slot=1/[core;power=800]", duration_s=5)
+    for clock.now_s in (6.0, 7.0):
+        top.advance()
+        problems = [problem for problem in top.check() if "rule T1" in problem.message]
+        assert [problem.where for problem in problems] == [f"{inner.address} power:/feed/pdu0"]
+        assert [failure.type for failure in job.exceptions] == ["timelimit", "overlap"]
+        assert (job.state.name, waiting.state.name) == ("CLEANUP", "SCHED")
+        assert watts(top.graph)["pdu0"] == 1000
+    clock.now_s = 10.0
+    top.advance()
+    assert (waiting.state.name, watts(top.graph)["pdu0"]) == ("SCHED", 800)  # the others have gone, and the job has it again
+    assert top.check() == []
+    inner.finish(job)
+    assert (waiting.state.name, top.check()) == ("RUN", [])
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_rule_t1_a_late_job_of_a_child_keeps_watts_that_were_promised_to_the_head_above(
+    depth: int, late: bool, clock: Hand
+) -> None:
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+    inner = _nested(top, depth)
+    job = inner.submit("slot=1/[core;power=800]", duration_s=5)
+    head = top.submit("slot=1/[core;power=800]", duration_s=5)
+    assert head.reserved_at == 5.0
+    for clock.now_s in (6.0,) if late else (5.0, 6.0):
+        top.advance()
+        assert (job.state.name, head.state.name, watts(top.graph)["pdu0"]) == ("CLEANUP", "SCHED", 800)
+        assert [failure.type for failure in job.exceptions] == ["timelimit"]
+        assert top.check() == []
+    inner.finish(job)
+    assert (head.state.name, top.check()) == ("RUN", [])
+
+
+def test_overtime_of_a_job_with_a_child_leaves_the_child_what_others_leave(clock: Hand) -> None:
+    graph = site()
+    top = Instance(graph, clock=clock, name="top", runner=Slow())
+    child = _nested(top, 1)
+    job = child.submit("slot=1/[core;power=800]", duration_s=50)
+    graph.allocate([("power:/feed/pdu0", 600)], job="other", start=15.0, end=20.0)
+    clock.now_s = 16.0
+    top.advance()
+    assert watts(top.graph)["pdu0"] == 1000
+    assert [failure.type for failure in top.jobs()[0].exceptions] == ["timelimit", "overlap"]
+    assert any("rule N1" in problem.message for problem in top.check())
+    child.finish(job)
+    assert watts(top.graph)["pdu0"] == 600
+
+
+def test_rule_t1_a_limit_that_was_promised_and_not_kept_is_noticed_above(clock: Hand) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=Slow())
+    child = _nested(top, 1, Keeping())
+    job = child.submit("slot=1/[core;power=800]", duration_s=5)
+    clock.now_s = 6.0
+    new = top.submit("slot=1/[node;power=800]", duration_s=3)
+    assert (job.state.name, new.state.name, watts(top.graph)["pdu0"]) == ("CLEANUP", "SCHED", 800)
+    assert top.check() == []
+
+
+def test_at_a_limit_that_is_kept_the_watts_of_a_child_are_free(clock: Hand) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=Keeping())
+    child = _nested(top, 1)
+    job = child.submit("slot=1/[core;power=800]", duration_s=5)
+    clock.now_s = 5.0
+    new = top.submit("slot=1/[core;power=800]", duration_s=3)
+    assert new.state.name == "RUN"
+    child.finish(job)
+    assert (job.result, watts(top.graph)["pdu0"], top.check()) == ("completed", 800, [])
+
+
+@pytest.mark.parametrize("where", ["power:/feed/pdu0", "/site/node0"])
+@pytest.mark.parametrize("state", ["down", "drain"])
+def test_rule_a7_what_is_out_of_service_above_is_not_put_into_service_below(where: str, state: str, top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/node"))
+    top.set_state(where, state)
+    for wanted in ("up", "degraded"):
+        with pytest.raises(UsageError, match=f"{where}: it is {state} in top"):
+            child.set_state([where, "/site/node0/core1"], wanted)
+    assert child.graph.pool(where).available() == 0
+    assert child.submit("slot=1/[core;power=100]").state.name == "SCHED"
+    top.up(where)
+    assert child.graph.pool(where).available() > 0
+    child.drain(where)
+    child.up(where)
+    assert child.graph.pool(where).available() > 0
