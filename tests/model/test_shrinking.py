@@ -331,7 +331,7 @@ def test_an_edge_in_another_unit_gives_back_no_more_than_its_supplier_did() -> N
     children = [{"type": "node", "count": 1, "exclusive": True}, {"type": "power", "count": 100, "unit": "W"}]
     slots = [{"type": "slot", "label": "s", "count": 2, "with": children}]
     tasks = [{"command": ["x"], "slot": "s", "count": {"per_slot": 1}}]
-    g.allocate({"version": 1, "resources": slots, "tasks": tasks}, job="a", duration_s=10)
+    g.allocate({"version": 1, "resources": slots, "tasks": tasks, "attributes": {"system": {"duration": 10}}}, job="a")
     before = amounts(g.allocation("a"))
     assert amounts(g.shrink("a", "power=40")) == {"power:/feed": 40, "power:/feed/pdu0": 40}
     assert amounts(g.allocation("a")) == before | {"power:/feed": 160, "power:/feed/pdu0": 160}
