@@ -303,11 +303,11 @@ def test_what_is_drawn_through_an_edge_with_a_capacity_is_named_in_every_answer(
 
 def test_a_stage_whose_time_is_over_is_in_the_way_of_no_question(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny("stage", "/tiny/rack0", "--job", "j1", "--ttl", "2s")
-    assert "j1" in tiny("when", "slot=4/node", status=1).stderr
+    assert "j1" in tiny("when", "slot=6/node", status=1).stderr
     before = tiny("log", "--json").stdout
     monkeypatch.setattr(clock, "system", clock.fixed(1002.0))
-    assert tiny("when", "slot=4/node").stdout.startswith("now")
-    assert tiny("why", "slot=4/node").stdout == "It matches now.\n"
+    assert tiny("when", "slot=6/node").stdout.startswith("now")
+    assert tiny("why", "slot=6/node").stdout == "It matches now.\n"
     assert json.loads(tiny("available", "/tiny/rack0", "--json").stdout)["count"] > 1
     assert json.loads(tiny("find", "available=0", "--json").stdout)["count"] == 0
     assert json.loads(tiny("info", "--json").stdout)["stages"] == []
