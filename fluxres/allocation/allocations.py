@@ -408,10 +408,18 @@ class Allocations(Holdings):
         return self._with_what_goes_along(job, pieces)
 
     def _freeable(self, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
-        """What a job holds of a pool and can give back: what is implied only with its records, or with a pool above."""
+        """What a job holds of a pool and can give back: what is implied only with a pool above (rule A5).
+
+        Errors: NotHeld where a part of the window is only implied, and no pool above is named.
+        """
         held = self.steps_of(v, job)
         implied = self.implied.get(job, {}).get(v, ())
-        if not implied or not (with_above or steps.touches(held, lo, hi)):
+        if not implied:
+            return held
+        if not with_above:
+            if steps.touches(implied, lo, hi):
+                what = "in a part of the window only through a pool above" if steps.touches(held, lo, hi) else "nothing of it"
+                raise NotHeld(f"job '{job}' holds {what}", where=self.accounts.where(v), hint=self._implied_hint(job, v, lo, hi))
             return held
         return steps.canonical([*held, *implied])
 
@@ -446,8 +454,12 @@ class Allocations(Holdings):
 
     def _implied_hint(self, job: str, v: int, lo: int, hi: int) -> str:
         for u in self.accounts.ancestors(v):
-            if self.steps_of(u, job) and steps.whole(self.steps_of(u, job), lo, hi, 0, self.accounts.size.item(u)):
-                return f"it is held through {self.accounts.where(u)}: free that"
+            whole = steps.whole(self.steps_of(u, job), lo, hi, 0, self.accounts.size.item(u))
+            if whole:
+                beside = " as well, or name a window beside" if steps.touches(self.steps_of(v, job), lo, hi) else ""
+                until = "" if whole[0][1] >= clock.FOREVER else f" until {_said(whole[0][1])}"
+                times = f" from {_said(whole[0][0])}{until}" if beside else ""
+                return f"it is held through {self.accounts.where(u)}{times}: free that{beside}"
         return "`allocated` shows what the job holds"
 
     def free(self, planned: Batch | Iterable[Piece], job: str, slots: int = 0) -> None:

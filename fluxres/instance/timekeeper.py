@@ -27,7 +27,19 @@ class Timekeeper:
     It does not run backwards, and it stands still while a pass is made and while what is due is done.
     """
 
-    __slots__ = ("_agenda", "_made", "_owed", "_read", "disputing", "has_returned", "is_moving", "next", "now", "settled", "still")
+    __slots__ = (
+        "_agenda",
+        "_made",
+        "_owed",
+        "_read",
+        "disputing",
+        "has_returned",
+        "is_moving",
+        "next",
+        "now",
+        "settled",
+        "still",
+    )
 
     def __init__(self, clock: Clock) -> None:
         self._read = getattr(clock, "ticks", None) or (lambda: ticks(clock(), "clock"))

@@ -315,5 +315,5 @@ def test_a_stage_whose_time_is_over_is_in_the_way_of_no_question(tiny: Invoke, m
     # No question is written down; the stage falls with the next change.
     assert tiny("log", "--json").stdout == before
     tiny("allocate", "/tiny/rack0", "--job", "j2")
-    assert [event["event"] for event in json.loads(tiny("log", "--json").stdout)["events"]][-2:] == ["release", "allocate"]
+    assert [event["event"] for event in json.loads(tiny("log", "--json").stdout)["log"]][-2:] == ["release", "allocate"]
     assert "no problems" in tiny("check").stdout

@@ -254,10 +254,17 @@ def test_records_under_a_whole_holding_come_back_for_the_moments_at_which_it_goe
     panel.allocate("/site/rack0/node0/core0", job="j", start=0, end=100)
     panel.allocate("/site/rack0/node0", job="j", start=20, end=40)
     panel.allocate("/site/rack0", job="j", start=30, end=35)
-    panel.shrink("j", "/site/rack0/node0", start=20, end=40)
+    for start, end in ((20, 40), (20, 31), (34, 40), (20, None), (None, None)):
+        with pytest.raises(NotHeld, match="in a part of the window only through a pool above") as refused:
+            panel.shrink("j", "/site/rack0/node0", start=start, end=end)
+        assert "held through /site/rack0 from 3" in refused.value.hint
+    with pytest.raises(NotHeld, match="holds nothing of it"):
+        panel.shrink("j", "/site/rack0/node0", start=31, end=32)
+    panel.shrink("j", "/site/rack0/node0", start=20, end=30)
+    panel.shrink("j", "/site/rack0/node0", start=35, end=40)
     core = panel.pool("/site/rack0/node0/core0")
     assert [(span.start, span.end) for span in (*core.allocations(), *core.reservations())] == [(0, 30), (35, 100)]
-    panel.shrink("j", "/site/rack0")
+    panel.shrink("j", ["/site/rack0", "/site/rack0/node0"])
     assert [(span.start, span.end) for span in (*core.allocations(), *core.reservations())] == [(0, 100)]
     with pytest.raises(InsufficientResources):
         panel.allocate(core, job="other", start=20, end=40)
