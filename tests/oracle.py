@@ -280,12 +280,12 @@ class Oracle:
         changes: list[tuple[dict[Holder, int], int]] = []
         wanted = self._given_back(job, targets)
         for key, n in wanted.items():
-            # What is implied goes with its records, or with a pool above it.
-            all_of_it = (
-                targets is None or any(a in wanted for a in self.ancestors(key)) or any(job in self.held[key][t] for t in ticks)
-            )
-            rows = [self.given[key][t] if all_of_it else {} for t in ticks]
+            rows = [self.given[key][t] for t in ticks]
             has = [row for row in rows if job in row]
+            # What is implied goes with a pool above it, and not on its own.
+            alone = targets is not None and not any(a in wanted for a in self.ancestors(key))
+            if alone and any(job in self.given[key][t] and job not in self.held[key][t] for t in ticks):
+                faults.add("NotHeld")
             if not has and targets is not None:
                 faults.add("NotHeld")
             if n is not None and any(row.get(job, 0) < n for row in (has if start is None or end is None else rows)):

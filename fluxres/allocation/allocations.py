@@ -405,13 +405,21 @@ class Allocations(Holdings):
             pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
-        return pieces + self._going_along(job, pieces)
+        return self._with_what_goes_along(job, pieces)
 
     def _freeable(self, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
-        """What a job holds of a pool and can give back: what is implied only with its records, or with a pool above."""
+        """What a job holds of a pool and can give back: what is implied only with a pool above (rule A5).
+
+        Errors: NotHeld where a part of the window is only implied, and no pool above is named.
+        """
         held = self.steps_of(v, job)
         implied = self.implied.get(job, {}).get(v, ())
-        if not implied or not (with_above or steps.touches(held, lo, hi)):
+        if not implied:
+            return held
+        if not with_above:
+            if steps.touches(implied, lo, hi):
+                what = "in a part of the window only through a pool above" if steps.touches(held, lo, hi) else "nothing of it"
+                raise NotHeld(f"job '{job}' holds {what}", where=self.accounts.where(v), hint=self._implied_hint(job, v, lo, hi))
             return held
         return steps.canonical([*held, *implied])
 
@@ -446,8 +454,12 @@ class Allocations(Holdings):
 
     def _implied_hint(self, job: str, v: int, lo: int, hi: int) -> str:
         for u in self.accounts.ancestors(v):
-            if self.steps_of(u, job) and steps.whole(self.steps_of(u, job), lo, hi, 0, self.accounts.size.item(u)):
-                return f"it is held through {self.accounts.where(u)}: free that"
+            whole = steps.whole(self.steps_of(u, job), lo, hi, 0, self.accounts.size.item(u))
+            if whole:
+                beside = " as well, or name a window beside" if steps.touches(self.steps_of(v, job), lo, hi) else ""
+                until = "" if whole[0][1] >= clock.FOREVER else f" until {_said(whole[0][1])}"
+                times = f" from {_said(whole[0][0])}{until}" if beside else ""
+                return f"it is held through {self.accounts.where(u)}{times}: free that{beside}"
         return "`allocated` shows what the job holds"
 
     def free(self, planned: Batch | Iterable[Piece], job: str, slots: int = 0) -> None:
@@ -477,10 +489,10 @@ class Allocations(Holdings):
 
     # -- what was drawn for pools ------------------------------------------------------------------------------------
 
-    def _going_along(self, job: str, pieces: Sequence[Piece]) -> list[Piece]:
-        """What else goes with pieces: what was drawn for pools of which the job has nothing left then (rule F2)."""
+    def _with_what_goes_along(self, job: str, pieces: list[Piece]) -> list[Piece]:
+        """Pieces, and what was drawn for pools of which the job has nothing left then (rule F2); of a pool each moment once."""
         if job not in self.drawn.ledgers:
-            return []
+            return pieces
         gone: dict[int, Steps] = {}
         for v, amount, s, e in pieces:
             gone[v] = steps.add(gone.get(v, ()), s, e, amount)
@@ -490,7 +502,9 @@ class Allocations(Holdings):
                 more[account] = steps.joined([more.get(account, ()), steps.clipped(held, windows)])
         # What is named beside the pool it was drawn for is not taken twice.
         rest = drawing.minus(more, gone)
-        return [(account, amount, s, e) for account, held in sorted(rest.items()) for s, e, amount in held]
+        own = [piece for piece in pieces if piece[0] not in rest]
+        joined = {account: steps.joined([gone.get(account, ()), held]) for account, held in sorted(rest.items())}
+        return own + [(account, amount, s, e) for account, held in joined.items() for s, e, amount in held]
 
     def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int) -> None:
         """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that."""

@@ -1,9 +1,9 @@
 """Words of the command line that ask for resources: what is a request and not a pool, and its options.
 
-A word that starts with `/` or reads `name:/…` is a pool, and so are a uuid and the name of an edge; any other word is a request.  A file is a request
-by its ending.  Flux's short options are options here too; as one word (`"-N4 -c8"`) they are taken apart first.  Where
-several jobs are named, each word is one of several requests, and short options, which have no place among words, are
-words as well, behind `--`.
+A word that starts with `/` or reads `name:/…` is a pool, and so are a uuid and the name of an edge; any other word is a
+request.  A file is a request by its ending.  Flux's short options are options here too; as one word (`"-N4 -c8"`) they are
+taken apart first.  Where several jobs are named, each word is one of several requests, and short options, which have no place
+among words, are words as well, behind `--`.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int) ->
     for above, below in ((src, dst), (dst, src)):
         if ((feeds.above == above) & (feeds.below == below)).any():
             up |= _upward(structure, feeds, above)
-            down |= _downward(feeds, below)
+            down |= downward(feeds, below)
     lasting = {owner for v in up for owner, held in records.held.get(v, {}).items() if held[-1][1] > now and owner != ELSEWHERE}
     for owner in sorted(lasting):
         for v in records.pools_of[owner]:
@@ -127,7 +127,7 @@ def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:
     return found.union(inside)
 
 
-def _downward(feeds: Feeds, v: int) -> set[int]:
+def downward(feeds: Feeds, v: int) -> set[int]:
     """A pool and what is supplied through it."""
     found, left = {v}, [v]
     while left:

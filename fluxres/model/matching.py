@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
+from fluxres.allocation.holdings import STAGE_OWNER
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
@@ -105,11 +106,17 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
     """Why there are no pools for a request over a window in ticks, with the jobs that hold them; None when there are."""
-    records = graph.records
+    records, now = graph.records, graph.now()
+
+    def named(owner: str) -> str:
+        job = records.job_behind(owner)
+        staged = records.stages.get(owner.removeprefix(STAGE_OWNER)) if owner.startswith(STAGE_OWNER) else None
+        is_over = staged is not None and staged.expires <= now
+        return f"{job} (its stage is over: expire() drops it)" if is_over else job
 
     def holders(v: int, start: int, end: int) -> list[tuple[str, int]]:
         return [
-            (records.job_behind(owner), max(e for _, e, _ in steps.within(held, start, FOREVER)))
+            (named(owner), max(e for _, e, _ in steps.within(held, start, FOREVER)))
             for owner, held in records.held.get(v, {}).items()
             if steps.touches(held, start, end)
         ]

@@ -273,7 +273,8 @@ class Pool:
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> int:
         """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7).
 
-        A pool that is in a copy only as the way from its root has none.
+        A pool that is in a copy only as the way from its root has none. What a stage locks is not free until a change comes
+        after its time, or `expire()`: a question changes nothing.
         """
         with self.graph.lock:
             start, end = self.graph.window(at, duration_s)

@@ -39,6 +39,8 @@ class Requests(Inspection):
             policy: which pools to prefer: first, low, high, lonode, hinode, their node-exclusive forms (lonodex …), locality,
                 variation, pack, spread, or a Policy of one's own.
 
+        A question changes nothing: what a stage locks stays locked until a change comes after its time, or `expire()`.
+
         Errors: InsufficientResources with the earliest time, InfeasibleRequest with the reasons, InputError.
         """
         with self.lock:

@@ -8,20 +8,24 @@ a pool held whole has no record that could be taken back alone; it is matched on
 from __future__ import annotations
 
 from dataclasses import replace
+from math import floor
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.drawn import Consumers
 from fluxres.clock import FOREVER
-from fluxres.errors import NotHeld
+from fluxres.errors import InputError, NotHeld
 from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.match import Matcher, Policy
 from fluxres.match.eligible import Eligible
 from fluxres.model import matching
+from fluxres.model.drawn import downward
+from fluxres.syntax import unit
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
@@ -56,7 +60,7 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
     if implied:
         picks, slots = _match(graph, amounts, sought, policy, below=False)
     if picks:
-        return picks, slots
+        return picks + _on_the_way(graph, job, held, picks), slots
     if implied:
         above = next(u for u in graph.structure.ancestors(implied[0]) if u in amounts)
         raise NotHeld(
@@ -89,6 +93,62 @@ def _implied(graph: ResourceGraph, job: str, start: int | None, end: int | None)
     pools = graph.records.implied.get(job, {})
     least = {v: min((n for _, _, n in steps.within(pools[v], lo, hi)), default=0) for v in sorted(pools)}
     return {v: amount for v, amount in least.items() if amount}
+
+
+def _on_the_way(graph: ResourceGraph, job: str, held: dict[int, int], picks: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What of the edges goes back with units of suppliers: as much as they carried of these to the pools they were drawn for.
+
+    Where such a pool goes itself, all that was drawn for it goes with it (rule F2), and nothing has to be said here.
+
+    Args:
+        held: by account the units that can be given back.
+    """
+    structure, drawn = graph.structure, graph.records.drawn
+    accounts, named = structure.accounts, dict(picks)
+    by_account: dict[int, list[tuple[Consumers, int]]] = {}
+    for owner, consumers, account, spans in drawn.rows():
+        if owner == job and account in held:
+            by_account.setdefault(account, []).append((consumers, min(held[account], *(n for _, _, n in spans))))
+    if not any(account >= structure.n for account in by_account) or drawn.related(
+        job, set(named) - set(by_account), accounts.end
+    ):
+        return []
+    carried: dict[int, dict[Consumers, int]] = {}
+    for v, units in picks:
+        parts = sorted(by_account.get(v, ()), reverse=True) if v < structure.n else []
+        left = units - (held.get(v, 0) - sum(n for _, n in parts))
+        for consumers, most in parts:  # what was drawn for the last pools goes first, as it does in the records
+            less = min(most, left)
+            for edge, own in by_account.items() if less > 0 else ():
+                of_edge = dict(own).get(consumers, 0)
+                if edge >= structure.n and edge not in named and of_edge and _leads_on(structure, v, edge):
+                    given = carried.setdefault(edge, {})
+                    given[consumers] = max(
+                        given.get(consumers, 0), min(of_edge, _converted(less, accounts.unit(v), accounts.unit(edge)))
+                    )
+            left -= less
+    totals = {edge: sum(given.values()) for edge, given in carried.items()}
+    return [(edge, units) for edge, units in sorted(totals.items()) if units]
+
+
+def _leads_on(structure: Structure, v: int, edge: int) -> bool:
+    """Whether what a supplier gives may go along an edge."""
+    of_graph, *ends = structure.accounts.edge(edge)
+    for feeds in structure.feeds:
+        if feeds.graph is of_graph:
+            starts = [v]
+            if not (feeds.above == v).any():  # it hangs on a supplier, and that has the edges
+                starts = [u for u in (*feeds.suppliers(v), structure.parent.item(v)) if u >= 0]
+            return set[int]().union(*(downward(feeds, u) for u in starts)).issuperset(ends)
+    return False
+
+
+def _converted(units: int, from_unit: str | None, to_unit: str | None) -> int:
+    """Whole units of an edge that carry no more than these units of a supplier; none where the units do not convert."""
+    try:
+        return floor(unit.convert(units, from_unit, to_unit)) if from_unit != to_unit else units
+    except InputError:
+        return 0
 
 
 def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> tuple[Structure, Int32]:

@@ -22,6 +22,7 @@ from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import compression, registry, source_text
 from fluxres.formats import source as files
 from fluxres.formats.loaded import Hold, Loaded
+from fluxres.model.changes import expire_stages
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.model.targets import Where
 from fluxres.store import Notify, journal, open_store, records
@@ -143,6 +144,8 @@ def load(
         graph.clock = clocks.system
     graph.name = name if name is not None else graph.name
     _listen(graph).mark(place, position)
+    if position is not None:
+        expire_stages(graph)  # to be written with whatever is changed next
     return graph
 
 

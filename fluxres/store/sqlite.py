@@ -99,7 +99,7 @@ class SqliteStore:
             return None if db is None else self._rows(db).default()
 
     def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
-        """The graph as it is now: its snapshot and the events after it.
+        """The graph as it is now: its snapshot and the events after it, without stages whose time is over.
 
         Args:
             name: of the graph; the default one if None.
@@ -107,10 +107,13 @@ class SqliteStore:
 
         Errors: UnknownGraph; StoreError for damage.
         """
-        return self.open(name, clock=clock)[0]
+        graph, _ = self.open(name, clock=clock)
+        for stage in graph.records.expired_stages(graph.now()):
+            graph.records.release(stage)
+        return graph
 
     def open(self, name: str | None = None, *, clock: Clock | None = None) -> tuple[ResourceGraph, Position]:
-        """As :meth:`load`, with the position that was read."""
+        """As :meth:`load`, with the position that was read, and with all stages that are there."""
         with self._reading(name) as rows:
             row = rows.graph(name)
             return rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq)

@@ -299,3 +299,21 @@ def test_what_is_drawn_through_an_edge_with_a_capacity_is_named_in_every_answer(
     assert "500 W" in fluxres("free", "s", f"{EDGE}=100").stdout
     fluxres("stage", EDGE, "--job", "t", status=1)
     assert "power: pdu -> /m/node1" in fluxres("stage", "power: power:/pdu -> /m/node1=10", "--job", "t").stdout
+
+
+def test_a_stage_whose_time_is_over_is_in_the_way_of_no_question(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny("stage", "/tiny/rack0", "--job", "j1", "--ttl", "2s")
+    assert "j1" in tiny("when", "slot=6/node", status=1).stderr
+    before = tiny("log", "--json").stdout
+    monkeypatch.setattr(clock, "system", clock.fixed(1002.0))
+    assert tiny("when", "slot=6/node").stdout.startswith("now")
+    assert tiny("why", "slot=6/node").stdout == "It matches now.\n"
+    assert json.loads(tiny("available", "/tiny/rack0", "--json").stdout)["count"] > 1
+    assert json.loads(tiny("find", "available=0", "--json").stdout)["count"] == 0
+    assert json.loads(tiny("info", "--json").stdout)["stages"] == []
+    assert "j1" not in tiny("show").stdout
+    # No question is written down; the stage falls with the next change.
+    assert tiny("log", "--json").stdout == before
+    tiny("allocate", "/tiny/rack0", "--job", "j2")
+    assert [event["event"] for event in json.loads(tiny("log", "--json").stdout)["log"]][-2:] == ["release", "allocate"]
+    assert "no problems" in tiny("check").stdout

@@ -264,7 +264,7 @@ def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(capacity: float | 
     g.allocate("slot=1/[node;pdu=3000]", job="j1", start=5, duration_s=10)
     before = g.allocation("j1").spans
     for where in ("power:/pdu0/rack0/node0", "power:/pdu0/rack0"):
-        with pytest.raises(StillHeld, match="j1 .*through it"):
+        with pytest.raises(StillHeld, match=r"j1 .*through it"):
             g.unlink(where)
     with pytest.raises(StillHeld):
         g.unlink("power:/pdu0")

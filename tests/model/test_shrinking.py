@@ -254,10 +254,17 @@ def test_records_under_a_whole_holding_come_back_for_the_moments_at_which_it_goe
     panel.allocate("/site/rack0/node0/core0", job="j", start=0, end=100)
     panel.allocate("/site/rack0/node0", job="j", start=20, end=40)
     panel.allocate("/site/rack0", job="j", start=30, end=35)
-    panel.shrink("j", "/site/rack0/node0", start=20, end=40)
+    for start, end in ((20, 40), (20, 31), (34, 40), (20, None), (None, None)):
+        with pytest.raises(NotHeld, match="in a part of the window only through a pool above") as refused:
+            panel.shrink("j", "/site/rack0/node0", start=start, end=end)
+        assert "held through /site/rack0 from 3" in refused.value.hint
+    with pytest.raises(NotHeld, match="holds nothing of it"):
+        panel.shrink("j", "/site/rack0/node0", start=31, end=32)
+    panel.shrink("j", "/site/rack0/node0", start=20, end=30)
+    panel.shrink("j", "/site/rack0/node0", start=35, end=40)
     core = panel.pool("/site/rack0/node0/core0")
     assert [(span.start, span.end) for span in (*core.allocations(), *core.reservations())] == [(0, 30), (35, 100)]
-    panel.shrink("j", "/site/rack0")
+    panel.shrink("j", ["/site/rack0", "/site/rack0/node0"])
     assert [(span.start, span.end) for span in (*core.allocations(), *core.reservations())] == [(0, 100)]
     with pytest.raises(InsufficientResources):
         panel.allocate(core, job="other", start=20, end=40)
@@ -271,3 +278,81 @@ def test_what_a_whole_holding_implies_cannot_be_freed_alone(panel: ResourceGraph
     assert refused.value.hint == "it is held through /site/rack0/node0: free that"
     panel.free("j", ["/site/rack0/node0/core0", "/site/rack0/node0"])
     assert panel.jobs() == []
+
+
+def fed(unit: str = "W", capacity: int = 150, per_node: int = 1) -> ResourceGraph:
+    """Four nodes behind edges with a capacity, two to a PDU (or all to both), and a feed above."""
+    pdu = {"type": "power", "basename": "pdu", "count": 2, "size": 200, "unit": "W"}
+    sides = ([0, 1], [2, 3]) if per_node == 1 else ([0, 1, 2, 3], [0, 1, 2, 3])
+    edges = [
+        {"from": f"power:/feed/pdu{at}", "to": f"/m/node{node}", "capacity": capacity, "unit": unit}
+        for at, nodes in enumerate(sides)
+        for node in nodes
+    ]
+    if per_node == 1:
+        power = {"hierarchy": True, "pools": [{"type": "power", "name": "feed", "size": 300, "unit": "W", "with": [pdu]}]}
+    else:
+        power = {"pools": [pdu]}
+        edges = [{**edge, "from": edge["from"].replace("feed/", "")} for edge in edges]
+    resources = [{"type": "node", "count": 4, "with": [{"type": "core", "count": 2}]}]
+    return fluxres.load({"fluxres": 1, "name": "m", "resources": resources, "graphs": {"power": {**power, "edges": edges}}})
+
+
+def amounts(allocation: Any) -> dict[str, int]:
+    return {span.pool: span.amount for span in allocation.spans}
+
+
+def test_watts_given_back_go_back_all_the_way() -> None:
+    g = fed()
+    g.allocate("slot=2/[node{x};power=100]", job="a", duration_s=10)
+    first, last = (f"power: power:/feed/pdu0 -> /m/node{at}" for at in range(2))
+    assert amounts(g.shrink("a", "power=40")) == {"power:/feed": 40, "power:/feed/pdu0": 40, last: 40}
+    assert amounts(g.shrink("a", "power=100")) == {"power:/feed": 100, "power:/feed/pdu0": 100, last: 60, first: 40}
+    assert amounts(g.allocation("a")) == {"/m/node0": 1, "/m/node1": 1, "power:/feed": 60, "power:/feed/pdu0": 60, first: 60}
+    assert g.check() == []
+    # What is left goes with the node that it was drawn for; the other one has nothing left.
+    assert amounts(g.shrink("a", "/m/node1")) == {"/m/node1": 1}
+    assert amounts(g.shrink("a", "/m/node0")) == {"/m/node0": 1, "power:/feed": 60, "power:/feed/pdu0": 60, first: 60}
+    assert g.jobs() == []
+
+
+def test_watts_named_beside_a_node_go_with_it_and_are_not_taken_twice() -> None:
+    g = fed()
+    g.allocate("slot=2/[node{x};power=100]", job="a", duration_s=10)
+    edge = "power: power:/feed/pdu0 -> /m/node{}"
+    expected = {"power:/feed": 100, "power:/feed/pdu0": 100}
+    h = g.duplicate()
+    assert amounts(g.shrink("a", "slot=1/[node;power=40]")) == {"/m/node1": 1, **expected, edge.format(1): 100}
+    assert amounts(g.allocation("a")) == {"/m/node0": 1, **expected, edge.format(0): 100}
+    h.free("a", {"/m/node1": None, "power:/feed": 40, edge.format(1): 20})
+    assert amounts(h.allocation("a")) == amounts(g.allocation("a"))
+    for each in (g, h):
+        assert each.check() == []
+        each.free("a")
+        assert each.check() == []
+        assert each.allocate("power=300", job="b").spans
+
+
+def test_an_edge_in_another_unit_gives_back_no_more_than_its_supplier_did() -> None:
+    g = fed("kW", 1)
+    children = [{"type": "node", "count": 1, "exclusive": True}, {"type": "power", "count": 100, "unit": "W"}]
+    slots = [{"type": "slot", "label": "s", "count": 2, "with": children}]
+    tasks = [{"command": ["x"], "slot": "s", "count": {"per_slot": 1}}]
+    g.allocate({"version": 1, "resources": slots, "tasks": tasks, "attributes": {"system": {"duration": 10}}}, job="a")
+    before = amounts(g.allocation("a"))
+    assert amounts(g.shrink("a", "power=40")) == {"power:/feed": 40, "power:/feed/pdu0": 40}
+    assert amounts(g.allocation("a")) == before | {"power:/feed": 160, "power:/feed/pdu0": 160}
+    assert g.check() == []
+
+
+def test_only_the_edges_behind_a_supplier_carry_less_when_it_gives_less() -> None:
+    g = fed(per_node=2)
+    g.allocate("slot=1/[node{x};power=100]", job="a", duration_s=10)
+    held = amounts(g.allocation("a"))
+    taken = amounts(g.shrink("a", "power=40", policy="low"))
+    suppliers = [name for name in taken if " -> " not in name]
+    assert {name: units for name, units in taken.items() if " -> " in name} == {
+        f"power: {name} -> /m/node0": taken[name] for name in suppliers
+    }
+    assert set(taken) <= set(held)
+    assert g.check() == []

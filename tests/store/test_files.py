@@ -712,3 +712,36 @@ def test_only_changes_of_a_part_are_refused() -> None:
     with pytest.raises(UnknownPool):
         fluxres.save(g, "part.json", where="/site/node7")
     assert fluxres.save(g, "part.yaml", where="/site/node0").pools == 5
+
+
+def test_a_graph_opened_from_a_store_has_no_stages_that_are_over(tmp_path: Path) -> None:
+    now, url = [1000.0], f"sqlite:///{tmp_path}/s.db"
+    made = fluxres.load({"fluxres": 1, "name": "m", "resources": [{"type": "node", "count": 2}]}, clock=lambda: now[0])
+    made.stage("/m/node0", job="a", ttl_s=5)
+    made.stage("/m/node1", job="b", ttl_s=50)
+    fluxres.save(made, url)
+    now[0] = 1005.0
+    store = open_store(url)
+    assert list(store.load(clock=lambda: now[0]).records.stages) == ["s1"]
+    graph = fluxres.load(url, clock=lambda: now[0])
+    assert list(graph.records.stages) == ["s1"]
+    assert graph.earliest("slot=1/node{x}") == 1005.0
+    # What is changed then can be written where the stage still is.
+    graph.allocate("/m/node0", job="c", duration_s=5)
+    fluxres.save(graph, url)
+    again = fluxres.load(url, clock=lambda: now[0])
+    assert (again.jobs(), list(again.records.stages)) == (["c"], ["s1"])
+    assert again.check() == []
+
+
+def test_a_refusal_says_that_a_stage_in_the_way_is_over() -> None:
+    now = [0.0]
+    graph = fluxres.load({"fluxres": 1, "name": "m", "resources": [{"type": "node", "count": 2}]}, clock=lambda: now[0])
+    graph.stage("/m/node0", job="a", ttl_s=1)
+    assert "expire()" not in str(graph.why_not("slot=2/node", duration_s=1))
+    now[0] = 1.0
+    revision = graph.revision
+    assert r"held by a (its stage is over: expire() drops it)" in str(graph.why_not("slot=2/node", duration_s=1))
+    assert graph.revision == revision
+    graph.expire()
+    assert graph.why_not("slot=2/node", duration_s=1) is None
