@@ -286,6 +286,11 @@ def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
     ways = {u: {**shape.pools[u], "way": shape.pools[u]["way"] or name is None} for u in loose}
     pools.update({u: {**pool, "parent": None} for u, pool in ways.items()})
     made = shape.restricted(pools)
+    for k, limit in oracle.edges.items():
+        graph, *ends = limit["ends"]
+        is_left = graph in made.graphs and any(list(edge[:2]) == ends for edge in made.graphs[graph].edges)
+        if not is_left and any(oracle.held[k][t] for t in later):
+            raise Refused(["StillHeld"])
     return oracle_of(made, oracle, (oracle, {})), made.graphs
 
 

@@ -46,15 +46,15 @@ def require_drawn(graph: ResourceGraph, after: Structure, between: Iterable[Ends
         elif there[0] and (new >= 0 or not there[1]):
             job = _supplied(graph, before.subsystems[name], src, dst)
             if job is not None:
-                raise _unrecorded(before, job, (name, src, dst))
+                what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
+                raise StillHeld(what, where=where, hint=_FREE)
 
 
-def require_kept(graph: ResourceGraph, after: Structure, old_to_new: Int32, v: int, hierarchy: str | None) -> None:
+def require_kept(graph: ResourceGraph, after: Structure, old_to_new: Int32) -> None:
     """Refuse where an edge through which jobs draw, now or later, would go with a pool that is unlinked.
 
     Args:
         old_to_new: int32 by vertex, -1 for what is gone.
-        hierarchy: the auxiliary hierarchy that the pool is taken out of; None for containment.
 
     Errors: StillHeld.
     """
@@ -65,11 +65,6 @@ def require_kept(graph: ResourceGraph, after: Structure, old_to_new: Int32, v: i
             where = before.accounts.where(account)
             what = f"{_by(graph, account)} {drawn} units through it, now or later, and it would be gone"
             raise StillHeld(what, where=where, hint=_FREE)
-    if hierarchy in before.subsystems:
-        graph_of = before.subsystems[hierarchy]
-        for src in graph_of.src[graph_of.dst == v].tolist():
-            if _account(before, hierarchy, src, v) < 0 and (job := _supplied(graph, graph_of, src, v)) is not None:
-                raise _unrecorded(before, job, (hierarchy, src, v))
 
 
 _FREE = "free what draws through it first"
@@ -78,11 +73,6 @@ _FREE = "free what draws through it first"
 def _account(s: Structure, name: str, src: int, dst: int) -> int:
     graph = s.subsystems[name]
     return int(s.accounts.between(graph, np.array([src], np.int32), np.array([dst], np.int32))[0])
-
-
-def _unrecorded(s: Structure, job: str, ends: Ends) -> StillHeld:
-    what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
-    return StillHeld(what, where=edges.said(s, *ends), hint=_FREE)
 
 
 def _by(graph: ResourceGraph, account: int) -> str:

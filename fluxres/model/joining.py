@@ -249,7 +249,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     _carry_linked(structure, (graph.structure, old_to_new))
     now = graph.now()
     _require_free(graph, structure, old_to_new, v, now)
-    require_kept(graph, structure, old_to_new, v, hierarchy)
+    require_kept(graph, structure, old_to_new)
     records = next_records(graph, structure)
     records.take(graph.records, old_to_new)
     tell(

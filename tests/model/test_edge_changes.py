@@ -257,10 +257,8 @@ def answer(g: ResourceGraph, request: str) -> object:
         return type(error).__name__
 
 
-@pytest.mark.parametrize("capacity", [8000, None])
-def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(capacity: float | None) -> None:
+def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(g: ResourceGraph) -> None:
     """As remove_edge refuses it, now or later, by whatever name; what nobody draws through goes."""
-    g = fluxres.load(document(capacity))
     g.allocate("slot=1/[node;pdu=3000]", job="j1", start=5, duration_s=10)
     before = g.allocation("j1").spans
     for where in ("power:/pdu0/rack0/node0", "power:/pdu0/rack0"):
