@@ -168,9 +168,8 @@ class Feeds:
 
     def cards(self) -> Iterator[tuple[int, list[int]]]:
         """Nodes without suppliers of their own, and the pools in each that are supplied from outside it."""
-        inside = np.searchsorted(self._nodes, self.supplied, "right") - 1
-        held = (inside >= 0) & (self.supplied < self._structure.end[self._nodes[inside]]) if len(self._nodes) else inside >= 0
-        for node in np.unique(self._nodes[inside[held]]).tolist():
+        first, last = self.supplied.searchsorted(self._nodes + 1), self.supplied.searchsorted(self._structure.end[self._nodes])
+        for node in self._nodes[last > first].tolist():
             if not self.rows_into(node) and (entries := self._inside(node)):
                 yield node, entries
 
@@ -241,7 +240,8 @@ def _outward(structure: Structure, src: Int32, dst: Int32, nodes: Int32) -> tupl
         return src, dst
     ends = np.unique(src)
     at = nodes.searchsorted(ends, "right") - 1
-    start = ends[(at >= 0) & (ends < structure.end[nodes[at]])] if nodes.size else ends[:0]
+    reach = np.maximum.accumulate(structure.end[nodes])  # a node may have others in it
+    start = ends[(at >= 0) & (ends < reach[at])] if nodes.size else ends[:0]
     if not start.size:
         start = ends[ends < structure.tree_end]
     distance = np.full(structure.n, structure.n, np.int64)

@@ -229,3 +229,27 @@ def test_one_of_several_suppliers_is_enough_where_the_edges_say_so(tmp_path: Pat
         again.allocate("slot=1/[node{id:'0-3'};power=700]", job="j")
         assert drawn(again) == {"feed1": 700, "pdu2": 700}
     assert "supply: any" in (tmp_path / "site.yaml").read_text()
+
+
+def test_a_node_in_a_node_has_its_supply_from_there() -> None:
+    inner = {"type": "node", "name": "inner", "with": [{"type": "core"}]}
+    outer = {"type": "node", "with": [inner, {"type": "nic", "name": "a"}]}
+    g = fluxres.load(
+        {
+            "fluxres": 1,
+            "name": "c",
+            "resources": [outer],
+            "graphs": {
+                "network": {
+                    "pools": [{"type": "switch", "name": "leaf", "size": 8}],
+                    "edges": [{"from": "network:/leaf", "to": "/c/node0/a", "direction": "both"}],
+                }
+            },
+        }
+    )
+    (feeds,) = g.structure.feeds
+    assert [g.structure.where(v) for v in feeds.above.tolist()] == ["network:/leaf"]
+    g.set_state("network:/leaf", "down")
+    assert g.pool("/c/node0/inner").available() == 0
+    g.set_state("network:/leaf", "up")
+    assert g.pool("/c/node0/inner").available() == 1
