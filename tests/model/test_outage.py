@@ -242,7 +242,7 @@ def test_a_node_in_a_node_has_its_supply_from_there() -> None:
             "graphs": {
                 "network": {
                     "pools": [{"type": "switch", "name": "leaf", "size": 8}],
-                    "edges": [{"from": "network:/leaf", "to": "/c/node0/a", "direction": "both"}],
+                    "edges": [{"from": "network:/leaf", "to": "/c/node/a", "direction": "both"}],
                 }
             },
         }
@@ -250,6 +250,6 @@ def test_a_node_in_a_node_has_its_supply_from_there() -> None:
     (feeds,) = g.structure.feeds
     assert [g.structure.where(v) for v in feeds.above.tolist()] == ["network:/leaf"]
     g.set_state("network:/leaf", "down")
-    assert g.pool("/c/node0/inner").available() == 0
+    assert g.pool("/c/node/inner").available() == 0
     g.set_state("network:/leaf", "up")
-    assert g.pool("/c/node0/inner").available() == 1
+    assert g.pool("/c/node/inner").available() == 1
