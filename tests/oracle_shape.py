@@ -74,8 +74,11 @@ class Shape:
         path = self.path_outside(uuid)
         if [self.path_outside(u) for u in self.pools if u not in self.tree].count(path) > 1:
             return uuid
-        graph = next((name for name, graph in self.graphs.items() if graph.touches(uuid)), "pools")
-        return f"{graph}:/{path}"
+        around = [name for name, graph in self.graphs.items() if graph.touches(uuid)]
+        plain = [name for name in around if not self.graphs[name].hierarchy]
+        if around and not plain:
+            return uuid  # in a hierarchy a name is a URI, and that is another pool's as well
+        return f"{plain[0] if plain else 'pools'}:/{path}"
 
     def path_outside(self, uuid: str) -> str:
         return "/".join(self.pools[u]["name"] for u in [*reversed(list(self.ancestors(uuid))), uuid])
