@@ -235,7 +235,7 @@ class Allocations(Holdings):
             return
         self._apply(planned, owner, start, end)
         if owner in self.drawn.ledgers:
-            self._draw_on(owner, planned, start, end)
+            self._draw_on(owner, planned, start, end, drawn)
         if len(drawn):
             self.drawn.add(owner, drawn, start, end)
         if slots:
@@ -484,6 +484,8 @@ class Allocations(Holdings):
             by_window.setdefault(piece[2:], []).append(piece)
         for window, together in by_window.items():
             self._shrink(together, job, *window)
+        if not self.is_holder(job) and job not in self.implied:
+            self.slots_of.pop(job, None)
         if job in self.drawn.ledgers:
             self._settle_drawn(job, {piece[0] for together in by_window.values() for piece in together})
 
@@ -506,11 +508,18 @@ class Allocations(Holdings):
         joined = {account: steps.joined([gone.get(account, ()), held]) for account, held in sorted(rest.items())}
         return own + [(account, amount, s, e) for account, held in joined.items() for s, e, amount in held]
 
-    def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int) -> None:
-        """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that."""
+    def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int, drawn: Rows) -> None:
+        """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that.
+
+        Args:
+            drawn: for which pools what of it is drawn anew: that is nothing that is held on.
+        """
         pools: list[int] | None = None
+        anew: dict[int, int] = {}
+        for _, account, units in drawn.tolist():
+            anew[account] = anew.get(account, 0) + units
         for change in planned:
-            left = change.amount
+            left = change.amount - anew.get(change.v, 0)
             for consumers, units in self.drawn.ending(owner, change.v, start):
                 pools = pools or sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
                 used = [window for v in consumers for window in self._used(owner, v, {}, pools)]
