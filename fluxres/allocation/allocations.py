@@ -466,10 +466,11 @@ class Allocations(Holdings):
         """Apply what :meth:`plan_free` found to be right.
 
         Args:
-            slots: that go back, where a request says what does; of what is left of a part nobody knows how many slots it is.
+            slots: that go back, where a request says what does; of what is left of a part nobody knows how many slots it is,
+                nor where a pool goes back in windows apart.
         """
         left = self.slots_of.pop(job, 0) - slots
-        if slots and left > 0:
+        if slots and left > 0 and (isinstance(planned, Batch) or not self._recurs(job, planned := list(planned))):
             self.slots_of[job] = left
         if isinstance(planned, Batch):
             if job in self._batches:
@@ -488,6 +489,12 @@ class Allocations(Holdings):
             self.slots_of.pop(job, None)
         if job in self.drawn.ledgers:
             self._settle_drawn(job, {piece[0] for together in by_window.values() for piece in together})
+
+    def _recurs(self, job: str, planned: Sequence[Piece]) -> bool:
+        """Whether a pool is given back in windows apart: each may have been a slot of its own."""
+        ledger = self.drawn.ledgers.get(job)
+        pools = [piece[0] for piece in planned if ledger is None or piece[0] not in ledger.held]
+        return len(set(pools)) < len(pools)
 
     # -- what was drawn for pools ------------------------------------------------------------------------------------
 

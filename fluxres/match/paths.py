@@ -83,6 +83,15 @@ class Paths:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
         return tuple((givers, part) for givers, part in self.charged(v, kind) or () if v not in givers)
 
+    def standing_by(self, v: int) -> list[int]:
+        """Suppliers in service that give nothing because another one, which gives units of this pool, is enough."""
+        found: set[int] = set()
+        for ways in self._ways if v < self._structure.n else ():
+            on, attached = ways.feeds.attached
+            for u in {v, self._structure.parent.item(v), *on[attached == v].tolist()}:
+                found.update(ways.standing_by(u))
+        return sorted(found)
+
     def along(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """What else a part of the machine needs so that charges for its pools lead the same ways as in the whole.
 
