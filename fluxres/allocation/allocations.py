@@ -509,8 +509,9 @@ class Allocations(Holdings):
         for consumers, windows in self._left_alone(job, gone, gone):
             for account, held in self.drawn.of(job, consumers).items():
                 more[account] = steps.joined([more.get(account, ()), steps.clipped(held, windows)])
-        # What is named beside the pool it was drawn for is not taken twice.
+        # What is named beside the pool it was drawn for is not taken twice, and nothing is that is not held: so no free can fail.
         rest = drawing.minus(more, gone)
+        rest = {account: steps.least_of(held, self._had(job, account, gone)) for account, held in rest.items()}
         own = [piece for piece in pieces if piece[0] not in rest]
         joined = {account: steps.joined([gone.get(account, ()), held]) for account, held in sorted(rest.items())}
         return own + [(account, amount, s, e) for account, held in joined.items() for s, e, amount in held]

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.auxiliary import Int32, Subsystem
-from fluxres.graph.kinds import WAY
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -133,25 +132,6 @@ class Feeds:
     def is_vital(self) -> bool:
         """Whether a pool that nothing reaches by this graph can do no work: it is a hierarchy, or something is distributed."""
         return self.graph.hierarchy or bool(self.types) or self.is_limited
-
-    @cached_property
-    def gives_nothing(self) -> NDArray[np.bool_]:
-        """By edge, whether all that its supplier gives by, itself and what hangs on it, is here only as the way to others."""
-        structure = self._structure
-        given = self._given[np.isin(structure.type[self._given], list(self.counted))]
-        is_way = (structure.flags[given] & WAY) != 0
-        if not is_way.any():
-            return np.zeros(len(self.above), np.bool_)
-        on, attached = self.attached
-        at = given.searchsorted(attached)
-        hung = (given[np.minimum(at, len(given) - 1)] == attached) if len(given) else np.zeros(len(attached), np.bool_)
-        leaf = structure.end[given] == given + 1
-        above = np.concatenate([given, structure.parent[given[leaf]], on[hung]])  # -1 counts behind the last pool
-        own, ways = np.zeros(structure.n + 1, np.int64), np.zeros(structure.n + 1, np.int64)
-        np.add.at(own, above, 1)
-        np.add.at(ways, above, np.concatenate([is_way, is_way[leaf], is_way[at[hung]]]))
-        found: NDArray[np.bool_] = ((own > 0) & (own == ways))[self.above]
-        return found
 
     # -- who supplies ------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.kinds import WAY
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match.ways import Way, Ways
@@ -44,7 +45,7 @@ class Paths:
         #: By type: by pool, what of the type hangs on it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
         self._giving: dict[tuple[int, int, tuple[int, ...]], tuple[Givers, ...]] = {}
-        self._ways = [Ways(feeds, dead.get(feeds.kind)) for feeds in structure.feeds]
+        self._ways = [Ways(feeds, dead.get(feeds.kind), self._only_ways) for feeds in structure.feeds]
 
     @property
     def feeds(self) -> list[Feeds]:
@@ -179,6 +180,15 @@ class Paths:
         if kind in self._supplying[id(feeds)]:
             return (u,) if self._structure.type.item(u) == kind else ()
         return self._hung(u, kind)
+
+    def _only_ways(self, feeds: Feeds) -> NDArray[np.bool_]:
+        """By edge, whether all that its supplier gives by is here only as the way to others.  Cost: a step a supplier."""
+        is_way = (self._structure.flags & WAY) != 0
+        if not is_way.any():
+            return np.zeros(len(feeds.above), np.bool_)
+        suppliers, at = np.unique(feeds.above, return_inverse=True)
+        givers = [[v for kind in feeds.counted for v in self._given_by(feeds, u, kind)] for u in suppliers.tolist()]
+        return np.array([bool(every) and bool(is_way[every].all()) for every in givers], np.bool_)[at]
 
     @cached_property
     def _supplying(self) -> dict[int, frozenset[int]]:

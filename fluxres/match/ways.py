@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -30,11 +30,14 @@ class Ways:
 
     Args:
         dead: by edge, whether it comes from a supplier that gives nothing; it counts only where no other one is there.
+        only_ways: whether suppliers have nothing to give, for they are here only as the way to others; asked where one of
+            several is enough.
     """
 
-    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None) -> None:
+    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None, only_ways: Callable[[Feeds], NDArray[np.bool_]]) -> None:
         self.feeds = feeds
         self._dead = dead
+        self._only_ways = only_ways
         self._farther: dict[tuple[int, ...], Way] = {}
 
     def of(self, entry: int) -> Way:
@@ -63,8 +66,8 @@ class Ways:
             return rows
         # Of those of which one is enough the first gives that has anything of its own; the others stand by.
         several = [row for row in rows if alternative[row]]
-        if len(several) > 1 and self.feeds.gives_nothing.any():
-            several = [row for row in several if not self._spent[row]] or several
+        if len(several) > 1 and (spent := self._spent) is not None:
+            several = [row for row in several if not spent[row]] or several
         return [row for row in rows if row in several[:1] or not alternative[row]]
 
     def standing_by(self, u: int) -> list[int]:
@@ -83,9 +86,11 @@ class Ways:
         return sorted(found - {u})
 
     @cached_property
-    def _spent(self) -> NDArray[np.bool_]:
-        """By edge, whether its supplier, or everybody farther up, is here only as the way to others."""
-        nothing = self.feeds.gives_nothing
+    def _spent(self) -> NDArray[np.bool_] | None:
+        """By edge, whether its supplier, or everybody farther up, is here only as the way to others; None where none is."""
+        nothing = self._only_ways(self.feeds)
+        if not nothing.any():
+            return None
         return reach(self.feeds, nothing if self._dead is None else nothing | self._dead)[0]
 
     def beyond(self, suppliers: tuple[int, ...]) -> Way:
