@@ -405,7 +405,24 @@ class Allocations(Holdings):
             pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
-        return self._with_what_goes_along(job, pieces)
+        pieces = self._with_what_goes_along(job, pieces)
+        self._require_room(job, pieces)
+        return pieces
+
+    def _require_room(self, job: str, pieces: Sequence[Piece]) -> None:
+        """Refuse before anything changes what the planner would refuse in the middle, for its bounds.
+
+        Errors: LimitExceeded, also where the windows together would just have fitted one after the other.
+        """
+        windows: dict[tuple[int, int], list[int]] = {}
+        for v, _, start, end in pieces:
+            windows.setdefault((start, end), []).append(v)
+        if implied := self.implied.get(job):
+            for start, end in list(windows):
+                for v, held in implied.items():  # it may become a record again
+                    for s, e, _ in steps.within(held, start, end):
+                        windows.setdefault((s, e), []).append(v)
+        self.planner.require_room(windows)
 
     def _freeable(self, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
         """What a job holds of a pool and can give back: what is implied only with a pool above (rule A5).

@@ -267,8 +267,9 @@ def test_a_copy_of_a_job_draws_from_the_supplier_that_has_something_to_give() ->
 def test_a_child_draws_what_its_job_has_before_it_asks_for_more() -> None:
     top = Instance(made(TWO_CABLES), clock=Hand(), name="top")
     top.graph.set_state("power:/pdu0", "down")
-    child = top.spawn(top.submit("slot=1/node", duration_s=100))
+    job = top.submit("slot=1/node", duration_s=100)
     top.graph.set_state("power:/pdu0", "up")
+    child = top.spawn(job)
     child.submit("slot=1/node", duration_s=50)
     assert drawn(top.graph, top.graph.jobs()[0]) == {"pdu1": 400}
     assert top.check() == []
