@@ -235,7 +235,7 @@ class Allocations(Holdings):
             return
         self._apply(planned, owner, start, end)
         if owner in self.drawn.ledgers:
-            self._draw_on(owner, planned, start, end)
+            self._draw_on(owner, planned, start, end, drawn)
         if len(drawn):
             self.drawn.add(owner, drawn, start, end)
         if slots:
@@ -405,7 +405,24 @@ class Allocations(Holdings):
             pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
-        return self._with_what_goes_along(job, pieces)
+        pieces = self._with_what_goes_along(job, pieces)
+        self._require_room(job, pieces)
+        return pieces
+
+    def _require_room(self, job: str, pieces: Sequence[Piece]) -> None:
+        """Refuse before anything changes what the planner would refuse in the middle, for its bounds.
+
+        Errors: LimitExceeded, also where the windows together would just have fitted one after the other.
+        """
+        windows: dict[tuple[int, int], list[int]] = {}
+        for v, _, start, end in pieces:
+            windows.setdefault((start, end), []).append(v)
+        if implied := self.implied.get(job):
+            for start, end in list(windows):
+                for v, held in implied.items():  # it may become a record again
+                    for s, e, _ in steps.within(held, start, end):
+                        windows.setdefault((s, e), []).append(v)
+        self.planner.require_room(windows)
 
     def _freeable(self, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
         """What a job holds of a pool and can give back: what is implied only with a pool above (rule A5).
@@ -466,10 +483,11 @@ class Allocations(Holdings):
         """Apply what :meth:`plan_free` found to be right.
 
         Args:
-            slots: that go back, where a request says what does; of what is left of a part nobody knows how many slots it is.
+            slots: that go back, where a request says what does; of what is left of a part nobody knows how many slots it is,
+                nor where a pool goes back in windows apart.
         """
         left = self.slots_of.pop(job, 0) - slots
-        if slots and left > 0:
+        if slots and left > 0 and (isinstance(planned, Batch) or not self._recurs(job, planned := list(planned))):
             self.slots_of[job] = left
         if isinstance(planned, Batch):
             if job in self._batches:
@@ -484,8 +502,16 @@ class Allocations(Holdings):
             by_window.setdefault(piece[2:], []).append(piece)
         for window, together in by_window.items():
             self._shrink(together, job, *window)
+        if not self.is_holder(job) and job not in self.implied:
+            self.slots_of.pop(job, None)
         if job in self.drawn.ledgers:
             self._settle_drawn(job, {piece[0] for together in by_window.values() for piece in together})
+
+    def _recurs(self, job: str, planned: Sequence[Piece]) -> bool:
+        """Whether a pool is given back in windows apart: each may have been a slot of its own."""
+        ledger = self.drawn.ledgers.get(job)
+        pools = [piece[0] for piece in planned if ledger is None or piece[0] not in ledger.held]
+        return len(set(pools)) < len(pools)
 
     # -- what was drawn for pools ------------------------------------------------------------------------------------
 
@@ -500,17 +526,25 @@ class Allocations(Holdings):
         for consumers, windows in self._left_alone(job, gone, gone):
             for account, held in self.drawn.of(job, consumers).items():
                 more[account] = steps.joined([more.get(account, ()), steps.clipped(held, windows)])
-        # What is named beside the pool it was drawn for is not taken twice.
+        # What is named beside the pool it was drawn for is not taken twice, and nothing is that is not held: so no free can fail.
         rest = drawing.minus(more, gone)
+        rest = {account: steps.least_of(held, self._had(job, account, gone)) for account, held in rest.items()}
         own = [piece for piece in pieces if piece[0] not in rest]
         joined = {account: steps.joined([gone.get(account, ()), held]) for account, held in sorted(rest.items())}
         return own + [(account, amount, s, e) for account, held in joined.items() for s, e, amount in held]
 
-    def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int) -> None:
-        """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that."""
+    def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int, drawn: Rows) -> None:
+        """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that.
+
+        Args:
+            drawn: for which pools what of it is drawn anew: that is nothing that is held on.
+        """
         pools: list[int] | None = None
+        anew: dict[int, int] = {}
+        for _, account, units in drawn.tolist():
+            anew[account] = anew.get(account, 0) + units
         for change in planned:
-            left = change.amount
+            left = change.amount - anew.get(change.v, 0)
             for consumers, units in self.drawn.ending(owner, change.v, start):
                 pools = pools or sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
                 used = [window for v in consumers for window in self._used(owner, v, {}, pools)]

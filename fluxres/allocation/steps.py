@@ -69,6 +69,15 @@ def excess(steps: Steps, less: Steps) -> Steps:
     return found
 
 
+def least_of(one: Steps, other: Steps) -> Steps:
+    """What is in both holdings.
+
+    >>> least_of(((0, 10, 4),), ((5, 20, 3),))
+    ((5, 10, 3),)
+    """
+    return excess(one, excess(one, other))
+
+
 def clipped(steps: Steps, windows: Iterable[tuple[int, int]]) -> Steps:
     """The part of a holding in some windows, which do not overlap.
 

@@ -46,7 +46,7 @@ class Outage:
         for feeds in self._structure.feeds:
             out = self.is_stated(feeds.above) if feeds.is_vital else np.zeros(0, np.bool_)
             if out.any():
-                dead, cut = _reach(feeds, out)
+                dead, cut = reach(feeds, out)
                 self.dead = {**self.dead, feeds.kind: dead}
                 if cut.any():
                     self._cut.append((feeds, cut))
@@ -131,7 +131,7 @@ def _topmost(structure: Structure) -> Int32:
     return own
 
 
-def _reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:
+def reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:
     """Which edges come from a supplier that gives nothing, and which of the pools supplied are left without any.
 
     A supplier gives nothing where it is out of service, or where all that supplies it gives nothing.

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.kinds import WAY
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match.ways import Way, Ways
@@ -44,7 +45,7 @@ class Paths:
         #: By type: by pool, what of the type hangs on it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
         self._giving: dict[tuple[int, int, tuple[int, ...]], tuple[Givers, ...]] = {}
-        self._ways = [Ways(feeds, dead.get(feeds.kind)) for feeds in structure.feeds]
+        self._ways = [Ways(feeds, dead.get(feeds.kind), self._only_ways) for feeds in structure.feeds]
 
     @property
     def feeds(self) -> list[Feeds]:
@@ -82,6 +83,15 @@ class Paths:
     def upstream(self, v: int, kind: int) -> Charges:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
         return tuple((givers, part) for givers, part in self.charged(v, kind) or () if v not in givers)
+
+    def standing_by(self, v: int) -> list[int]:
+        """Suppliers in service that give nothing because another one, which gives units of this pool, is enough."""
+        found: set[int] = set()
+        for ways in self._ways if v < self._structure.n else ():
+            on, attached = ways.feeds.attached
+            for u in {v, self._structure.parent.item(v), *on[attached == v].tolist()}:
+                found.update(ways.standing_by(u))
+        return sorted(found)
 
     def along(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """What else a part of the machine needs so that charges for its pools lead the same ways as in the whole.
@@ -170,6 +180,15 @@ class Paths:
         if kind in self._supplying[id(feeds)]:
             return (u,) if self._structure.type.item(u) == kind else ()
         return self._hung(u, kind)
+
+    def _only_ways(self, feeds: Feeds) -> NDArray[np.bool_]:
+        """By edge, whether all that its supplier gives by is here only as the way to others.  Cost: a step a supplier."""
+        is_way = (self._structure.flags & WAY) != 0
+        if not is_way.any():
+            return np.zeros(len(feeds.above), np.bool_)
+        suppliers, at = np.unique(feeds.above, return_inverse=True)
+        givers = [[v for kind in feeds.counted for v in self._given_by(feeds, u, kind)] for u in suppliers.tolist()]
+        return np.array([bool(every) and bool(is_way[every].all()) for every in givers], np.bool_)[at]
 
     @cached_property
     def _supplying(self) -> dict[int, frozenset[int]]:

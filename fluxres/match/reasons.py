@@ -21,7 +21,7 @@ from fluxres import clock, limits
 from fluxres.errors import LimitExceeded
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.policy import Policy
-from fluxres.match.shortage import Supplies
+from fluxres.match.shortage import Supplies, listed
 from fluxres.match.situation import Situation
 from fluxres.match.traverser import Traverser
 from fluxres.syntax.moment import in_message
@@ -54,21 +54,21 @@ class Cause:
 
     def sentence(self) -> str:
         """The cause in words, without its number of pools."""
-        by = _list([f"{job} {_until(until)}" for job, until in self.holders])
+        by = listed([f"{job} {_until(until)}" for job, until in self.holders])
         one = self.number == 1
         are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
         return {
             "id": f"{have} another id",
             "unit": f"{are} counted in a unit that does not convert",
-            "state": f"{are} {_list(self.detail)}, or below a pool that is",
-            "cut-off": f"{'gets' if one else 'get'} nothing from {_list(self.detail)}",
+            "state": f"{are} {listed(self.detail)}, or below a pool that is",
+            "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
             "way": f"{are} here only as the way to others",
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
             "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
-            "supply": f"{have} too little to give ({_list(self.detail)}){f', held by {by}' if by else ''}",
-            "inside": f"{lack} {_list(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}",
+            "supply": f"{have} too little to give ({listed(self.detail)}){f', held by {by}' if by else ''}",
+            "inside": f"{lack} {listed(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}",
         }[self.code]
 
 
@@ -337,9 +337,9 @@ class _Writer:
             return ""
         charges = self.situation.typology.paths.charged(v, demand.kind)
         short = self.supplies.lacking(demand, charges or ())
-        return (
-            f" ({_list([self.supplies.in_words(u) for u in short])})" if short else " on the way to it" if charges is None else ""
-        )
+        if short:
+            return f" ({listed([self.supplies.in_words(u) for u in short])})"
+        return " on the way to it" if charges is None else ""
 
     def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
         return tuple(self.situation.accounts.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())
@@ -357,15 +357,3 @@ class _Writer:
 
 def _until(end_s: float) -> str:
     return "without end" if end_s == float("inf") else f"until {in_message(end_s)}"
-
-
-def _list(items: Sequence[str]) -> str:
-    """Some of the items as words.
-
-    >>> _list(["a", "b", "c"]), _list(list("abcdef"))
-    ('a, b and c', 'a, b, c, d and 2 more')
-    """
-    shown = list(items[: limits.WHY_NAMES_MAX])
-    if len(items) > len(shown):
-        return f"{', '.join(shown)} and {len(items) - len(shown)} more"
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)

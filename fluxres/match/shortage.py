@@ -7,11 +7,12 @@ them is short; how many were supplied is what there is to be had.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
+from fluxres import limits
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Charges, Givers
 from fluxres.match.situation import Situation
@@ -155,13 +156,15 @@ class Supplies:
     # -- words -------------------------------------------------------------------------------------------------------
 
     def in_words(self, givers: Givers) -> str:
-        """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``."""
+        """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``, and who stands by for it."""
         accounts, v = self._situation.accounts, givers[0]
         if not any(map(self._situation.is_up, givers)):
             return f"{self.name(givers)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
         unit = accounts.unit(v)
         free, size = (sum(map(of, givers)) for of in (self._situation.free, accounts.size.item))
-        return f"{self.name(givers)}: {free} of {size}{f' {unit}' if unit else ''} free"
+        idle = [self.name((u,)) for u in self._paths.standing_by(v)]
+        others = f" while {listed(idle)} {'stands' if len(idle) == 1 else 'stand'} by" if idle else ""
+        return f"{self.name(givers)}: {free} of {size}{f' {unit}' if unit else ''} free{others}"
 
     def name(self, givers: Givers) -> str:
         """A supplier by a name that is its alone: short where that will do, else its path or URI; an edge by its ends."""
@@ -190,3 +193,15 @@ class Supplies:
         if on and (not alone or kind.type in (name, kind.basename)):
             return f"{name if alone else kind.type} on {structure.name(on[0])}"
         return structure.path(v) if v < structure.tree_end else name
+
+
+def listed(items: Sequence[str]) -> str:
+    """Some of the items as words.
+
+    >>> listed(["a", "b", "c"]), listed(list("abcdef"))
+    ('a, b and c', 'a, b, c, d and 2 more')
+    """
+    shown = list(items[: limits.WHY_NAMES_MAX])
+    if len(items) > len(shown):
+        return f"{', '.join(shown)} and {len(items) - len(shown)} more"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.outage import reach
 
 
 class Way(NamedTuple):
@@ -28,11 +30,14 @@ class Ways:
 
     Args:
         dead: by edge, whether it comes from a supplier that gives nothing; it counts only where no other one is there.
+        only_ways: whether suppliers have nothing to give, for they are here only as the way to others; asked where one of
+            several is enough.
     """
 
-    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None) -> None:
+    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None, only_ways: Callable[[Feeds], NDArray[np.bool_]]) -> None:
         self.feeds = feeds
         self._dead = dead
+        self._only_ways = only_ways
         self._farther: dict[tuple[int, ...], Way] = {}
 
     def of(self, entry: int) -> Way:
@@ -59,9 +64,34 @@ class Ways:
         alternative = self.feeds.alternative
         if alternative is None or len(rows) < 2:
             return rows
-        # Of those of which one is enough the first gives; the others stand by.
-        first = next((row for row in rows if alternative[row]), -1)
-        return [row for row in rows if row == first or not alternative[row]]
+        # Of those of which one is enough the first gives that has anything of its own; the others stand by.
+        several = [row for row in rows if alternative[row]]
+        if len(several) > 1 and (spent := self._spent) is not None:
+            several = [row for row in several if not spent[row]] or several
+        return [row for row in rows if row in several[:1] or not alternative[row]]
+
+    def standing_by(self, u: int) -> list[int]:
+        """Suppliers in service from which pools would draw that draw from this one, if it gave nothing.
+
+        Cost: the edges from and to these pools.
+        """
+        feeds, alternative = self.feeds, self.feeds.alternative
+        if alternative is None:
+            return []
+        found: set[int] = set()
+        for place in feeds.below[(feeds.above == u) & alternative].tolist():
+            live = self._live(place)
+            others = [row for row in feeds.rows_into(place) if alternative[row] and row not in live]
+            found.update(feeds.above.item(row) for row in others if self._dead is None or not self._dead[row])
+        return sorted(found - {u})
+
+    @cached_property
+    def _spent(self) -> NDArray[np.bool_] | None:
+        """By edge, whether its supplier, or everybody farther up, is here only as the way to others; None where none is."""
+        nothing = self._only_ways(self.feeds)
+        if not nothing.any():
+            return None
+        return reach(self.feeds, nothing if self._dead is None else nothing | self._dead)[0]
 
     def beyond(self, suppliers: tuple[int, ...]) -> Way:
         """What is met from these suppliers on, themselves included."""

@@ -7,14 +7,15 @@ one of many is checked and made by vector operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from fluxres import limits
 from fluxres.clock import FOREVER
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.planner.block import Ints, Pick
+from fluxres.planner.block import Ints, Pick, too_many_breakpoints
 from fluxres.planner.columns import Columns
 from fluxres.planner.timeline import Timeline
 
@@ -125,6 +126,22 @@ class Lines:
             single = [(ordinal[v], amount, 1) for v, amount in pools if size[v] == 1]
             if single:
                 yield self.cover_of(kind), single
+
+    def require_room(self, windows: Mapping[tuple[int, int], Sequence[int]]) -> None:
+        """Refuse where changes of these pools over these windows would add more breakpoints to a timeline than may be."""
+        lines = [line for line in (*self.used, *self.cover) if line is not None]
+        most = 2 * sum(map(len, windows.values()))
+        if all(line.breakpoints + most <= limits.BREAKPOINTS_MAX for line in lines):
+            return
+        missing: dict[int, int] = {}
+        for (start, end), vertices in windows.items():
+            which = np.unique(np.asarray(vertices, np.int64))
+            for kind, of_kind in self._columns.by_kind(which):
+                ordinals = np.asarray(self.ordinal)[which[of_kind]].astype(np.int64)
+                for line in {id(line): line for line in (self.used[kind], self.cover[kind]) if line is not None}.values():
+                    missing[id(line)] = missing.get(id(line), line.breakpoints) + line.missing(ordinals, start, end)
+        if max(missing.values(), default=0) > limits.BREAKPOINTS_MAX:
+            raise too_many_breakpoints()
 
     # -- many pools -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ a planner that went wrong silently would hand out what is taken. Who holds the u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,13 @@ class Planner:
     def release_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
         """Undo `hold_all` for all or any part of what was held; all or nothing."""
         self._change_all(vertices, amounts, start, end, -1)
+
+    def require_room(self, windows: Mapping[tuple[int, int], Sequence[int]]) -> None:
+        """Make sure that what is used of some pools can be changed over some windows, one after the other.
+
+        Errors: LimitExceeded (BREAKPOINTS_MAX).  Cost: little, unless there are about as many moments as may be.
+        """
+        self._lines.require_room(windows)
 
     def _require(self, v: int, amount: int, start: int, end: int) -> None:
         if not 0 <= v < self._n:

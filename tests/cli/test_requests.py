@@ -317,3 +317,12 @@ def test_a_stage_whose_time_is_over_is_in_the_way_of_no_question(tiny: Invoke, m
     tiny("allocate", "/tiny/rack0", "--job", "j2")
     assert [event["event"] for event in json.loads(tiny("log", "--json").stdout)["log"]][-2:] == ["release", "allocate"]
     assert "no problems" in tiny("check").stdout
+
+
+@pytest.mark.parametrize("by", ["+1h", "-1h"])
+def test_an_end_that_never_comes_is_not_moved_by_a_length(tiny: Invoke, by: str) -> None:
+    tiny("allocate", "slot=1/node", "--job", "endless")
+    refused = tiny("extend", "endless", "--duration", by, status=2)
+    assert f"--duration {by} moves the present end, and job 'endless' has none" in refused.output
+    tiny("extend", "endless", "--duration", "2h")
+    tiny("extend", "endless", "--duration", by)

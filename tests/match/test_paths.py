@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
 from fluxres.allocation.records import Records
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import WAY
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.match import Match, Matcher
+from fluxres.match.paths import Paths
 from fluxres.planner.planner import Planner
+from tests.match.auxiliary import with_graphs
 from tests.match.machines import request
+from tests.match.ways import Ways
 
 
 @pytest.fixture
@@ -121,3 +127,25 @@ def test_nodes_with_two_supplies_find_the_assignment_that_works() -> None:
     matcher = Matcher(made, Planner(made.parent, made.end, made.type, made.size))
     assert taken_nodes(matcher, matcher.match(request("node=2{x}/power=500"), 0, 10)) == [1, 2]
     assert taken_nodes(matcher, matcher.match(request("node=2{x}/power=250"), 0, 10)) == [0, 1]
+
+
+def test_of_several_suppliers_the_first_gives_that_is_more_than_a_way() -> None:
+    """Random machines of which some suppliers are only the way to others, against the oracle, edge by edge."""
+    differing = 0
+    for seed in range(100):
+        source = random.Random(seed)
+        made = with_graphs(source, Recipe("cluster", children=(Recipe("rack", 2, children=(Recipe("node", 2),)),)))
+        for graph in made.subsystems.values():
+            graph.attributes["supply"] = np.array(["any"] * len(graph), object)
+        whole = Ways(made)
+        types = [name for name in made.types if whole.distributed(name)]
+        before = {(v, name): whole.charged(v, name) for v in range(made.n) for name in types}
+        for v in range(made.tree_end, made.n):
+            made.flags[v] |= WAY * (source.random() < 0.5)
+        paths, ways = Paths(made, made.outage.dead), Ways(made)
+        for (v, name), of_all in before.items():
+            expected = ways.charged(v, name)
+            found = paths.charged(v, made.types.index(name))
+            assert (None if found is None else dict(found)) == expected, (seed, v, name)
+            differing += expected != of_all
+    assert differing > 20

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import floor, isnan
 
 from fluxres.graph.auxiliary import Subsystem
-from fluxres.graph.kinds import UNAVAILABLE_STATES
+from fluxres.graph.kinds import UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Structure
 
 Edge = tuple[int, int]
@@ -114,7 +114,22 @@ class Ways:
         graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
         one_of = {frozenset((a, b)) for a, b, data in graph.rows() if data.get("supply") == "any"}
         several = [a for a in found if frozenset((a, v)) in one_of]
-        return [a for a in found if a not in several[1:]]
+        several = [a for a in several if not self.is_spent(edges, a, set())] or several
+        return [a for a in found if a in several[:1] or frozenset((a, v)) not in one_of]
+
+    def is_spent(self, edges: list[Edge], u: int, below: set[int]) -> bool:
+        """Whether a supplier, or everybody farther up from it, is only the way to others."""
+        if u in below:
+            return False
+        types = {self.type[v] for v in self.givers(edges) if self.is_counted(edges, self.type[v])}
+        supplying = {self.type[v] for v in self.distributors(edges)}
+        hung = [u] * (self.type[u] in types)
+        hung += [v for type_name in types - supplying for v in self.hung(u, type_name)]
+        if hung and all(self.structure.flags.item(v) & WAY for v in hung):
+            return True
+        place = next((w for w in self.above[u] if self.all_suppliers(edges, w)), None)
+        farther = [] if place is None else self.all_suppliers(edges, place)
+        return bool(farther) and all(self.is_dead(edges, a) or self.is_spent(edges, a, below | {u}) for a in farther)
 
     def all_suppliers(self, edges: list[Edge], v: int) -> list[int]:
         return [a for a, b in edges if b == v]

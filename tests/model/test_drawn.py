@@ -219,6 +219,22 @@ def test_the_audit_finds_what_was_drawn_and_is_not_held(site: ResourceGraph) -> 
     site.records.drawn.put("j", (site.vertex(node(0)),), site.vertex("power:/feed/power"), ((0, 10, 1),))
     (problem,) = site.check()
     assert problem.message.startswith("F2: j drew")
+    # It can be given back all the same, and nothing is left of the fault.
+    site.free("j", node(0))
+    assert site.jobs() == []
+    assert site.check() == []
+
+
+def test_units_named_alone_go_and_the_node_stays(site: ResourceGraph) -> None:
+    site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
+    for supplier in ("power:/feed/power", "power:/feed/pdu0/power"):
+        site.free("j", {supplier: 300})
+    assert drawn(site) == {"feed": 1100, "pdu0": 1100, "node0": 700, "node1": 700}
+    assert site.check() == []
+    site.free("j", node(1))
+    assert drawn(site) == {"feed": 700, "pdu0": 700, "node0": 700}
+    site.free("j", node(0))
+    assert site.jobs() == []
 
 
 def test_a_part_of_a_child_takes_its_watts_back_to_the_parent(site: ResourceGraph) -> None:

@@ -221,3 +221,67 @@ def test_the_first_nodes_that_can_be_supplied_together(seed: int) -> None:
         for n in expected:
             graph.free("j", node(n))
         assert graph.jobs() == []
+
+
+TWO_CABLES = """
+fluxres: 1
+name: m
+resources:
+  - {type: node, count: 2, draw: {power: 400}, with: [{type: core, count: 2}]}
+graphs:
+  power:
+    hierarchy: false
+    pools:
+      - {type: pdu, count: 2, with: [{type: power, size: 1000, unit: W, id: null}]}
+    edges:
+      - {from: "power:/pdu[0-1]", to: "/m/node0", supply: any}
+      - {from: "power:/pdu[0-1]", to: "/m/node1", supply: any}
+"""
+
+
+def test_a_node_that_goes_on_in_a_touching_window_draws_once(site: ResourceGraph) -> None:
+    for start, end in ((0, 35), (35, 50)):
+        site.allocate("slot=1/node{id:'0'}", job="j", start=start, end=end)
+    assert site.check() == []
+    assert drawn(site) == {"feed": 400, "pdu0": 400}
+    site.set_end("j", 40)
+    site.free("j", node(0), start=20, end=38)
+    assert [(span.start, span.end) for span in site.allocation("j").spans if span.pool == node(0)] == [(0, 20), (38, 40)]
+    assert site.check() == []
+    site.free("j", node(0))
+    assert site.jobs() == []
+    assert site.planner.moments(0, 10**18) == []
+
+
+def test_a_copy_of_a_job_draws_from_the_supplier_that_has_something_to_give() -> None:
+    g = made(TWO_CABLES)
+    g.set_state("power:/pdu0", "down")
+    g.allocate("/m/node0", job="e")
+    g.set_state("power:/pdu0", "up")
+    copy = g.copy(job="e")
+    assert copy.why_not("slot=1/node") is None
+    copy.allocate("slot=1/node", job="x")
+    assert drawn(copy, "x") == {"pdu1": 400}
+
+
+def test_a_child_draws_what_its_job_has_before_it_asks_for_more() -> None:
+    top = Instance(made(TWO_CABLES), clock=Hand(), name="top")
+    top.graph.set_state("power:/pdu0", "down")
+    job = top.submit("slot=1/node", duration_s=100)
+    top.graph.set_state("power:/pdu0", "up")
+    child = top.spawn(job)
+    child.submit("slot=1/node", duration_s=50)
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"pdu1": 400}
+    assert top.check() == []
+
+
+def test_a_supplier_that_stands_by_is_named_where_the_first_has_too_little() -> None:
+    g = made(TWO_CABLES)
+    g.allocate({"power:/pdu0/power": 900}, job="big")
+    refusal = g.why_not("slot=1/node")
+    assert refusal is not None
+    assert any("power on pdu0: 100 of 1000 W free while pdu1 stands by" in sentence for sentence in refusal.sentences())
+    g.set_state("power:/pdu1", "down")
+    refusal = g.why_not("slot=1/node")
+    assert refusal is not None
+    assert not any("stands by" in sentence for sentence in refusal.sentences())

@@ -23,6 +23,7 @@ from fluxres.errors import (
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
+from fluxres.model.events import Event
 from tests.allocation.test_records import BUNDLE, CORE, FEATURE, LICENSE, MEMORY, NODE, machine, trace
 
 
@@ -406,6 +407,26 @@ def test_a_bound_that_is_hit_half_way_leaves_nothing(monkeypatch: pytest.MonkeyP
         with pytest.raises(LimitExceeded, match="moments"):
             call()
         assert trace(g) == before
+
+
+def test_rule_a6_a_free_that_hits_a_bound_changes_and_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = machine()
+    for start in (0, 20):
+        g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 10)
+    before, told = trace(g), list[Event]()
+    g.sink = told.append
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 5)  # five moments there are, and 5 s would be one more
+    with pytest.raises(LimitExceeded, match="moments"):
+        g.free("x", start=5, end=25)
+    assert trace(g) == before
+    assert told == []
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 7)
+    g.free("x", start=5, end=25)
+    assert [(span.start, span.end) for span in g.allocation("x").spans] == [(0, 5), (25, 30)]
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 5)
+    g.free("x")
+    assert g.jobs() == []
+    assert g.check() == []
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -356,3 +356,21 @@ def test_only_the_edges_behind_a_supplier_carry_less_when_it_gives_less() -> Non
     }
     assert set(taken) <= set(held)
     assert g.check() == []
+
+
+def test_a_slot_that_goes_in_windows_apart_leaves_no_count_of_slots() -> None:
+    g = rack()
+    for start in (0, 20):
+        g.allocate("slot=1/node{id:'0'}", job="j", start=start, end=start + 10)
+    taken = g.shrink("j", "slot/node")
+    assert [(span.start, span.end) for span in taken.spans] == [(0, 10), (20, 30)]
+    assert g.jobs() == []
+    assert g.check() == []
+    for start in (0, 20):
+        g.allocate("slot=1/node{id:'0'}", job="j", start=start, end=start + 10)
+    g.allocate("slot=2/node{id:'1-2'}", job="j", start=0, end=10)
+    g.shrink("j", "slot/node", policy="low")
+    assert names(g.allocation("j")) == ["node1", "node2"]
+    assert g.records.slots_of == {}  # how many of the three slots were those of node0 is not recorded
+    g.free("j")
+    assert g.check() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import click
 
 from fluxres.cli.arguments import Moment
@@ -32,6 +34,10 @@ def command(settings: Settings, job: str, end: float | None, duration: str | Non
     length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
     with changing(settings) as graph:
         if sign and length is not None:
-            end, length = graph.allocation(job).end + (length if sign == "+" else -length), None
+            before = graph.allocation(job).end
+            if before == math.inf:
+                message = f"--duration {duration} moves the present end, and job '{job}' has none"
+                raise UsageError(message, hint="give it an end: --until T, or --duration D from where it begins")
+            end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)
