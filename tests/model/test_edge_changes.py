@@ -274,3 +274,13 @@ def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(g: ResourceGraph) 
     g.free("j1")
     g.unlink("power:/pdu0/rack0")
     assert g.check() == []
+
+
+def test_an_edge_says_which_suppliers_are_needed() -> None:
+    g = fluxres.load(document(None))
+    g.unlink("power:/pdu0/rack0")
+    g.add_edge("power:/pdu0", "/demo/rack0", "power", supply="any")
+    assert (edge(g, "power:/pdu0", "/demo/rack0", "power") or {})["supply"] == "any"
+    g.set_edge("power:/pdu0", "/demo/rack0", "power", supply="all")
+    with pytest.raises(UsageError, match="supply: expected 'all' or 'any', got 'some'"):
+        g.set_edge("power:/pdu0", "/demo/rack0", "power", supply="some")  # type: ignore[arg-type]  # what is tested
