@@ -97,11 +97,7 @@ class Allocations(Holdings):
     ) -> Change:
         size = self.accounts.size.item(v)
         if amount > size:
-            raise InfeasibleRequest(
-                f"{refusals.units(amount)} wanted of a pool of {size}",
-                where=self.accounts.where(v),
-                hint=f"ask for at most {size}",
-            )
+            raise refusals.too_many(self, v, amount)
         if not self.accounts.units.item(v):
             raise refusals.way(self, v)
         if len(self.structure.unavailable_roots()) and (barred := self.accounts.unavailable_above(v)) >= 0:

@@ -80,7 +80,7 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
         _require_unique_uuids(document, structure)
     homes = _homes(structure, roots)
     selectors = Selectors(structure, homes)
-    edges = Edges(document, structure, selectors)
+    edges = Edges(document, structure, selectors, cluster.graphs or {})
     for name, graph in (cluster.graphs or {}).items():
         _check_graph_name(document, structure, name)
         structure.subsystems[name] = edges.subsystem(name, graph, homes.get(name, ()))

@@ -160,8 +160,12 @@ class Supplies:
         if not any(map(self._situation.is_up, givers)):
             return f"{self.name(givers)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
         unit = accounts.unit(v)
-        free, size = (sum(map(of, givers)) for of in (self._situation.free, accounts.size.item))
-        return f"{self.name(givers)}: {free} of {size}{f' {unit}' if unit else ''} free"
+        size = sum(map(accounts.size.item, givers))
+        return f"{self.name(givers)}: {self.free(givers)} of {size}{f' {unit}' if unit else ''} free"
+
+    def free(self, givers: Givers) -> int:
+        """Units that a supplier has free."""
+        return sum(map(self._situation.free, givers))
 
     def name(self, givers: Givers) -> str:
         """A supplier by a name that is its alone: short where that will do, else its path or URI; an edge by its ends."""
