@@ -19,7 +19,7 @@ from fluxres.allocation import refusals, steps
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Rows
 from fluxres.allocation.holdings import Batch, Holdings, Piece, Target
 from fluxres.allocation.steps import Steps
-from fluxres.errors import FluxresError, InfeasibleRequest, NotHeld, UsageError
+from fluxres.errors import FluxresError, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
@@ -97,11 +97,7 @@ class Allocations(Holdings):
     ) -> Change:
         size = self.accounts.size.item(v)
         if amount > size:
-            raise InfeasibleRequest(
-                f"{refusals.units(amount)} wanted of a pool of {size}",
-                where=self.accounts.where(v),
-                hint=f"ask for at most {size}",
-            )
+            raise refusals.too_many(self, v, amount)
         if not self.accounts.units.item(v):
             raise refusals.way(self, v)
         if len(self.structure.unavailable_roots()) and (barred := self.accounts.unavailable_above(v)) >= 0:

@@ -72,6 +72,18 @@ def exclusive(
     return _refusal(records, (v, amount, job, start, end), message, {u: other})
 
 
+def too_many(records: Allocations, v: int, amount: int) -> InfeasibleRequest:
+    """More units than a pool or an edge has."""
+    size, unit = records.accounts.size.item(v), records.accounts.unit(v)
+    if not records.accounts.is_edge(v):
+        message = f"{units(amount)} wanted of a pool of {size}"
+    elif unit:
+        message = f"{amount} {unit} wanted of an edge that carries {size} {unit}"
+    else:
+        message = f"{units(amount)} wanted of an edge that carries {size}"
+    return InfeasibleRequest(message, where=records.accounts.where(v), hint=f"ask for at most {size}")
+
+
 def _refusal(
     records: Allocations, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
 ) -> InsufficientResources:

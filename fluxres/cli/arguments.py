@@ -109,9 +109,18 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
     named: list[tuple[int, int | None]] = []
     for word in words:
         where, amount = _amount(graph, word)
-        found_there = [graph.structure.accounts.number(where)] if is_edge(where) else vertices(graph, [where])
+        found_there = _edges(graph, where) if is_edge(where) else vertices(graph, [where])
         named += [(v, amount) for v in found_there]
     return named
+
+
+def _edges(graph: ResourceGraph, where: str) -> list[int]:
+    """Edges with a capacity, by the name that `allocated` shows: ``power: power:/pdu0 -> /demo/node[0-3]``.
+
+    Errors: UnknownPool.
+    """
+    accounts = graph.structure.accounts
+    return accounts.edges_between(where, lambda end: vertices(graph, [end])) or [accounts.number(where)]
 
 
 def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:

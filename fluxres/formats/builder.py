@@ -54,6 +54,7 @@ class Resource(_Entry):
         basename: first part of the default name; the type by default.
         id: ids; a mapping ``{"start": 0, "within": "node"}`` lets them run on; None for no id.
         size, unit: units of each pool.
+        draw: units that each pool draws from its suppliers, by type or by name of a graph: ``{"power": 400}``.
         properties, tags: names with values, or a list of names.
         state, exclusive, rank, uuid: as in the file.
 
@@ -72,6 +73,7 @@ class Resource(_Entry):
     id: Ids | Mapping[str, int | str] | UnsetType | None = UNSET
     size: int | UnsetType = UNSET
     unit: str | UnsetType = UNSET
+    draw: Mapping[str, int] | UnsetType = UNSET
     properties: Mapping[str, PropertyValue] | Sequence[str] | UnsetType = UNSET
     tags: Mapping[str, str | None] | Sequence[str] | UnsetType = UNSET
     state: str | UnsetType = UNSET
@@ -89,7 +91,8 @@ class Edge(_Entry):
         relation: what an edge says; ``link`` by default.
         direction: ``out`` from source to target, ``in`` or ``both``.
         pairing: ``each``, ``cross`` or ``share``; by default what the numbers of pools say.
-        capacity: of each edge.
+        capacity, unit: of each edge.
+        supply: ``all`` or ``any``: whether a pool with several suppliers needs all of them.
         attributes: further ones of each edge.
     """
 
@@ -100,6 +103,8 @@ class Edge(_Entry):
     direction: Literal["out", "in", "both"] | UnsetType = UNSET
     pairing: Literal["each", "cross", "share"] | UnsetType = UNSET
     capacity: float | UnsetType = UNSET
+    unit: str | UnsetType = UNSET
+    supply: Literal["all", "any"] | UnsetType = UNSET
     attributes: Mapping[str, str | float | bool] | UnsetType = UNSET
 
 

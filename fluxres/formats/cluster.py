@@ -26,6 +26,7 @@ from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
+from fluxres.graph.draws import Draws
 from fluxres.graph.identity import repeated, uuid_keys
 from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.recipe import Recipe, expand
@@ -79,10 +80,11 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
         _require_unique_uuids(document, structure)
     homes = _homes(structure, roots)
     selectors = Selectors(structure, homes)
-    edges = Edges(document, structure, selectors)
+    edges = Edges(document, structure, selectors, cluster.graphs or {})
     for name, graph in (cluster.graphs or {}).items():
         _check_graph_name(document, structure, name)
         structure.subsystems[name] = edges.subsystem(name, graph, homes.get(name, ()))
+    entries.require_supplied(Draws(structure))
     allocations = [_hold(document, selectors, held, i) for i, held in enumerate(cluster.allocations or ())]
     name = cluster.name if cluster.name is not UNSET else structure.name(0)
     if not name.isprintable():

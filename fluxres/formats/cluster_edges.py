@@ -18,6 +18,7 @@ from fluxres.formats.selector import Selectors
 from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.edges import RESERVED, is_float
+from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
 
 #: the relation of edges, when none is given, and of has-a among the pools that a hierarchy declares
@@ -67,9 +68,14 @@ def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
 
 
 class Edges:
-    """Makes the auxiliary graphs of one document."""
+    """Makes the auxiliary graphs of one document.
 
-    def __init__(self, document: Document, structure: Structure, selectors: Selectors) -> None:
+    Args:
+        graphs: names of all that it has.
+    """
+
+    def __init__(self, document: Document, structure: Structure, selectors: Selectors, graphs: Iterable[str]) -> None:
+        self._graphs = (structure.hierarchy, *graphs)
         self._document = document
         self._structure = structure
         self._selectors = selectors
@@ -143,6 +149,10 @@ class Edges:
                 found.append(self._selectors.vertices(text))
             except InputError as error:
                 where = self._document.where(path if isinstance(texts, str) else (*path, i))
+                graph = text.partition(":/")[0]
+                if ":/" in text and graph not in (*self._graphs, OUTSIDE):
+                    hint = f"there is {', '.join(self._graphs)}"
+                    raise type(error)(f"no graph '{graph}'", where=where, hint=hint) from None
                 raise type(error)(error.message, where=where, hint=error.hint) from None
         return np.concatenate(found)
 

@@ -18,6 +18,7 @@ from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats.cluster_parts import Entry, Layer, Parts
 from fluxres.formats.cluster_schema import IdStart, Resource
 from fluxres.formats.yaml_document import Document, Key
+from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW
 from fluxres.graph.recipe import NO_RANK, Recipe
 from fluxres.syntax import hostlist, idset, template
@@ -118,6 +119,19 @@ class Entries:
         """The recipe of the root pool; its id is only what is written."""
         entry = self._parts.entry(Layer(resource, document, path))
         return self._recipe(entry, DefaultIds([self._identity(entry)]), (), root_name=name, is_root=True)
+
+    def require_supplied(self, draws: Draws) -> None:
+        """Refuse entries that draw what nobody gives.  What a property such as draw.power says is left to `check`.
+
+        Errors: InputError.
+        """
+        if not draws.types or not draws.supplied:  # a node may be described alone, and merged into a machine with power
+            return
+        for recipe in self._recipes:
+            entry = self._entries[id(recipe)]
+            for name in {} if (draw := entry.get("draw")) is UNSET else draw:
+                if (fault := draws.fault(name)) is not None:
+                    raise InputError(fault.message, where=entry.layer("draw").where("draw", name), hint=fault.hint)
 
     def _identity(self, entry: Entry) -> tuple[str, str, str | None]:
         type_name = entry.get("type")

@@ -25,6 +25,7 @@ from fluxres.formats.cluster_entries import DefaultIds
 from fluxres.formats.cluster_runs import Group, Runs, per_parent
 from fluxres.formats.selector import Selectors
 from fluxres.formats.yaml_document import Document
+from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
@@ -138,6 +139,9 @@ class _Writing:
         inherited = np.where(structure.parent >= 0, structure.rank[structure.parent], -1).astype(np.int32)
         inherited[nodes] = np.arange(len(nodes))
         self._shared: dict[bytes, list[Values]] = {}
+        draws = Draws(structure)
+        #: Properties that stand as `draw`; a draw that the reader would refuse there stays a property.
+        self._draws = frozenset(DRAW + name for name in draws.types if not draws.supplied or draws.fault(name) is None)
         #: where the rank is not the one the reader would give
         self.ranked = structure.rank != inherited
 
@@ -184,7 +188,7 @@ class _Writing:
         draw = {
             key.removeprefix(DRAW): properties.pop(key)
             for key, units in kind.properties
-            if key.startswith(DRAW)
+            if key in self._draws
             and isinstance(units, int)
             and not isinstance(units, bool)
             and structure.size.item(at) == 1 <= units

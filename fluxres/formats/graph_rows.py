@@ -21,7 +21,7 @@ from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.identity import repeated
-from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, properties_tuple
+from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, properties_tuple, require_draws
 from fluxres.graph.structure import Structure
 
 CONTAINMENT: Final = "containment"
@@ -98,7 +98,7 @@ class GraphRows:
         parent = self._parent(fail)
         self._require_one_machine(parent, fail)
         kinds = KindTable()
-        kind, names = self._kinds(kinds)
+        kind, names = self._kinds(kinds, fail)
         ranked = self.is_own or any(rank is not None for rank in self.ranks)
         states = {state: number for number, state in enumerate(STATES)}
         made = assemble(
@@ -147,7 +147,7 @@ class GraphRows:
         if len(alone) and not self.is_own:
             fail(["nodes", int(alone[0])], "is in no pool and in no auxiliary graph", "a machine has one root")
 
-    def _kinds(self, kinds: KindTable) -> tuple[list[int], dict[int, str]]:
+    def _kinds(self, kinds: KindTable, fail: Fail) -> tuple[list[int], dict[int, str]]:
         known: dict[tuple[Any, ...], int] = {}
         found: list[int] = []
         explicit: dict[int, str] = {}
@@ -159,6 +159,10 @@ class GraphRows:
             kind = known.get(key)
             if kind is None:
                 pairs = () if not properties else properties_tuple(properties.items())
+                try:
+                    require_draws(pairs, str)
+                except InputError as error:
+                    fail(["nodes", row, "properties"], error.message, error.hint)
                 kind = known[key] = kinds.intern(Kind(type_name, basename, unit, None, pairs))
             found.append(kind)
             if name is not None and name != (basename if number is None or number < 0 else f"{basename}{number}"):

@@ -27,7 +27,7 @@ from fluxres.formats.yaml_document import Key
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.jgf_subsystems import CONTAINMENT
-from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple
+from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
 from fluxres.graph.structure import Structure
 
 _DOWN: Final = STATES.index("down")
@@ -335,8 +335,15 @@ class _Builder:
                 None if name is UNSET else name,
                 () if pairs is UNSET else tuple((key, value) for key, _, value in pairs),
             )
+            self._require_draws(kind, int(first[i]))
             numbers[i] = table.intern(kind)
         return table, numbers[code]
+
+    def _require_draws(self, kind: Kind, row: int) -> None:
+        try:
+            require_draws(kind.properties, str)
+        except InputError as error:
+            self.fail(["nodes", row, "metadata", "properties"], error.message, error.hint)
 
     def _sizes(self) -> NDArray[np.int64]:
         sizes = _filled(self.nodes.column("size"), 1, self.nodes.n)

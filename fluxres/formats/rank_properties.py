@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import json_typed
 from fluxres.formats.source import Source
+from fluxres.graph.kinds import require_draws
 from fluxres.syntax import idset
 from fluxres.syntax.constraint import RESERVED
 
@@ -39,6 +41,7 @@ def properties_by_node(
         if BARRED & set(name):
             barred = min(BARRED & set(name))
             raise InputError(f"{barred!r} in the name of a property", where=json_typed.where(source, path, key=True))
+        require_draws(pairs_of([name]), partial(json_typed.where, source, path, key=True))
         try:
             spans = idset.ranges(text)
         except InputError as error:

@@ -30,7 +30,7 @@ from fluxres.formats.resource_config_schema import Configuration, Nodes, Resourc
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Document, Key, path_text
 from fluxres.graph import uuids
-from fluxres.graph.kinds import Kind, KindTable
+from fluxres.graph.kinds import Kind, KindTable, require_draws
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
@@ -229,6 +229,10 @@ class _Reader:
                 if BARRED & set(name):
                     place: list[Key] = ["resource", "config", i, "properties", at]
                     self._fail(place, f"{min(BARRED & set(name))!r} in the name of a property")
+                try:
+                    require_draws(pairs_of([name]), str)
+                except InputError as error:
+                    self._fail(["resource", "config", i, "properties", at], error.message)
                 names.append(name)
         return pairs_of(names)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.errors import UnknownPool
+from fluxres.errors import LimitExceeded, UnknownPool
 from fluxres.graph.auxiliary import Int32, Subsystem
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Accounts:
     def number(self, where: str) -> int:
         """The account that :meth:`where` names so, or the pool with this path, URI or uuid.
 
-        Errors: UnknownPool.  Cost: the names of all edges at the first call with that of an edge.
+        Errors: UnknownPool.  Cost: the names of all edges at the first call with a name that no ends can be found of.
         """
         found = self.edge_named(where)
         if found >= 0:
@@ -236,19 +236,43 @@ class Accounts:
             raise UnknownPool(f"no edge with a capacity is called {where!r:.200}", hint=hint) from None
 
     def edge_named(self, where: str) -> int:
-        """The edge that :meth:`where` names so, or -1."""
-        return self._by_name.get(where, -1) if is_edge(where) else -1
+        """The edge that :meth:`where` names so, or whose ends are named in another way; -1 for none."""
+        if not is_edge(where):
+            return -1
+        found = self.edges_between(where, lambda end: [self.structure.vertex(end)])
+        return found[0] if found else self._by_name.get(where, -1)
+
+    def edges_between(self, where: str, ends: Callable[[str], list[int]]) -> list[int]:
+        """The edges with a capacity that a text ``GRAPH: FROM -> TO`` names; none where it names none.
+
+        Args:
+            ends: the pools that one side of the arrow names.
+
+        Errors: LimitExceeded past EDGES_MAX pairs.
+        """
+        name, _, sides = where.partition(": ")
+        graph = self.structure.subsystems.get(name)
+        if graph is None or sides.count(ARROW) != 1:
+            return []
+        try:
+            src, dst = (np.array(ends(side), np.int32) for side in sides.split(ARROW))
+        except UnknownPool:
+            return []
+        if len(src) * len(dst) > limits.EDGES_MAX:
+            raise LimitExceeded(f"{len(src) * len(dst)} pairs of pools in the name of an edge", where=where[:200])
+        between = self.between(graph, np.repeat(src, len(dst)), np.tile(dst, len(src)))
+        found: list[int] = between[between >= 0].tolist()
+        return found
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
         return {self.where(v): v for v in range(self.structure.n, self.n)}
 
     def said(self, v: int) -> str:
-        """An account as a person reads it: pools outside the has-a tree by their bare names."""
-        if v < self.structure.n:
-            return self.structure.path(v) if v < self.structure.tree_end else self.structure.name(v)
-        graph, src, dst = self.edge(v)
-        return f"{graph.name}: {self.said(src)}{ARROW}{self.said(dst)}"
+        """An account as a person reads it: pools outside the has-a tree by their bare names, edges as they are named."""
+        if v >= self.structure.n:
+            return self.where(v)
+        return self.structure.path(v) if v < self.structure.tree_end else self.structure.name(v)
 
     def same_in(self, other: Accounts, v: int) -> int:
         """The account of another structure that has the same uuid, or is the edge between the same pools; -1 for none."""

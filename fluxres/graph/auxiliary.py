@@ -146,8 +146,14 @@ class Subsystem:
         return int(self.src[rows[0]]) if len(rows) else -1
 
     def roots(self) -> Int32:
-        """Members that no edge reaches, ascending."""
-        return np.setdiff1d(self.members, self.dst).astype(np.int32)
+        """Members that no edge reaches, ascending.  Cost: in the edges at the first call."""
+        return self._roots
+
+    @cached_property
+    def _roots(self) -> Int32:
+        found: Int32 = np.setdiff1d(self.members, self.dst).astype(np.int32)
+        found.flags.writeable = False
+        return found
 
     def require_forest(self) -> None:
         """Refuse a hierarchy in which a pool has two parents or stands in a cycle.

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.kinds import DRAW, WAY
+from fluxres.graph.kinds import DRAW, WAY, units_drawn
 
 if TYPE_CHECKING:
+    from fluxres.graph.feeds import Feeds
     from fluxres.graph.structure import Structure
 
 Int64 = NDArray[np.int64]
+
+
+class Fault(NamedTuple):
+    """Why nothing is charged for what pools draw of a name, or not what was meant."""
+
+    message: str
+    hint: str
 
 
 class Draws:
@@ -33,6 +41,40 @@ class Draws:
         found = {key.removeprefix(DRAW) for kind in kinds for key, _ in kind.properties if key.startswith(DRAW)}
         return tuple(sorted(found))
 
+    @cached_property
+    def supplied(self) -> frozenset[str]:
+        """Names of which units can be drawn: of the types that auxiliary graphs distribute, and of these graphs."""
+        names = self._structure.types
+        types = {names[number] for feeds in self._structure.feeds for number in feeds.types}
+        return frozenset(types | {feeds.graph.name for feeds in self._structure.feeds})
+
+    def fault(self, name: str) -> Fault | None:
+        """What is wrong with drawing units of a name: no graph distributes it, or it is counted in several units."""
+        if name not in self.supplied:
+            there = ", ".join(sorted(self.supplied))
+            hint = f"there is {there}" if there else "no graph distributes anything"
+            return Fault(f"draws units of '{name}', which no graph distributes", hint)
+        units = self._units_of(name)
+        if len(units) < 2:
+            return None
+        message = f"draws units of '{name}', which are counted in {' and '.join(units)}"
+        return Fault(message, f"give all suppliers and edges of graph '{self._graphs_of(name)[0].graph.name}' one unit")
+
+    def _graphs_of(self, name: str) -> list[Feeds]:
+        types = self._structure.types
+        if name not in types:
+            return [feeds for feeds in self._structure.feeds if feeds.graph.name == name]
+        return [feeds for feeds in self._structure.feeds if types.index(name) in feeds.types]
+
+    def _units_of(self, name: str) -> list[str]:
+        """The units that suppliers and edges say of what is drawn by a name, sorted."""
+        structure = self._structure
+        found: set[str | None] = set()
+        for feeds in self._graphs_of(name):
+            types = frozenset({structure.types.index(name)}) if name in structure.types else feeds.counted
+            found |= feeds.units_of(types)
+        return sorted(unit for unit in found if unit is not None)
+
     def own(self, name: str) -> Int64:
         """By pool, the units that it draws; none of one that is here only as the way to others."""
         return self._of(name)[0]
@@ -48,9 +90,7 @@ class Draws:
             structure = self._structure
             of_kind = np.zeros(len(structure.kinds), np.int64)
             for number, kind in enumerate(structure.kinds):
-                units = dict(kind.properties).get(DRAW + name)
-                if isinstance(units, int) and not isinstance(units, bool) and units > 0:
-                    of_kind[number] = units
+                of_kind[number] = units_drawn(dict(kind.properties).get(DRAW + name)) or 0
             own = np.where((structure.flags & WAY) != 0, 0, of_kind[structure.kind])
             found = self._inside[name] = own, np.concatenate([[0], np.cumsum(own)])
         return found

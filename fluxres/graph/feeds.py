@@ -128,6 +128,15 @@ class Feeds:
         pools = self._given[np.isin(structure.type[self._given], list(self.counted))]
         return structure.kind_of(int(pools[0])).unit if len(pools) else None
 
+    def units_of(self, types: frozenset[int]) -> set[str | None]:
+        """What pools of these distributed types are counted in, and edges too where any of the types is counted."""
+        structure, accounts = self._structure, self._structure.accounts
+        pools = self._given[np.isin(structure.type[self._given], list(types))]
+        found = {structure.kinds[number].unit for number in np.unique(structure.kind[pools]).tolist()}
+        if types & self.counted or not types:
+            found |= {accounts.unit(v) for v in accounts.of_type(self.kind).tolist()}
+        return found
+
     @cached_property
     def is_vital(self) -> bool:
         """Whether a pool that nothing reaches by this graph can do no work: it is a hierarchy, or something is distributed."""

@@ -7,11 +7,11 @@ before it looks at any pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from fluxres import limits
-from fluxres.errors import LimitExceeded
+from fluxres.errors import InputError, LimitExceeded
 
 PropertyValue = str | int | float | bool | None
 
@@ -59,6 +59,42 @@ def properties_tuple(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[t
     return tuple(sorted(properties, key=lambda item: item[0]))
 
 
+def units_drawn(value: PropertyValue) -> int | None:
+    """The units that a property ``draw.…`` says, as a number or as text (Flux has no other properties); None for anything else.
+
+    >>> units_drawn(400), units_drawn("400"), units_drawn("lots"), units_drawn(True)
+    (400, 400, None, None)
+    """
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < len(str(limits.SIZE_MAX)):
+        value = int(value)
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= limits.SIZE_MAX
+    return value if whole and isinstance(value, int) else None
+
+
+def require_draws(properties: Iterable[tuple[str, PropertyValue]], where: Callable[[], str]) -> None:
+    """Refuse a property ``draw.…`` that says no number of units.
+
+    Args:
+        where: the place of the properties.
+
+    Errors: InputError.
+    """
+    for key, value in properties:
+        if key.startswith(DRAW) and units_drawn(value) is None:
+            message = f"{key}: expected a whole number of units, got {'no value' if value is None else repr(value)[:80]}"
+            raise InputError(message, where=where(), hint=f"such as {key}: 400")
+
+
+def _with_units(kind: Kind) -> Kind:
+    """The kind with what it draws as numbers."""
+    if not any(key.startswith(DRAW) for key, _ in kind.properties):
+        return kind
+    require_draws(kind.properties, lambda: f"{kind.type}.properties")
+    return replace(
+        kind, properties=tuple((key, units_drawn(value) if key.startswith(DRAW) else value) for key, value in kind.properties)
+    )
+
+
 def _key(kind: Kind) -> tuple[object, ...]:
     # 1, 1.0 and True are equal to Python and different to a user: the type belongs to the key.
     return (kind.type, kind.basename, kind.unit, kind.name, tuple((k, type(v), v) for k, v in kind.properties))
@@ -81,13 +117,18 @@ class KindTable:
         self._types: set[str] = set()
         self._index: dict[tuple[object, ...], int] = {}
         for kind in kinds:
-            self.intern(kind)
+            self._keep(kind)
 
     def intern(self, kind: Kind) -> int:
         """The number of this kind, added if it is new.
 
-        Errors: LimitExceeded past KINDS_MAX and TYPES_MAX.
+        What it draws, and a format says as text, becomes a number.
+
+        Errors: LimitExceeded past KINDS_MAX and TYPES_MAX; InputError for a draw that is no whole number of units.
         """
+        return self._keep(_with_units(kind))
+
+    def _keep(self, kind: Kind) -> int:
         key = _key(kind)
         number = self._index.get(key)
         if number is None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.graph.kinds import STATES, Kind
+from fluxres.graph.kinds import STATES, Kind, require_draws
 from fluxres.graph.recipe_names import Brothers, Form, regular_names
 from fluxres.syntax import template
 
@@ -205,6 +205,7 @@ class Check:
                     self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out", key=place)
                 if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
                     self._fail(recipe, f"{what} {key!r} has more than 300 digits", "write it as text", limit=True, key=place)
+        require_draws(recipe.properties.items(), lambda: self.where(recipe, "property"))
 
     def _word(self, recipe: Recipe, what: str, text: Any, *, slash: bool = False) -> None:
         if not isinstance(text, str) or not text:

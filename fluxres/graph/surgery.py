@@ -251,7 +251,11 @@ def _unlink_contained(s: Structure, v: int) -> tuple[Structure, Int32]:
     if v >= s.tree_end:
         raise UsageError("does not stand in the has-a tree", where=s.where(v), hint="name the hierarchy to unlink it from")
     if v == 0:
-        raise UsageError("the root cannot be unlinked", where=s.path(0), hint="destroy the graph")
+        raise UsageError(
+            "the root cannot be unlinked",
+            where=s.path(0),
+            hint="`fluxres graphs drop` drops a graph from a store, destroy() one in memory",
+        )
     gone = np.zeros(s.n, np.bool_)
     gone[v : s.end.item(v)] = True
     stays = np.zeros(s.n, np.bool_)

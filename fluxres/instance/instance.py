@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, InputError, InsufficientResources, UnknownJob, UsageError
@@ -89,6 +89,10 @@ class Instance(Nesting):
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
+
+    def __reduce__(self) -> NoReturn:
+        hint = "pickle its graph, and make an instance of that where it is needed"
+        raise UsageError("an instance cannot be pickled: its jobs run here", where=self.address, hint=hint)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from fluxres.instance.queue import Queue
 from fluxres.instance.runner import Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
+from fluxres.match.policy import policy as require_match_policy
 from fluxres.model.matching import Wanted, as_request
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
@@ -62,6 +63,7 @@ class Lifecycle(Passes):
         self.now = self.epoch = self._time.now
         self.policy = policy(queue_policy)
         self._policy_given = queue_policy
+        require_match_policy(match_policy)
         self.match_policy = match_policy
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
         self._measure: str | None = None

@@ -69,6 +69,9 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint="close the instance, and all goes back")
     if child.inventory.kind == "counted":
         _records(child)  # the pool that it counts may be among those that go
+    if targets.is_request(child._graph, wanted):
+        hint = "name them, such as graph.find('type=node and available')"
+        raise UsageError(f"expected pools to give back, got a request: {wanted!r:.80}", where=child.address, hint=hint)
     structure = child._graph.structure
     tops = _tops(structure, targets.resolve(child._graph, wanted), child.address)
     _require_idle(child, structure, tops)

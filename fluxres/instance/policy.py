@@ -18,7 +18,9 @@ As `queue_policy="shortest-first"` it is found when its package names it in the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.metadata import entry_points
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.errors import UsageError
@@ -69,8 +71,10 @@ def policy(given: str | QueuePolicy) -> QueuePolicy:
     factory = _factories().get(name)
     if factory is None:
         factory = _from_entry_point(name)
+    parameters = _parameters(given, text)
+    _require_known(given, factory, parameters)
     try:
-        made = factory(**_parameters(given, text))
+        made = factory(**parameters)
     except TypeError as error:
         raise UsageError(f"{error}", where=f"queue policy {given}") from None
     if not isinstance(made, QueuePolicy):
@@ -95,6 +99,20 @@ def _from_entry_point(name: str) -> Any:
         if entry.name == name:
             return entry.load()
     raise UsageError(f"no queue policy {name!r:.80}", hint=f"there is {', '.join(names())}")
+
+
+def _require_known(given: str, factory: Any, parameters: Iterable[str]) -> None:
+    """Refuse parameters that a policy does not have.
+
+    Errors: UsageError.
+    """
+    known = signature(factory).parameters
+    if any(each.kind is Parameter.VAR_KEYWORD for each in known.values()):
+        return
+    for name in parameters:
+        if name not in known:
+            hint = f"it has {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"no parameter {name!r:.80}", where=f"queue policy {given:.80}", hint=hint)
 
 
 def _parameters(given: str, text: str) -> dict[str, float | int]:

@@ -121,7 +121,7 @@ def policy(given: str | Policy) -> Policy:
     """
     if isinstance(given, Policy):
         return given
-    found = POLICIES.get(given)
+    found = POLICIES.get(given) if isinstance(given, str) else None
     if found is None:
         raise UsageError(f"no match policy {given!r}", hint=f"there is {', '.join(POLICIES)}, or a Policy of your own")
     return found

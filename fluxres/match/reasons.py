@@ -57,6 +57,7 @@ class Cause:
         by = listed([f"{job} {_until(until)}" for job, until in self.holders])
         one = self.number == 1
         are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
+        tightest = "" if one else "tightest first: "
         return {
             "id": f"{have} another id",
             "unit": f"{are} counted in a unit that does not convert",
@@ -67,7 +68,7 @@ class Cause:
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
             "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
-            "supply": f"{have} too little to give ({listed(self.detail)}){f', held by {by}' if by else ''}",
+            "supply": f"{have} too little to give ({tightest}{listed(self.detail)}){f', held by {by}' if by else ''}",
             "inside": f"{lack} {listed(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}",
         }[self.code]
 
@@ -84,6 +85,7 @@ class PartReport:
         left: candidates that nothing rules out.
         room: what those have: pools, free units or instances.
         causes: what ruled the others out.
+        each: of what suppliers give, units that each pool needs which asks for it; 0 of anything else.
     """
 
     place: str
@@ -93,6 +95,7 @@ class PartReport:
     left: int
     room: int
     causes: tuple[Cause, ...]
+    each: int = 0
 
     @property
     def is_short(self) -> bool:
@@ -104,8 +107,12 @@ class PartReport:
         is_slot = self.type == "slot"
         what = f"instance{'s' * (self.asked != 1)} of a slot" if is_slot else f"of type {self.type}"
         kind = ("node" if is_slot else "candidate") + "s" * (self.candidates != 1)
-        head = f"{self.place}: {self.asked} {what} asked for, {self.room} to be had in {self.left} of {self.candidates} {kind}"
         ruled_out = "; ".join(f"{cause.number} {cause.sentence()}" for cause in self.causes)
+        if self.each:
+            each = f" ({self.each} each)" if self.each < self.asked else ""
+            head = f"{self.place}: {self.asked} {what} asked for{each}, suppliers have room for {self.room}"
+            return f"{head}: of {self.candidates}, {ruled_out}." if ruled_out else f"{head}."
+        head = f"{self.place}: {self.asked} {what} asked for, {self.room} to be had in {self.left} of {self.candidates} {kind}"
         return f"{head}: {ruled_out}." if ruled_out else f"{head}."
 
 
@@ -238,14 +245,14 @@ class _Writer:
             worthless = [givers[0] for givers in found.short if not demand.per_unit(self.situation.accounts.unit(givers[0]))]
             if worthless:
                 causes.append(self.cause("unit", np.array(worthless, np.int32)))
-            short = [givers for givers in found.short if givers[0] not in set(worthless)]
+            short = sorted((givers for givers in found.short if givers[0] not in set(worthless)), key=self.supplies.free)
             if short:
                 some = short[: limits.WHY_POOLS_MAX]
                 paths = self.paths(np.array([givers[0] for givers in some], np.int32))
                 pools = [v for givers in some for v in givers][: limits.WHY_POOLS_MAX]
                 causes.append(Cause("supply", len(short), paths, self.who(pools), tuple(map(self.supplies.in_words, some))))
         left = found.suppliers - len(found.short)
-        return PartReport(demand.place, demand.type, asked, found.suppliers, left, found.room, tuple(causes))
+        return PartReport(demand.place, demand.type, asked, found.suppliers, left, found.room, tuple(causes), demand.count.min)
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """What may rule candidates out, with which ones it does, in the order in which it counts."""

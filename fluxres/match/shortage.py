@@ -161,10 +161,14 @@ class Supplies:
         if not any(map(self._situation.is_up, givers)):
             return f"{self.name(givers)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
         unit = accounts.unit(v)
-        free, size = (sum(map(of, givers)) for of in (self._situation.free, accounts.size.item))
+        size = sum(map(accounts.size.item, givers))
         idle = [self.name((u,)) for u in self._paths.standing_by(v)]
         others = f" while {listed(idle)} {'stands' if len(idle) == 1 else 'stand'} by" if idle else ""
-        return f"{self.name(givers)}: {free} of {size}{f' {unit}' if unit else ''} free{others}"
+        return f"{self.name(givers)}: {self.free(givers)} of {size}{f' {unit}' if unit else ''} free{others}"
+
+    def free(self, givers: Givers) -> int:
+        """Units that a supplier has free."""
+        return sum(map(self._situation.free, givers))
 
     def name(self, givers: Givers) -> str:
         """A supplier by a name that is its alone: short where that will do, else its path or URI; an edge by its ends."""

@@ -16,6 +16,7 @@ from fluxres.errors import UsageError
 from fluxres.graph import edges
 from fluxres.graph.accounts import CAPACITY, UNIT
 from fluxres.graph.edges import Value
+from fluxres.graph.feeds import ANY, SUPPLY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining, targets
 from fluxres.model.drawn import Ends, require_drawn
@@ -71,7 +72,12 @@ def ends_of(graph: ResourceGraph, source: Where, target: Where, subsystem: str) 
 
 
 def values_of(
-    capacity: float | None, unit: str | None, attributes: Mapping[str, Value | None] | None, *, removable: bool = False
+    capacity: float | None,
+    unit: str | None,
+    attributes: Mapping[str, Value | None] | None,
+    *,
+    supply: str | None = None,
+    removable: bool = False,
 ) -> dict[str, Any]:
     """What an edge is to say of itself, as columns have it: without a limit there is no capacity.
 
@@ -82,6 +88,10 @@ def values_of(
     values = edges.checked(attributes or {}, removable=removable)
     if unit is not None:
         values |= edges.checked({UNIT: unit})
+    if supply is not None:
+        if supply not in ("all", ANY):
+            raise UsageError(f"supply: expected 'all' or 'any', got {supply!r:.80}")
+        values[SUPPLY] = supply
     if capacity is None:
         return values
     if isinstance(capacity, bool) or not isinstance(capacity, int | float | np.integer | np.floating):

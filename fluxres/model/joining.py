@@ -86,7 +86,9 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
         elif amount:
             size[v] = amount
     if not size.any():
-        raise InsufficientResources(f"job '{job}' holds nothing at this moment", hint="give a moment (`at`) when it does")
+        raise InsufficientResources(
+            f"job '{job}' holds nothing at this moment", hint="use `at`, --at on the command line, for a moment at which it does"
+        )
 
     def carried(edges: Int32) -> NDArray[np.int64]:
         return np.array([steps.amount_at(records.steps_of(edge, job), moment) for edge in edges.tolist()], np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from fluxres import limits
 from fluxres.allocation.records import Records
@@ -441,6 +441,7 @@ class ResourceGraph(Requests):
         relation: str = "link",
         capacity: float | None = None,
         unit: str | None = None,
+        supply: Literal["all", "any"] | None = None,
         attributes: Mapping[str, Value] | None = None,
         hierarchy: bool | None = None,
     ) -> None:
@@ -452,13 +453,14 @@ class ResourceGraph(Requests):
             relation: what the edge says, such as ``supplies``.
             capacity: units that it carries at once; no limit by default.
             unit: of the capacity; that of the pools which the graph distributes by default.
+            supply: of a pool with several suppliers: ``all`` give all that it draws, or ``any`` does; ``all`` by default.
             attributes: further ones, by name.
             hierarchy: makes the graph where there is none of this name: a hierarchy, or a graph that is none.
 
         Errors: UnknownPool; UnknownGraph; UsageError for an edge that is there already, and for a second parent or a cycle in a
         hierarchy; nothing changes then.
         """
-        values = edges.values_of(capacity, unit, attributes)
+        values = edges.values_of(capacity, unit, attributes, supply=supply)
         edges.add(self, edges.ends_of(self, source, target, subsystem), relation, values, hierarchy)
 
     @locked
@@ -471,6 +473,7 @@ class ResourceGraph(Requests):
         relation: str | None = None,
         capacity: float | None = None,
         unit: str | None = None,
+        supply: Literal["all", "any"] | None = None,
         attributes: Mapping[str, Value | None] | None = None,
     ) -> None:
         """Change what an edge says of itself; handles are stale from here on.
@@ -479,12 +482,12 @@ class ResourceGraph(Requests):
             source, target, subsystem: the edge.
             relation: which one, where there are several between the two pools.
             capacity: units that it carries at once; `math.inf` for no limit. As it is by default.
-            unit, attributes: those to be set; an attribute that is None is taken away.
+            unit, supply, attributes: those to be set; an attribute that is None is taken away.
 
         Errors: UsageError where there is no such edge; StillHeld when jobs draw more through it, now or later, and where it had
         no capacity and jobs may draw through it; nothing changes then.
         """
-        values = edges.values_of(capacity, unit, attributes, removable=True)
+        values = edges.values_of(capacity, unit, attributes, supply=supply, removable=True)
         edges.change(self, edges.ends_of(self, source, target, subsystem), relation, values)
 
     @locked

@@ -65,7 +65,7 @@ def fold_edges(structure: Structure, edges: Int32) -> list[Fold]:
             groups.setdefault(src if fans_out else dst, []).append((dst, v) if fans_out else (src, v))
         for one, others in groups.items():
             first = min(v for _, v in others)
-            text, many = accounts.said(one), fold_all(structure, (u for u, _ in others))
+            text, many = accounts.where(one), fold_all(structure, (u for u, _ in others), typeable=True)
             text = f"{name}: {text}{ARROW}{many}" if fans_out else f"{name}: {many}{ARROW}{text}"
             found.append(Fold(text, len(others), first))
     return found

@@ -34,7 +34,7 @@ def write_whole(path: Path, content: bytes) -> None:
         sync_folder(target.parent)
     except OSError as error:
         raise StoreError(
-            f"cannot be written: {error.strerror or error}; it is as it was",
+            f"cannot be written: {error.strerror or error}; nothing was written",
             where=str(path),
             hint="check that the folder exists, its rights, and the space left",
         ) from None

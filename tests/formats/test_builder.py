@@ -170,3 +170,16 @@ def test_nothing_else_comes_out_of_wrong_values(length: int) -> None:
                 build(Resource("node", **{key: given}))
             except FluxresError:
                 continue
+
+
+def test_words_of_power_are_those_of_the_file() -> None:
+    power = AuxiliaryGraph(
+        hierarchy=False,
+        pools=[Resource("power", 2, size=1000, unit="W")],
+        edges=[Edge("power:/power[0-1]", "/m/node*", pairing="cross", capacity=500, unit="W", supply="any")],
+    )
+    graph = build(Resource("node", 2, draw={"power": 400}), name="m", graphs={"power": power})
+    assert graph.pool("/m/node0").properties == {"draw.power": 400}
+    assert {data["supply"] for *_, data in graph.subsystem("power").edges(data=True)} == {"any"}
+    with pytest.raises(TypeError, match="draws"):
+        Resource("node", draws={"power": 400})  # type: ignore[call-arg]  # what is tested

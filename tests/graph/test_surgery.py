@@ -334,7 +334,7 @@ def test_unlink_leaves_a_pool_that_another_auxiliary_hierarchy_holds() -> None:
 
 def test_unlink_says_what_it_cannot_do() -> None:
     s = demo()
-    with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(destroy the graph\)"):
+    with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(`fluxres graphs drop` drops"):
         surgery.unlink(s, 0)
     with pytest.raises(UsageError, match="does not stand in the has-a tree"):
         surgery.unlink(s, s.tree_end)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fluxres.errors import InfeasibleRequest, InputError
@@ -46,7 +48,8 @@ def drawn(made: Matcher, found: Match | None) -> dict[str, int] | None:
         return None
     said = made.structure.accounts.said
     outside = {said(v): n for v, n in found.targets if v >= made.structure.tree_end}
-    return {name.removeprefix("power: ").removeprefix("network: ").replace("/site/", ""): n for name, n in outside.items()}
+    graphs = re.compile("(power|network): |(power|network):/|/site/")
+    return {graphs.sub("", name): n for name, n in outside.items()}
 
 
 def both(made: Matcher, text: str, start: int = 0, end: int = 10, policy: str = "first") -> Match | None:

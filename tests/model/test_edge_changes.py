@@ -12,8 +12,20 @@ from typing import Any
 import pytest
 
 import fluxres
-from fluxres import FluxresError, InfeasibleRequest, StaleHandle, StillHeld, UnknownGraph, UnknownPool, UsageError, limits
+from fluxres import (
+    FluxresError,
+    InfeasibleRequest,
+    LimitExceeded,
+    StaleHandle,
+    StillHeld,
+    UnknownGraph,
+    UnknownPool,
+    UsageError,
+    limits,
+)
+from fluxres.cli.arguments import targets
 from fluxres.model import ResourceGraph
+from fluxres.render.folding import fold_accounts
 from fluxres.store import open_store
 from tests.store.graphs import facts
 
@@ -274,3 +286,40 @@ def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(g: ResourceGraph) 
     g.free("j1")
     g.unlink("power:/pdu0/rack0")
     assert g.check() == []
+
+
+def test_an_edge_says_which_suppliers_are_needed() -> None:
+    g = fluxres.load(document(None))
+    g.unlink("power:/pdu0/rack0")
+    g.add_edge("power:/pdu0", "/demo/rack0", "power", supply="any")
+    assert (edge(g, "power:/pdu0", "/demo/rack0", "power") or {})["supply"] == "any"
+    g.set_edge("power:/pdu0", "/demo/rack0", "power", supply="all")
+    with pytest.raises(UsageError, match="supply: expected 'all' or 'any', got 'some'"):
+        g.set_edge("power:/pdu0", "/demo/rack0", "power", supply="some")  # type: ignore[arg-type]  # what is tested
+
+
+def test_the_printed_name_of_an_edge_leads_back(g: ResourceGraph) -> None:
+    """In messages and lists, one by one or folded, and by ends that are named in another way."""
+    accounts = g.structure.accounts
+    for v in range(g.structure.n, accounts.n):
+        assert accounts.said(v) == accounts.where(v)
+        assert accounts.number(accounts.said(v)) == v
+    edge_name = "power: power:/pdu0 -> /demo/rack0"
+    for where in (edge_name, f"power: power:/pdu0/ -> {g.pool('/demo/rack0').uuid}"):
+        g.allocate({where: 5}, job="j")
+        assert [span.pool for span in g.allocation("j").spans] == [edge_name]
+        g.free("j", where)
+    folded = fold_accounts(g.structure, range(g.structure.n, accounts.n)).split(",network")[0]
+    assert "power: power:/pdu0 -> /demo/rack0" in folded
+    assert targets(g, ["power: /demo/rack0 -> /demo/rack0/node[0-2]=7"]) == [
+        (accounts.number(f"power: /demo/rack0 -> /demo/rack0/node{i}"), 7) for i in range(3)
+    ]
+    for where in ("power: power:/pdu0 -> /demo/rack1", "pwr: power:/pdu0 -> /demo/rack0"):
+        with pytest.raises(UnknownPool, match="no edge with a capacity"):
+            targets(g, [where])
+
+
+def test_the_name_of_edges_is_bounded(g: ResourceGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "EDGES_MAX", 2)
+    with pytest.raises(LimitExceeded, match="6 pairs of pools"):
+        targets(g, ["power: power:/pdu[0-1] -> /demo/rack0/node[0-2]"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -28,6 +28,11 @@ _graph = click.option("--subsystem", metavar="NAME", required=True, help="The au
 _relation = click.option("--relation", metavar="R", help="Which edge, where there are several between the two pools.")
 _capacity = click.option("--capacity", type=float, metavar="N", help="Units that it carries at once; inf for no limit.")
 _unit = click.option("--unit", metavar="U", help="Of the capacity.")
+_supply = click.option(
+    "--supply",
+    type=click.Choice(("all", "any")),
+    help="Of a pool with several suppliers: all give what it draws, or any one does.",
+)
 _attributes = click.option("--attribute", "attributes", metavar="K=V", multiple=True, help="A further attribute, as text.")
 
 
@@ -38,11 +43,12 @@ _attributes = click.option("--attribute", "attributes", metavar="K=V", multiple=
 @click.option("--relation", metavar="R", default="link", show_default=True, help="What the edge says, such as supplies.")
 @_capacity
 @_unit
+@_supply
 @_attributes
 @click.option(
     "--new",
     type=click.Choice(("hierarchy", "graph")),
-    help="Make the graph where there is none: a hierarchy, or one that is none.",
+    help="Make the graph where there is none: a hierarchy, or a plain graph.",
 )
 @click.pass_obj
 def add(
@@ -53,6 +59,7 @@ def add(
     relation: str,
     capacity: float | None,
     unit: str | None,
+    supply: Literal["all", "any"] | None,
     attributes: tuple[str, ...],
     new: str | None,
 ) -> None:
@@ -66,7 +73,15 @@ def add(
         given = {key: value for key, value in values.items() if value is not None}
         hierarchy = None if new is None else new == "hierarchy"
         graph.add_edge(
-            source, target, subsystem, relation=relation, capacity=capacity, unit=unit, attributes=given, hierarchy=hierarchy
+            source,
+            target,
+            subsystem,
+            relation=relation,
+            capacity=capacity,
+            unit=unit,
+            supply=supply,
+            attributes=given,
+            hierarchy=hierarchy,
         )
     _answer(settings, graph, (subsystem, source, target, relation), "is added")
 
@@ -78,6 +93,7 @@ def add(
 @_relation
 @_capacity
 @_unit
+@_supply
 @_attributes
 @click.pass_obj
 def change(
@@ -88,6 +104,7 @@ def change(
     relation: str | None,
     capacity: float | None,
     unit: str | None,
+    supply: Literal["all", "any"] | None,
     attributes: tuple[str, ...],
 ) -> None:
     """Change the edge from SOURCE to TARGET. K without a value takes an attribute away."""
@@ -95,9 +112,12 @@ def change(
 
     values = dict(map(_attribute, attributes))
     with changing(settings) as graph:
-        graph.set_edge(source, target, subsystem, relation=relation, capacity=capacity, unit=unit, attributes=values)
+        graph.set_edge(
+            source, target, subsystem, relation=relation, capacity=capacity, unit=unit, supply=supply, attributes=values
+        )
     said = [] if capacity is None else ["no limit" if capacity == inf else f"capacity {capacity:g}"]
     said += [] if unit is None else [f"unit {unit}"]
+    said += [] if supply is None else [f"supply {supply}"]
     said += [f"{key}={value}" if value is not None else f"no {key}" for key, value in values.items()]
     _answer(settings, graph, (subsystem, source, target, relation), f"has {', '.join(said)}")
 

@@ -30,5 +30,5 @@ def command(settings: Settings, path: str, to: str) -> None:
     answer(
         settings,
         document=lambda: {"path": path, "to": place, "uuid": uuid},
-        lines=lambda _style: [f"{path} is moved: it is {place}"],
+        lines=lambda _style: [f"{path} moved to {place}"],
     )

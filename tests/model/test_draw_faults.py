@@ -1,0 +1,122 @@
+"""What a machine says that pools draw, and how: as text, of a name that nobody supplies, in several units."""
+
+from __future__ import annotations
+
+import pytest
+
+import fluxres
+from fluxres.errors import InputError, InsufficientResources
+from fluxres.formats import registry
+from fluxres.graph import auxiliary
+from fluxres.model import ResourceGraph
+
+SITE = """
+fluxres: 1
+name: m
+resources:
+  - {type: node, count: 4, draw: {DRAW}, with: [{type: core, count: 2}]}
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: feed, with: [{type: power, id: null, size: 1000, unit: W}]}]
+    edges: [{from: "power:/feed", to: "/m/node*", capacity: 900}]
+"""
+
+
+def made(draw: str = "power: 400") -> ResourceGraph:
+    return ResourceGraph(registry.read(SITE.replace("DRAW", draw).encode()).structure)
+
+
+@pytest.mark.parametrize("format", ["cluster", "jgf", "graphml", "node-link"])
+def test_a_draw_holds_through_a_format(format: str) -> None:
+    written = registry.write(made().structure, name="m", format=format)
+    graph = ResourceGraph(registry.read(written.data).structure)
+    graph.allocate("slot=2/node", job="a")
+    assert {span.pool: span.amount for span in graph.allocation("a").spans if span.pool.startswith("power")}[
+        "power:/feed/power"
+    ] == 800
+    with pytest.raises(InsufficientResources):
+        graph.allocate("/m/node2", job="b")
+    assert graph.check() == []
+
+
+def test_a_draw_holds_through_a_resource_set() -> None:
+    graph = made()
+    graph.allocate("slot=4/core=1", job="a")
+    again = fluxres.load(graph.allocation("a").R(scheduling=True))
+    assert [pool.properties["draw.power"] for pool in again.find("type=node")] == [400] * 2
+
+
+@pytest.mark.parametrize("value", ["lots", 1.5, True, None, "-3", "9" * 30])
+def test_a_draw_that_is_no_whole_number_is_refused(value: object) -> None:
+    node = {"type": "node", "properties": {"draw.power": value}}
+    with pytest.raises(InputError, match=r"draw\.power: expected a whole number of units") as refusal:
+        fluxres.load({"fluxres": 1, "name": "m", "resources": [node]})
+    assert "resources[0].properties" in refusal.value.where
+
+
+@pytest.mark.parametrize("format", ["jgf", "node-link"])
+def test_its_place_is_named_in_every_format(format: str) -> None:
+    data = registry.write(made().structure, name="m", format=format).data
+    assert b"400" in data
+    with pytest.raises(InputError, match=r"draw\.power: expected a whole number of units") as refusal:
+        registry.read(
+            data.replace(b'"draw.power":"400"', b'"draw.power":"many"').replace(b'"draw.power":400', b'"draw.power":"many"')
+        )
+    assert "nodes[1]" in refusal.value.where
+
+
+@pytest.mark.parametrize("name", ["powr", "Power", "core"])
+def test_a_draw_that_no_graph_distributes_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"draws units of '{name}', which no graph distributes") as refusal:
+        made(f"{name}: 400")
+    assert f"resources[0].draw.{name}" in refusal.value.where
+    assert refusal.value.hint == "there is feed, power"
+
+
+def test_a_machine_to_be_merged_may_draw_what_it_has_not() -> None:
+    alone = fluxres.build(fluxres.Resource("node", 2, draw={"power": 400}), name="m")
+    assert [problem.message for problem in alone.check()] == [
+        "draws units of 'power', which no graph distributes (no graph distributes anything)"
+    ]
+    again = ResourceGraph(registry.read(registry.write(alone.structure, name="m").data).structure)
+    assert again.structure.kinds.may_draw
+
+
+@pytest.mark.parametrize("other", ["size: 1000, unit: kW", "size: 1000, unit: GB"])
+def test_a_draw_in_several_units_is_refused(other: str) -> None:
+    text = SITE.replace("DRAW", "power: 1").replace("type: feed,", "type: feed, id: 0,")
+    text = text.replace(
+        "with: [{type: power,", f"with: [{{type: pdu, with: [{{type: power, id: null, {other}}}]}}, {{type: power,"
+    )
+    with pytest.raises(InputError, match=r"draws units of 'power', which are counted in \w+ and \w+"):
+        fluxres.loads(text.replace('"power:/feed"', '"power:/feed0/pdu"'))
+
+
+def test_edges_in_another_unit_are_refused() -> None:
+    with pytest.raises(InputError, match="which are counted in W and kW"):
+        registry.read(SITE.replace("DRAW", "power: 1").replace("capacity: 900", "capacity: 900, unit: kW").encode())
+
+
+def test_a_draw_that_can_never_be_given_is_a_problem() -> None:
+    problems = made("power: 950").check()
+    assert len(problems) == 4
+    assert problems[0].message == "draws 950 W of power: feed -> /m/node0, which has 900 W: it can never be given"
+
+
+def test_roots_of_a_hierarchy_are_sought_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    sought = auxiliary.np.setdiff1d
+
+    def counted(*args: object) -> object:
+        nonlocal calls
+        calls += 1
+        return sought(*args)
+
+    graph = made()
+    monkeypatch.setattr(auxiliary.np, "setdiff1d", counted)
+    for node in range(2):
+        graph.allocate(f"/m/node{node}", job=f"j{node}")
+    names = [graph.structure.accounts.where(v) for v in range(graph.structure.accounts.n)]
+    assert [graph.structure.accounts.number(name) for name in names] == list(range(len(names)))
+    assert calls <= 1 + sum(1 for _ in graph.structure.feeds)
