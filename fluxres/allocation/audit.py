@@ -126,7 +126,8 @@ def _below_whole(records: Records, v: int, owner: str, below: list[int], start: 
     staged = owner != job
     for u in below:
         for other, held in records.held[u].items():
-            if steps.touches(held, start, end) and not (staged and other == job):
+            # What others draw of a supplier that is shared with them is none of the units that the graph has above it.
+            if other != ELSEWHERE and steps.touches(held, start, end) and not (staged and other == job):
                 who = _job(records, other)
                 rules = "A5" if who == job else "A2, A3"
                 yield _error(records, u, f"{rules}: {who} holds it below {records.accounts.where(v)}, held whole by {job}")

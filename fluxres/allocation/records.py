@@ -17,6 +17,7 @@ import numpy as np
 from fluxres.allocation import steps
 from fluxres.allocation.allocations import Allocations, Change
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Staged
+from fluxres.allocation.steps import Steps
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 
@@ -127,6 +128,15 @@ class Records(Allocations):
 
     # -- moving ------------------------------------------------------------------------------------------------------
 
+    def _take_held(self, v: int, owner: str, held: Steps) -> None:
+        """Record what an owner has of a pool, after all above it: a pool that has become smaller may be held whole now."""
+        for start, end, amount in held:
+            recorded = steps.without(start, end, self.whole_above(v, owner, start, end))
+            for s, e in recorded:
+                self._put(v, owner, amount, s, e)
+            for s, e in steps.without(start, end, recorded):
+                self._imply(v, owner, amount, s, e)
+
     def take(self, other: Records, old_to_new: Int32) -> None:
         """Add the records and stages of another structure, by new vertex numbers; those on what is gone, or is
         only a way now, are left out.
@@ -146,18 +156,12 @@ class Records(Allocations):
                 continue
             for owner, held in other.held[v].items():
                 # What is held elsewhere is found anew, and what a child draws from its parent is drawn already.
-                for start, end, amount in held if owner != ELSEWHERE else ():
-                    self._put(new, owner, amount, start, end)
+                if owner != ELSEWHERE:
+                    self._take_held(new, owner, held)
         for owner, pools in other.implied.items():
             for v in sorted(pools):
-                new = int(old_to_new[v])
-                for start, end, amount in pools[v] if new >= 0 else ():
-                    around = self.whole_above(new, owner, start, end)
-                    recorded = steps.without(start, end, around)
-                    for s, e in recorded:
-                        self._put(new, owner, amount, s, e)
-                    for s, e in steps.without(start, end, recorded):
-                        self._imply(new, owner, amount, s, e)
+                if (new := int(old_to_new[v])) >= 0:
+                    self._take_held(new, owner, pools[v])
         self.drawn.take(other.drawn, old_to_new)
         self.stages_made = max(self.stages_made, other.stages_made)
         for staged in other.stages.values():
