@@ -172,6 +172,9 @@ CONSTRAINT_DEPTH_MAX: Final = 64
 MATCH_STEPS_MAX: Final = 100_000
 """Choices a match may take back (seconds): parts of a request that compete for the same pools are a hard problem in general."""
 
+ROUTE_HOPS_MAX: Final = 1_000_000
+"""Hops that stay known of routes to pools that requests named (some hundred MB); past that they are found anew."""
+
 TOGETHER_MAX: Final = 10_000
 """Requests at once: each is matched with what the others got out of reach, and again for every start that is tried."""
 

@@ -62,7 +62,7 @@ def simple(request: Request) -> Simple | None:
 
 
 def _is_plain(vertex: Vertex) -> bool:
-    return not vertex.is_slot and not vertex.children and vertex.unit is None and vertex.ids is None
+    return not vertex.is_slot and not vertex.children and vertex.unit is None and vertex.ids is None and not vertex.is_directed
 
 
 _NODE: Final = "node"

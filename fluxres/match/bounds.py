@@ -6,6 +6,7 @@ nodes whole takes what is in them from the others: at least what the emptiest no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.situation import Situation
 
+Int64 = NDArray[np.int64]
 NEVER = 2**62
 """Units that no machine has."""
 
@@ -54,6 +56,28 @@ class Bounds:
             for kind, units in self._add_up(demand.children, number).items():
                 needed[kind] = needed.get(kind, 0) + units
         return needed
+
+    def lacking_in(self, groups: Sequence[Int64]) -> NDArray[np.bool_]:
+        """Of groups of nodes (by their places), those that have too little for all parts, whatever else is in the way.
+
+        Types of which some pools stand in no node are passed over.  Cost: the pools of each type asked for in nodes.
+        """
+        situation, typology = self._situation, self._situation.typology
+        nodes = typology.vertices(typology.node)
+        found = np.zeros(len(groups), np.bool_)
+        if not len(groups) or typology.nests(typology.node):
+            return found
+        free = situation.free_everywhere
+        free = np.where(situation.structure.ways, situation.structure.size, free)
+        lengths = np.array([len(group) for group in groups])
+        of, members = np.repeat(np.arange(len(groups)), lengths), np.concatenate(groups)
+        for kind, units in self._needed.items():
+            pools = typology.vertices(kind)
+            around = typology.node_of[pools]
+            if len(around) and (around >= 0).all():
+                inside = np.bincount(nodes.searchsorted(around), free[pools], len(nodes))
+                found |= np.bincount(of, inside[members], len(groups)) < units
+        return found
 
     def leaves_enough(self) -> bool:
         """Whether what is in pools taken whole leaves enough of each type for the other parts.

@@ -45,7 +45,7 @@ class Charger:
         """The same with what is asked for at each."""
         found: Due = {}
         for v, number in starts:
-            charges = self._paths.charged(v, demand.kind)
+            charges = self._paths.charged(v, demand.channel)
             if charges is None:
                 return None
             for givers, part in charges:

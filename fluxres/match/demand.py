@@ -31,6 +31,8 @@ class Demand:
         charged: of a distributed type, and not picked: charged on the ways up from the pool it is asked for in (``below``), or
             from what is taken for the demands beside it (``siblings``); empty for what is picked.
         upstream: of a distributed type, and picked: what is taken is charged on the way up from there as well.
+        channel: by what it is charged: the type, or for units towards a named pool the number of the routes to it.
+        to: the pool that those are asked for to, as the request names it; of units between nodes, where these meet.
         flow: of an auxiliary graph, by its name: charged on all that carries or gives anything in it.
         own: what the pool that it is sought below draws by itself, with all that is in it; the count is that where `even`.
         even: of an `own` demand: whether all pools draw the same.
@@ -53,6 +55,8 @@ class Demand:
     shared: bool
     charged: Literal["", "below", "siblings"] = ""
     upstream: bool = False
+    channel: int = -1
+    to: str | None = None
     flow: bool = False
     own: bool = False
     even: bool = True
@@ -100,6 +104,7 @@ class Plan:
         measured: the type that says how full a node is (`pack`, `spread`): the first one asked for in nodes; -1 for none.
         named: whether any demand names pools by id.
         charged: whether anything is charged along the ways of an auxiliary graph.
+        between: the number of the graph of which units are asked for between the nodes of the request; -1 for none.
     """
 
     request: Request
@@ -109,6 +114,7 @@ class Plan:
     measured: int
     named: bool
     charged: bool
+    between: int = -1
 
     @property
     def lowest(self) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class Draw:
 
     def key(self, counts: tuple[int, ...]) -> tuple[object, ...]:
         """Equal for draws that differ only in their amount."""
-        return self.demand.kind, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
+        return self.demand.channel, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
 
 
 def is_simple(demand: Demand, typology: Typology) -> bool:
@@ -80,7 +80,7 @@ class Drawing:
         self._floor = floor
         self._draws = draws
         self._counts = counts
-        self.supply: Supply = floor.typology.supply(frozenset(draw.demand.kind for draw in draws))
+        self.supply: Supply = floor.typology.supply(frozenset(draw.demand.channel for draw in draws))
         if not (self.supply.is_whole and self.supply.is_single):
             raise Entangled
         #: By supplier, the units that one node or bundle draws; 0 where its unit does not convert.
@@ -90,7 +90,7 @@ class Drawing:
             number = draw.number(counts)
             for at, unit in enumerate(self.supply.units):
                 worth = draw.demand.per_unit(unit)
-                of = self.supply.charged[draw.demand.kind] & (self.supply.unit_of == at)
+                of = self.supply.charged[draw.demand.channel] & (self.supply.unit_of == at)
                 if worth is None:
                     self._able &= ~of
                     continue
@@ -208,7 +208,7 @@ class Drawing:
             if draw.slot is None:
                 continue
             of, at = self.supply.of_all(nodes)
-            wanted = self.supply.charged[draw.demand.kind][at]
+            wanted = self.supply.charged[draw.demand.channel][at]
             of, pools = of[wanted], self.supply.pools[at[wanted]]
             if draw.inner:
                 repeats = draw.repeats(self._counts)
@@ -227,5 +227,5 @@ def is_guided(draws: tuple[Draw, ...], typology: Typology) -> bool:
     """Whether windows can be skipped without a search."""
     if not draws:
         return True
-    supply = typology.supply(frozenset(draw.demand.kind for draw in draws))
+    supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
     return supply.is_laminar and supply.is_single and all(not draw.shared_by for draw in draws)

@@ -7,6 +7,8 @@ in a node is as eligible as the node, what stands above nodes is not asked.  A m
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,6 +46,15 @@ class Eligible:
             return True
         target = v if self._by_pool else self._typology.node_at[v]
         return target < 0 or not self._is_barred(target)
+
+    def only(self, targets: NDArray[np.int64]) -> Eligible:
+        """The same with these targets only, by their places."""
+        made = copy(self)
+        made.mask = np.zeros(len(self.targets), np.bool_)
+        made.mask[targets] = self.mask[targets]
+        made.everywhere = bool(made.mask.all())
+        made._barred = made.targets[~made.mask]
+        return made
 
     def all_below(self, v: int) -> bool:
         """Whether every target strictly below a pool satisfies the constraint: a pool taken whole brings them along."""

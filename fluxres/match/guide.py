@@ -31,7 +31,7 @@ class Guide:
         self._number = form.number(self._counts)
         needs = form.needs(self._counts)
         kinds = tuple(sorted(needs))
-        drawn = tuple(sorted(form.draws, key=lambda draw: draw.demand.kind))
+        drawn = tuple(sorted(form.draws, key=lambda draw: draw.demand.channel))
         self._amounts = (self._number, *(needs[kind] for kind in kinds), *(self._counts[draw.demand.number] for draw in drawn))
         self._failures = floor.failures(eligible, (form.sort, self._clear, kinds, *(draw.key(self._counts) for draw in drawn)))
 
@@ -71,7 +71,7 @@ class Guide:
         if not self._form.draws:
             return []
         typology = self._floor.typology
-        supply = typology.supply(frozenset(draw.demand.kind for draw in self._form.draws))
+        supply = typology.supply(frozenset(draw.demand.channel for draw in self._form.draws))
         accounts = typology.accounts
         found: set[int] = set()
         at = supply.pools

@@ -45,6 +45,6 @@ class Likeness:
         if not self._plan.charged:
             return ()
         typology = self._situation.typology
-        supplies = (typology.paths.charged(v, demand.kind) for demand in self._plan.all if demand.charged or demand.upstream)
+        supplies = (typology.paths.charged(v, demand.channel) for demand in self._plan.all if demand.charged or demand.upstream)
         draws = (tuple(typology.draws_of(v, demand.kind)) for demand in self._plan.all if demand.own and not demand.even)
         return (*supplies, *((len(of_pool), sum(units for _, units in of_pool)) for of_pool in draws))

@@ -33,6 +33,7 @@ from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Match
 from fluxres.match.single import Single, single
 from fluxres.match.situation import Situation
+from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
@@ -72,12 +73,14 @@ class Matcher:
         self.structure = structure
         self.planner = planner
         self.ideal = ideal
-        self.typology = Typology(structure, NOTHING_DEAD if ideal else structure.outage.dead, with_draws=with_draws)
+        present = () if ideal else (structure.outage.dead, structure.outage.stated)
+        self.typology = Typology(structure, *present, with_draws=with_draws)
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
         self._roots = structure.unavailable_roots()
         self._floor = Floor(self.typology, planner, ideal=ideal)
+        self._below_meetings: Below = {}
         self._idle: Matcher | None = None
         self._empty: Matcher | None = None
 
@@ -122,6 +125,15 @@ class Matcher:
         chosen = policy(how)
         plan, shape, alone = self._ready(request)
         eligible = self._eligible_for(request.constraint)
+
+        if plan.between >= 0:
+            together = self._meeting(plan, eligible, chosen, reference=reference)
+
+            def meet(start: int, end: int) -> Match | None:
+                _require_window(start, end)
+                return together.match(start, end)
+
+            return meet
 
         def at(start: int, end: int) -> Match | None:
             _require_window(start, end)
@@ -217,7 +229,8 @@ class Matcher:
             idle = self._unhindered()
             plan, shape, _ = idle._ready(request)
             ideal = idle._situation(eligible, plan, 0, FOREVER)
-            return Refusal(reasons.explain(ideal, plan, chosen, None), idle._enough(ideal, plan, shape, chosen)[0], True)
+            parts = reasons.explain(ideal, idle._widest(plan), chosen, None)
+            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True)
         situation = self._situation(eligible, plan, start, end)
         less, given_up = self._enough(situation, plan, shape, chosen)
         first = None
@@ -226,7 +239,7 @@ class Matcher:
         except LimitExceeded:
             undecided = True
         return Refusal(
-            reasons.explain(situation, plan, chosen, holders),
+            reasons.explain(situation, self._widest(plan), chosen, holders),
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
@@ -235,6 +248,8 @@ class Matcher:
     def _fits(self, plan: Plan, shape: Form | None, eligible: Eligible, chosen: Policy, start: int, end: int) -> bool:
         """Whether the least counts have a match in a window."""
         _require_window(start, end)
+        if plan.between >= 0:
+            return self._meeting(plan, eligible, chosen).at(plan.lowest, start, end) is not None
         if shape is not None:
             fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
             if fast.is_able:
@@ -247,6 +262,10 @@ class Matcher:
         floor = self._floor
         budget = self._budget(plan)
 
+        if plan.between >= 0:
+            meeting = self._meeting(plan, situation.eligible, chosen)
+            return reasons.enough(plan, lambda counts: meeting.at(counts, situation.start, situation.end) is not None)
+
         def attempt(counts: tuple[int, ...]) -> bool:
             if shape is not None:
                 fast = vector.Search(floor, plan, shape, situation.eligible, chosen, situation.start, situation.end)
@@ -256,6 +275,14 @@ class Matcher:
             return Traverser(situation, plan, counts, chosen, budget).match() is not None
 
         return reasons.enough(plan, attempt)
+
+    def _meeting(self, plan: Plan, eligible: Eligible, chosen: Policy, *, reference: bool = False) -> Together:
+        return Together(self._floor, plan, eligible, chosen, self._below_meetings, self._budget, reference=reference)
+
+    def _widest(self, plan: Plan) -> Plan:
+        """The plan by which a refusal is explained: nodes meet where most of them do."""
+        widest = self.typology.meetings(plan.between).widest if plan.between >= 0 else None
+        return plan if widest is None else plans.plan(plan.request, self.typology, widest)
 
     def _situation(self, eligible: Eligible, plan: Plan, start: int, end: int) -> Situation:
         return Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured, ideal=self.ideal)
@@ -275,6 +302,8 @@ class Matcher:
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
             rules.require_allowed(self.structure, request)
+            if any(vertex.is_directed for vertex in request.vertices()):
+                self.follow_suppliers(routed=True)
             # The same jobspec read again is another object that asks for the same.
             what = request.resources, request.constraint
             ready = self._ready_for.get(what)
@@ -291,7 +320,7 @@ class Matcher:
         return found[1]
 
     def _form_of(self, plan: Plan) -> Form | None:
-        found = form(plan, self.typology)
+        found = form(plan, self.typology) if plan.between < 0 else None
         return found if found is not None and self._floor.level is not None else None
 
     def _eligible_for(self, constraint: Constraint | None) -> Eligible:
@@ -307,14 +336,24 @@ class Matcher:
             found = self._eligible[constraint] = Eligible(self.typology, constraint)
         return found
 
-    def follow_suppliers(self) -> None:
-        """See whether other suppliers give nothing than before: then ways lead elsewhere."""
-        if self.ideal or _is_same(dead := self.structure.outage.dead, self.typology.dead):
+    def follow_suppliers(self, *, routed: bool = False) -> None:
+        """See whether other suppliers give nothing than before: then ways lead elsewhere.
+
+        Args:
+            routed: routes are about to be asked for, which lead around every pool that is out of service.
+        """
+        outage, known = self.structure.outage, self.typology
+        if self.ideal:
             return
-        self.typology = Typology(self.structure, dead)
+        same_routes = not (routed or known.paths.is_routed) or np.array_equal(outage.stated, known.stated)
+        same_routes = same_routes and not (routed and known.paths.is_crowded)
+        if same_routes and _is_same(outage.dead, known.dead):
+            return
+        self.typology = Typology(self.structure, outage.dead, outage.stated)
         self._plans.clear()
         self._ready_for.clear()
         self._eligible.clear()
+        self._below_meetings.clear()
         self._floor = Floor(self.typology, self.planner)
         self._empty = None
 
@@ -333,13 +372,14 @@ class Matcher:
         """The same with nothing held and everything up."""
         if self._idle is None:
             self._idle = Matcher(self.structure, self._empty_planner(), ideal=True)
-            if self.typology.dead is NOTHING_DEAD:
+            if self.typology.dead is NOTHING_DEAD and not len(self.typology.stated):
                 self._idle.share(self.typology)
         return self._idle
 
     def share(self, typology: Typology) -> None:
         """Take facts that another matcher of the same machine has found already."""
         self.typology = typology
+        self._below_meetings.clear()
         self._floor = Floor(typology, self.planner, ideal=self.ideal)
 
 

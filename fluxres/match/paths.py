@@ -18,10 +18,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import WAY
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
+from fluxres.match.links import Links
+from fluxres.match.routes import Routes
 from fluxres.match.ways import Way, Ways
 
 Givers = tuple[int, ...]
@@ -30,6 +34,7 @@ Charges = tuple[tuple[Givers, Fraction], ...]
 """Who gives, and the part of what is asked for that has to come from there."""
 
 ALL = Fraction(1)
+_NONE = np.zeros(0, np.int32)
 
 
 class Paths:
@@ -37,15 +42,26 @@ class Paths:
 
     Args:
         dead: edges from suppliers that give nothing.
+        stated: topmost pools whose state forbids new work: no route leads through them.
     """
 
-    def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD) -> None:
+    def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD, stated: Int32 = _NONE) -> None:
         self._structure = structure
+        self._stated = stated
         self._charged: dict[tuple[int, int], Charges | None] = {}
         #: By type: by pool, what of the type hangs on it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
         self._giving: dict[tuple[int, int, tuple[int, ...]], tuple[Givers, ...]] = {}
         self._ways = [Ways(feeds, dead.get(feeds.kind), self._only_ways) for feeds in structure.feeds]
+        self._links: dict[int, Links] = {}
+        self._last = len(structure.types) + len(structure.subsystems)
+        #: By number of graph and named pool, the number under which the routes are asked for.
+        self._channels: dict[tuple[int, int], int] = {}
+        #: By that number: the ways of the graph, its links, and the routes to each end of the pool.
+        self._routes: dict[int, tuple[Ways, Links, list[Routes]]] = {}
+        #: By that number, the only nodes in which anything is charged, where that is said.
+        self._nodes: dict[int, frozenset[int]] = {}
+        self._alone: dict[int, int] = {}
 
     @property
     def feeds(self) -> list[Feeds]:
@@ -57,15 +73,73 @@ class Paths:
         """Types that are distributed, and the numbers of the graphs, of which units are asked for by name."""
         return frozenset(feeds.kind for feeds in self.feeds).union(*(feeds.types for feeds in self.feeds))
 
+    def channel(self, kind: int, to: int) -> int:
+        """The number by which `charged` knows units of a graph (by the number of its edges) towards one pool.
+
+        Cost: vector operations over the graph, for each pool that is named.
+        """
+        found = self._channels.get((kind, to))
+        if found is None:
+            ways, links = self.ways(kind), self.links(kind)
+            found = self._channels[kind, to] = self._new_channel()
+            self._routes[found] = ways, links, [Routes(links, end) for end in links.ends(to)]
+        return found
+
+    def meeting(self, kind: int, routes: Routes, nodes: frozenset[int]) -> int:
+        """The same for nodes that meet at one pool, from which units are asked for to it."""
+        found = self._new_channel()
+        self._routes[found] = self.ways(kind), self.links(kind), [routes]
+        self._nodes[found] = nodes
+        return found
+
+    def alone(self, kind: int) -> int:
+        """The same for one node by itself, which charges nothing."""
+        if kind not in self._alone:
+            self._alone[kind] = found = self._new_channel()
+            self._routes[found] = self.ways(kind), self.links(kind), []
+        return self._alone[kind]
+
+    def ways(self, kind: int) -> Ways:
+        """The ways up a graph, by the number of its edges."""
+        return next(ways for ways in self._ways if ways.feeds.kind == kind)
+
+    def links(self, kind: int) -> Links:
+        """The links of a graph, by the number of its edges."""
+        links = self._links.get(kind)
+        if links is None:
+            links = self._links[kind] = Links(self._structure, self.ways(kind).feeds, self._stated)
+        return links
+
+    def _new_channel(self) -> int:
+        self._last += 1
+        return self._last
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether routes to so many pools were asked for that they are better forgotten."""
+        of_pools = (self._routes[channel][2] for channel in self._channels.values())
+        return sum(len(routes) for every in of_pools for routes in every) > limits.ROUTE_HOPS_MAX
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether routes were asked for."""
+        return bool(self._routes)
+
     def charged(self, v: int, kind: int) -> Charges | None:
         """What is charged for units of a type that are asked for at a pool; None where nothing supplies it.
 
         On the way up a pool of the type gives by itself, or what hangs on a supplier does, together. Where a supply comes in at
         several places in the pool, each has its part to carry.  Of a graph by its name everybody gives who has anything in it.
         """
+        nodes = self._nodes.get(kind)
+        if nodes is not None and self._node_around(v) not in nodes:
+            return None
         key = v, kind
         if key not in self._charged:
-            found = self._of_type(v, kind) if kind < len(self._structure.types) else self._of_graph(v, kind)
+            if kind in self._routes:
+                found = self._on_route(v, kind)
+            else:
+                found = self._of_type(v, kind) if kind < len(self._structure.types) else self._of_graph(v, kind)
             self._charged[key] = None if found is None else tuple(sorted(found.items()))
         return self._charged[key]
 
@@ -79,6 +153,34 @@ class Paths:
     def _of_graph(self, v: int, kind: int) -> dict[Givers, Fraction] | None:
         ways = next(ways for ways in self._ways if ways.feeds.kind == kind)
         return self._by(ways, v, (*sorted(ways.feeds.counted), kind)) if ways.feeds.entries(v) else None
+
+    def _on_route(self, v: int, channel: int) -> dict[Givers, Fraction] | None:
+        """By every card of the pool, and of the pool that is named, between which there is a route, an equal part."""
+        ways, links, routes = self._routes[channel]
+        if not routes and channel in self._alone.values():
+            return {} if self._node_around(v) >= 0 else None
+        feeds = ways.feeds
+        every = (route.of(entry) for entry in links.ends(v) for route in routes)
+        found = [way for way in every if way is not None]
+        parts: dict[Givers, Fraction] = {}
+        for way in found:
+            givers: dict[Givers, None] = dict.fromkeys((edge,) for edge in way.edges)
+            for kind in (*sorted(feeds.counted), feeds.kind):
+                givers |= dict.fromkeys(self._givers(ways, way, kind))
+            for each in givers:
+                parts[each] = parts.get(each, Fraction(0)) + Fraction(1, len(found))
+        return parts if found else None
+
+    def _node_around(self, v: int) -> int:
+        """The innermost node that a pool is or stands in; -1 for none."""
+        structure = self._structure
+        while v >= 0 and structure.type.item(v) != self._node:
+            v = structure.parent.item(v)
+        return v
+
+    @cached_property
+    def _node(self) -> int:
+        return self._structure.types.index("node") if "node" in self._structure.types else -1
 
     def upstream(self, v: int, kind: int) -> Charges:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""

@@ -7,10 +7,12 @@ nodes, watts beside a node are charged where the node gets them from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from fluxres.errors import InfeasibleRequest, InputError
+from fluxres.errors import InfeasibleRequest, InputError, UnknownPool
 from fluxres.graph.kinds import DRAW
 from fluxres.match.demand import Demand, Plan
+from fluxres.match.meetings import Meeting
 from fluxres.match.relations import Relations
 from fluxres.match.typology import NODE, Typology
 from fluxres.syntax import hostlist
@@ -18,12 +20,15 @@ from fluxres.syntax.count import exactly
 from fluxres.syntax.jobspec import Request, Vertex
 
 
-def plan(request: Request, typology: Typology) -> Plan:
+def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -> Plan:
     """Make a request ready for a machine.
+
+    Args:
+        meeting: where its nodes meet, if it asks for units between them; without it they are one node, and nothing is charged.
 
     Errors: InfeasibleRequest for a type that the machine does not have, with the types that it has.
     """
-    reader = _Reader(typology, (vertex.type for vertex in request.vertices()))
+    reader = _Reader(typology, (vertex.type for vertex in request.vertices()), meeting)
     demands = reader.read(request.resources, "resources", in_node=False)
     for demand in reader.all:
         if demand.confined:
@@ -40,12 +45,15 @@ def plan(request: Request, typology: Typology) -> Plan:
         leaves[0] if leaves else -1,
         any(demand.named for demand in reader.all),
         any(demand.charged or demand.upstream for demand in reader.all),
+        reader.between,
     )
 
 
 class _Reader:
-    def __init__(self, typology: Typology, asked: Iterable[str] = ()) -> None:
+    def __init__(self, typology: Typology, asked: Iterable[str], meeting: Meeting | None) -> None:
         self.typology = typology
+        self.meeting = meeting
+        self.between = -1
         self.all: list[Demand] = []
         #: Types that pools draw by themselves, unless the request says how much is drawn of them.
         self.draws = typology.drawn_by_itself if typology.structure.kinds.may_draw else {}
@@ -63,15 +71,18 @@ class _Reader:
 
     def demand(self, vertex: Vertex, place: str, in_node: bool) -> Demand:
         typology = self.typology
-        kind = -1 if vertex.is_slot else typology.numbers.get(vertex.type, -1)
+        numbers = typology.graphs if vertex.is_directed else typology.numbers
+        kind = -1 if vertex.is_slot else numbers.get(vertex.type, -1)
+        if vertex.is_directed and kind < 0:
+            where = f"to '{vertex.to}'" if vertex.to is not None else "between nodes"
+            raise _infeasible(
+                f"no graph '{vertex.type}' in which units could go {where}",
+                place,
+                f"graphs are {', '.join(sorted(numbers)[:20])}" if numbers else "there are no auxiliary graphs",
+            )
         if kind < 0 and not vertex.is_slot:
             known = ", ".join(sorted(typology.numbers)[:20])
-            raise InfeasibleRequest(
-                f"no pool of type '{vertex.type}' in this graph",
-                where=place,
-                hint=f"types are {known}",
-                reasons={place: f"no pool of type '{vertex.type}'"},
-            )
+            raise _infeasible(f"no pool of type '{vertex.type}' in this graph", place, f"types are {known}")
         flow = kind in typology.flows
         if flow and (vertex.children or vertex.ids is not None):
             raise InputError(
@@ -93,8 +104,14 @@ class _Reader:
             whole=vertex.is_exclusive if vertex.children else bool(vertex.exclusive),
             shared=not vertex.is_exclusive and not vertex.children and not flow,
             upstream=not vertex.children and kind in typology.paths.channels,
+            channel=kind,
+            to=vertex.to,
             flow=flow,
         )
+        if vertex.to is not None:
+            made.channel = typology.paths.channel(kind, self._named(vertex.type, vertex.to, place))
+        if vertex.between is not None:
+            self._charge_between(made)
         self.all.append(made)
         made.children = self.read(vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE)
         if self.draws and not vertex.is_slot and vertex.is_exclusive:
@@ -106,6 +123,30 @@ class _Reader:
             and any(self._is_in_node(child) for child in made.children)
         )
         return made
+
+    def _charge_between(self, demand: Demand) -> None:
+        if self.typology.node < 0:
+            raise _infeasible(f"units of '{demand.type}' between nodes: there are no nodes in this graph", demand.place, "")
+        if self.between not in (-1, demand.kind):
+            raise InputError(
+                "expected one graph between the nodes of a request",
+                where=demand.place,
+                hint="name a pool with `to` in the others",
+            )
+        self.between = demand.kind
+        if self.meeting is None:
+            demand.channel = self.typology.paths.alone(demand.kind)
+        else:
+            demand.channel, demand.to = self.meeting.channel, self.typology.structure.where(self.meeting.v)
+
+    def _named(self, graph: str, to: str, place: str) -> int:
+        """The pool to which units of a graph are asked for; a bare name is one of the graph."""
+        try:
+            return self.typology.structure.vertex(to)
+        except UnknownPool as error:
+            with suppress(UnknownPool):
+                return self.typology.structure.vertex(f"{graph}:/{to}")
+            raise _infeasible(f"units to '{to}': {error.message}", place, error.hint) from None
 
     def _add_draws(self, demand: Demand, vertex: Vertex) -> None:
         """Charge what the pools draw by themselves that are taken whole."""
@@ -120,7 +161,7 @@ class _Reader:
             place = f"{demand.place}.{DRAW}{name}"
             made = Demand(
                 len(self.all), place, name, kind, exactly(units), None, None, None, None, whole=False, shared=False,
-                charged="below", own=True, even=even,
+                charged="below", channel=kind, own=True, even=even,
             )  # fmt: skip
             self.all.append(made)
             demand.children = (*demand.children, made)
@@ -170,6 +211,10 @@ class _Reader:
                 kind = above if demand.is_slot else demand.kind
                 inner = kind == self.typology.node >= 0 or kind in self.typology.in_node
                 self.charge(demand.children, kind, in_node=in_node or inner)
+
+
+def _infeasible(message: str, place: str, hint: str) -> InfeasibleRequest:
+    return InfeasibleRequest(message, where=place, hint=hint, reasons={place: message})
 
 
 def _names(text: str, place: str) -> frozenset[str]:

@@ -39,7 +39,8 @@ class Cause:
     Args:
         code: ``id``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``, ``held-above``,
             ``held``, ``below`` (the pool is to be taken whole, and others hold something in it), ``inside`` (it has too little of
-            what is asked for in it) or ``supply`` (it is on the way to what is asked for, and has too little to give).
+            what is asked for in it), ``supply`` (it is on the way to what is asked for, and has too little to give) or ``route``
+            (none leads from it to the pool that is named).
         number: candidates ruled out.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, where holdings are the cause.
@@ -67,6 +68,7 @@ class Cause:
             "way": f"{are} here only as the way to others",
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
+            "route": f"of those it is asked for {have} no route to {listed(self.detail)}",
             "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
             "supply": f"{have} too little to give ({tightest}{listed(self.detail)}){f', held by {by}' if by else ''}",
             "inside": f"{lack} {listed(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}",
@@ -251,6 +253,9 @@ class _Writer:
                 paths = self.paths(np.array([givers[0] for givers in some], np.int32))
                 pools = [v for givers in some for v in givers][: limits.WHY_POOLS_MAX]
                 causes.append(Cause("supply", len(short), paths, self.who(pools), tuple(map(self.supplies.in_words, some))))
+            if found.astray and demand.to is not None:
+                astray = np.array(found.astray, np.int32)
+                causes.append(Cause("route", len(astray), self.paths(astray), (), (demand.to,)))
         left = found.suppliers - len(found.short)
         return PartReport(demand.place, demand.type, asked, found.suppliers, left, found.room, tuple(causes), demand.count.min)
 
@@ -342,11 +347,15 @@ class _Writer:
         """Where too little is left of what is charged along the way from a pool; empty for any other demand."""
         if not demand.charged:
             return ""
-        charges = self.situation.typology.paths.charged(v, demand.kind)
+        charges = self.situation.typology.paths.charged(v, demand.channel)
         short = self.supplies.lacking(demand, charges or ())
         if short:
             return f" ({listed([self.supplies.in_words(u) for u in short])})"
-        return " on the way to it" if charges is None else ""
+        return self.missing(demand) if charges is None else ""
+
+    def missing(self, demand: Demand) -> str:
+        """What a pool that nothing supplies has not got."""
+        return " on the way to it" if demand.to is None else f" (no route to {demand.to})"
 
     def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
         return tuple(self.situation.accounts.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())

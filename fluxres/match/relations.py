@@ -72,7 +72,9 @@ class Relations:
         if not kinds:
             return True
         if self.typology.node < 0:
-            return self.typology.paths.is_forest and not any(child.charged == "siblings" for child in demand.children)
+            loose = any(child.charged == "siblings" for child in demand.children)
+            # Ways up and routes across one tree overlap in part.
+            return self.typology.paths.is_forest and not loose and not any(each.to for each in _below(demand))
         supply = self.typology.supply(kinds, -1 if demand.is_slot or demand.kind == self.typology.node else demand.kind)
         every = [demand, *_below(demand)]
         return supply.is_laminar and all(map(_draws_evenly, every)) and all(each.even for each in every)
@@ -113,8 +115,8 @@ def _below(demand: Demand) -> Iterator[Demand]:
 
 
 def _distributed(demand: Demand) -> Iterator[int]:
-    """Types charged for a demand."""
-    return (each.kind for each in (demand, *_below(demand)) if each.charged or each.upstream)
+    """By what a demand is charged."""
+    return (each.channel for each in (demand, *_below(demand)) if each.charged or each.upstream)
 
 
 def _draws_evenly(demand: Demand) -> bool:

@@ -85,7 +85,7 @@ class Rows:
         return (vertices, amounts) if len(first) == len(vertices) else (vertices[first], np.add.reduceat(amounts, first))
 
     def _group(self, slot: int, label: str | None, vertices: Int32) -> SlotGroup:
-        found = self._instances.get(slot, [])
+        found = [part for part in self._instances.get(slot, []) if len(part[1])]
         if not found:
             return SlotGroup(label, np.zeros(self._numbers.get(slot, 0) + 1, np.int64), np.zeros(0, np.int64))
         instances = found[0][0] if len(found) == 1 else np.concatenate([part[0] for part in found])

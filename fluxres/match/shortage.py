@@ -25,11 +25,13 @@ class Shortage(NamedTuple):
         room: units asked for that can be supplied.
         suppliers: how many there are.
         short: those that could not give, each the pools that give together.
+        astray: pools that nothing leads to, or that have no route to the pool that is named.
     """
 
     room: int
     suppliers: int
     short: tuple[Givers, ...]
+    astray: tuple[int, ...] = ()
 
 
 class Supplies:
@@ -58,16 +60,18 @@ class Supplies:
         left: dict[int, int] = {}
         short: set[Givers] = set()
         suppliers: set[Givers] = set()
+        astray: list[int] = []
         supplied = 0
         for v in pools:
-            charges = self._paths.charged(v, demand.kind)
+            charges = self._paths.charged(v, demand.channel)
             suppliers.update(givers for givers, _ in charges or ())
+            astray += [v] * (charges is None)
             if charges is None or supplied >= wanted:
                 continue
             number, lacking = self._supply(demand, charges, amount / shared_by, min(most, wanted - supplied), left)
             supplied += number
             short.update(lacking)
-        return Shortage(int(supplied * amount / shared_by), len(suppliers), tuple(sorted(short)))
+        return Shortage(int(supplied * amount / shared_by), len(suppliers), tuple(sorted(short)), tuple(astray))
 
     def _supply(
         self, demand: Demand, charges: Charges, number: Fraction, most: int, left: dict[int, int]

@@ -27,7 +27,7 @@ class Supply:
 
     Args:
         typology: of a machine with nodes.
-        kinds: types that are distributed.
+        kinds: types that are distributed, and numbers of routes.
         over: a further type: what nodes stand in its pools is a group as well, though nobody draws from them; -1 for none.
 
     Cost: the way of each node, found once.

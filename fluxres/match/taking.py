@@ -196,3 +196,7 @@ class Taking:
         self._drawing.take(self.rows, nodes, amounts, are_firm=are_firm)
         for slot, numbers, pools in self._drawing.slots(np.repeat(nodes, amounts), instances):
             self.rows.slot(slot, numbers, pools)
+        for draw in form.draws:
+            if draw.slot is not None:  # where nothing is charged on the way, the slot is there all the same
+                every = int(amounts.sum()) * draw.repeats(self._counts) if draw.inner else int(instances[-1]) + 1
+                self.rows.empty_slot(draw.slot.number, every)

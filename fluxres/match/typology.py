@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
+from fluxres.match.meetings import Meetings
 from fluxres.match.paths import Paths
 from fluxres.match.supply import Supply
 from fluxres.planner.distinct import distinct
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from fluxres.match.demand import Demand
 
 NODE: Final = "node"
+SUPPLIED_KEPT: Final = 1 << 23
+"""Nodes of which the suppliers stay known, over all sets of types and routes: some ten bytes each."""
+NONE_STATED: Final = np.zeros(0, np.int32)
 
 
 class Typology:
@@ -33,22 +38,28 @@ class Typology:
     Args:
         with_draws: what pools draw by themselves is charged.
         dead: edges of auxiliary graphs from suppliers that give nothing at present.
+        stated: topmost pools whose state forbids new work at present.
     """
 
-    def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD, *, with_draws: bool = True) -> None:
+    def __init__(
+        self, structure: Structure, dead: Dead = NOTHING_DEAD, stated: Int32 = NONE_STATED, *, with_draws: bool = True
+    ) -> None:
         self._with_draws = with_draws
+        self.stated = stated
         self.structure = structure
         self.dead = dead
         self.accounts = structure.accounts
         self.numbers = {name: number for number, name in enumerate(structure.types)}
         #: What is asked for by the name of a graph is drawn from what carries or gives anything in it.
-        self.flows = {feeds.kind: feeds for feeds in structure.feeds if feeds.graph.name not in self.numbers}
-        self.numbers |= {feeds.graph.name: kind for kind, feeds in self.flows.items()}
+        self.flows = {feeds.kind: feeds for feeds in structure.feeds}
+        self.graphs = {feeds.graph.name: kind for kind, feeds in self.flows.items()}
+        self.numbers = self.graphs | self.numbers
         self.node = self.numbers.get(NODE, -1)
         self._vertices: dict[int, NDArray[np.int32]] = {}
         self._units: dict[int, set[str | None]] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
         self._flagged: dict[int, bool] = {}
+        self._meetings: dict[int, Meetings] = {}
         self._supplies: dict[tuple[frozenset[int], int], Supply] = {}
 
     def vertices(self, kind: int) -> NDArray[np.int32]:
@@ -90,7 +101,7 @@ class Typology:
     @cached_property
     def paths(self) -> Paths:
         """Ways up the auxiliary graphs."""
-        return Paths(self.structure, self.dead)
+        return Paths(self.structure, self.dead, self.stated)
 
     @cached_property
     def draws(self) -> Draws:
@@ -117,7 +128,16 @@ class Typology:
         """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""
         found = self._supplies.get((kinds, over))
         if found is None:
+            if self._supplies and len(self._supplies) * len(self.vertices(self.node)) >= SUPPLIED_KEPT:
+                del self._supplies[next(iter(self._supplies))]
             found = self._supplies[(kinds, over)] = Supply(self, kinds, over)
+        return found
+
+    def meetings(self, kind: int) -> Meetings:
+        """Where nodes meet in a graph, by the number of its edges."""
+        found = self._meetings.get(kind)
+        if found is None:
+            found = self._meetings[kind] = Meetings(self.structure, self.paths, kind)
         return found
 
     def nests(self, kind: int) -> bool:

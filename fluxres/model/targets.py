@@ -127,7 +127,9 @@ def is_request(graph: ResourceGraph, wanted: object) -> bool:
     if isinstance(wanted, str):
         if wanted.lstrip()[:1] == "{" and '"' in wanted:  # JSON, whatever is said in it
             return True
-        named = wanted.startswith("/") or ":/" in wanted or is_edge(wanted)
+        # In the keys of a shape a pool may be named, such as {to:network:/core0}.
+        before, is_uri, _ = wanted.partition(":/")
+        named = wanted.startswith("/") or (bool(is_uri) and "{" not in before) or is_edge(wanted)
         return not (named or graph.structure.lookup.is_uuid(wanted))
     return "resources" in wanted if isinstance(wanted, Mapping) else hasattr(wanted, "resources")
 

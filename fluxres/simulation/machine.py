@@ -96,7 +96,8 @@ def of_shape(text: str) -> ResourceGraph:
 
 
 def _recipe(vertex: Vertex, text: str) -> Recipe:
-    if vertex.is_slot or vertex.count.fixed is None or vertex.ids is not None or vertex.unit is not None:
+    stated = vertex.ids is not None or vertex.unit is not None or vertex.is_directed
+    if vertex.is_slot or vertex.count.fixed is None or stated:
         raise InputError(
             f"{text!r:.80}: a machine has types and numbers", where="machine", hint="such as rack=2/node=16/[core=8;gpu=2]"
         )

@@ -29,7 +29,7 @@ from fluxres.syntax.place import Place, Position
 
 SLOT: Final = "slot"
 _TOP = ("version", "resources", "tasks", "attributes")
-_VERTEX = ("type", "count", "unit", "exclusive", "label", "id", "with")
+_VERTEX = ("type", "count", "unit", "exclusive", "label", "id", "to", "between", "with")
 _TASK = ("command", "slot", "count", "attributes", "distribution")
 _PER_TASK = ("per_slot", "per_resource", "total")
 
@@ -51,6 +51,15 @@ class Vertex:
     """The RFC's `id`: text that names the acceptable ids."""
     children: tuple[Vertex, ...] = ()
     is_exclusive: bool = False
+    to: str | None = None
+    """The pool (path, URI or uuid, or a name in the graph) to which units of a graph are asked for. Not in RFC 14."""
+    between: str | None = None
+    """`node`: units of a graph are asked for between the nodes of the request. Not in RFC 14."""
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether it says where units of a graph lead."""
+        return self.to is not None or self.between is not None
 
     @property
     def is_slot(self) -> bool:
@@ -232,6 +241,7 @@ def resources_to_plain(resources: Iterable[Vertex]) -> list[dict[str, Any]]:
     for vertex in resources:
         made: dict[str, Any] = {"type": vertex.type, "count": vertex.count.to_plain()}
         stated = {"unit": vertex.unit, "exclusive": vertex.exclusive, "label": vertex.label, "id": vertex.ids}
+        stated |= {"to": vertex.to, "between": vertex.between}
         made |= {key: value for key, value in stated.items() if value is not None}
         if vertex.children:
             made["with"] = resources_to_plain(vertex.children)
@@ -268,18 +278,22 @@ class _Resources:
         type_name = place.at("type").text(given["type"], length=limits.NAME_LENGTH_MAX)
         slot = type_name == SLOT
         exclusive = place.at("exclusive").boolean(given["exclusive"]) if "exclusive" in given else None
-        unit, label, ids = (
+        unit, label, ids, to, between = (
             place.at(key).text(given[key], length=length) if key in given else None
             for key, length in (
                 ("unit", limits.NAME_LENGTH_MAX),
                 ("label", limits.NAME_LENGTH_MAX),
                 ("id", limits.REQUEST_TEXT_MAX),
+                ("to", limits.REQUEST_TEXT_MAX),
+                ("between", limits.NAME_LENGTH_MAX),
             )
         )
         if slot and "label" not in given:
             raise place.error("expected a label, as on every slot", "tasks name the slot by it")
         if slot and "with" not in given:
             raise place.error("expected resources under `with`, as in every slot")
+        if to is not None or between is not None:
+            self.check_directed(given, place, slot)
         if label is not None and slot:
             if label in self.labels:
                 raise place.at("label").error(f"expected a label of its own, got {label!r}, which {self.labels[label]} has")
@@ -293,7 +307,19 @@ class _Resources:
             ids,
             self.vertices(given["with"], place.at("with"), in_slot or slot, depth + 1) if "with" in given else (),
             (in_slot or slot) if exclusive is None else exclusive,
+            to,
+            between,
         )
+
+    def check_directed(self, given: Mapping[str, Any], place: Place, slot: bool) -> None:
+        hint = 'such as {"type": "network", "count": 10, "to": "network:/core0"} or {…, "between": "node"}'
+        key = "to" if "to" in given else "between"
+        if slot or "with" in given:
+            raise place.at(key).error("expected units of a graph, which have nothing below them", hint)
+        if "to" in given and "between" in given:
+            raise place.error("expected one of `to` and `between`, got both", hint)
+        if given.get("between", "node") != "node":
+            raise place.at("between").expected("node", given["between"])
 
     def count(self, value: object, type_name: str, place: Place) -> Count:
         if type_name in self.rules.may_be_none and value == 0 and type(value) is int:

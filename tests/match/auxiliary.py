@@ -16,6 +16,8 @@ from fluxres.syntax.jobspec import Vertex
 
 ORIGIN = uuids.new_origin(bytes(range(16)))
 Edges = list[tuple[int, int]]
+DIRECTED = 0.35
+"""The share of what is distributed that is asked for to a pool, and of the rest between nodes."""
 GRAPHS = ["power", "power", "network", "both", "mount", "caps", "deep"]
 """What there may be beside the tree; `deep` is a feed with PDUs in it, and outlets in these."""
 
@@ -160,6 +162,23 @@ def with_wants(source: random.Random, vertices: tuple[Vertex, ...], types: list[
     if source.random() < (0.25 if depth == 0 else 0.45):
         made.insert(source.randint(0, len(made)), _want(source, types))
     return tuple(made)
+
+
+def with_routes(source: random.Random, vertices: tuple[Vertex, ...], made: Structure, types: list[str]) -> tuple[Vertex, ...]:
+    """The same resources, with some of what is distributed asked for to a pool that is named: mostly one of the graph."""
+    found = []
+    for v in vertices:
+        if v.children:
+            v = replace(v, children=with_routes(source, v.children, made, types))
+        elif v.type in types and source.random() < DIRECTED:
+            graph = source.choice([feeds.graph for feeds in made.feeds])
+            near = sorted({*graph.src.tolist(), *graph.dst.tolist()})
+            to = source.choice(near) if source.random() < 0.8 else source.randrange(made.n)
+            v = replace(v, type=graph.name, to=made.uuid(to), unit=None)
+        elif v.type in types and source.random() < DIRECTED:
+            v = replace(v, type=made.feeds[0].graph.name, between="node", unit=None)
+        found.append(v)
+    return tuple(found)
 
 
 def distributed(made: Structure) -> list[str]:

@@ -34,6 +34,10 @@ def compare(seed: int, tally: Counter[str]) -> list[str]:
     tally["matched"] += fast is not None
     tally["charged"] += fast is not None and any(v >= scene.structure.tree_end for v, _ in fast.targets)
     tally["edges"] += fast is not None and any(v >= scene.structure.n for v, _ in fast.targets)
+    tally["routed"] += fast is not None and any(vertex.to is not None for vertex in request.vertices())
+    between = fast is not None and any(vertex.between is not None for vertex in request.vertices())
+    tally["alone or together"] += between
+    tally["together"] += between and fast is not None and any(v >= scene.structure.tree_end for v, _ in fast.targets)
     tally["vector"] += fast is not None and not fast.fallback
     if (fast is None) != (slow is None) or (fast is not None and slow is not None and not fast.is_equal(slow)):
         wrong.append(f"vector path {_shown(fast)}, traverser {_shown(slow)}")

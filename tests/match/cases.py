@@ -175,7 +175,10 @@ def request(source: random.Random, structure: Structure, graphs: random.Random |
     labels: list[str] = []
     resources = tuple(_tree(source, types, 0, labels) for _ in range(source.choice([1, 1, 1, 2])))
     if graphs is not None:
-        resources = auxiliary.with_wants(graphs, resources, auxiliary.distributed(structure))
+        wanted = auxiliary.distributed(structure)
+        resources = auxiliary.with_wants(graphs, resources, wanted)
+        if structure.feeds:
+            resources = auxiliary.with_routes(graphs, resources, structure, wanted)
     stated = constraint.parse(source.choice(CONSTRAINTS)) if source.random() < 0.2 else None
     return Request(settled(resources), constraint=stated)
 

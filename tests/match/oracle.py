@@ -52,6 +52,8 @@ class Case(Site):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.modes: dict[int, str] = {}
+        #: Where the nodes meet, and which they may be: one alone, or all that are below a supplier.
+        self.meeting: tuple[int, set[int]] | None = None
         self.find_modes(self.request.resources, None, inside=False)
 
     def find_modes(self, vertices: Sequence[Vertex], above: str | None, *, inside: bool) -> None:
@@ -59,7 +61,8 @@ class Case(Site):
         alone = all(map(self.is_distributed, vertices))
         for v in vertices:
             if self.is_distributed(v):
-                if v.ids is None and not (above is not None and self.occurs(v.type, above)):
+                occurs = above is not None and not v.is_directed and self.occurs(v.type, above)
+                if v.ids is None and not occurs:
                     self.modes[id(v)] = "siblings" if not inside and not alone else "below" if above is not None else ""
             elif v.is_slot and self.is_confined_by_types(v):
                 within = [child for child in v.children if self.may_lie_in_node(child)]
@@ -71,7 +74,8 @@ class Case(Site):
                 self.find_modes(v.children, v.type, inside=inside or v.type == "node" or self.occurs(v.type, "node"))
 
     def is_distributed(self, vertex: Vertex) -> bool:
-        return not vertex.is_slot and not vertex.children and self.ways.distributed(vertex.type)
+        leaf = not vertex.is_slot and not vertex.children
+        return leaf and (vertex.is_directed or self.ways.distributed(vertex.type))
 
     def occurs(self, type_name: str, below: str) -> bool:
         pools = (v for v in range(self.structure.n) if self.type(v) == type_name)
@@ -88,7 +92,30 @@ class Case(Site):
     def solve(self, counts: dict[int, int]) -> list[Entry] | None:
         """The first assignment in the order of the policy, for fixed counts by identity of request vertex."""
         goals: list[Goal] = self.goals(self.request.resources, 0, None, (), 0)
-        return next(self.extend(goals, [], counts), None)
+        name = next((v.type for v in self.request.vertices() if v.between is not None), None)
+        if name is None:
+            return next(self.extend(goals, [], counts), None)
+        for meeting in self.meetings(name):
+            self.meeting = meeting
+            self.known.clear()
+            found = next(self.extend(goals, [], counts), None)
+            if found is not None:
+                return found
+        return None
+
+    def meetings(self, name: str) -> Iterator[tuple[int, set[int]]]:
+        """One node alone, then the suppliers, the nearest first; all that are equally near in the order of the policy."""
+        self.meeting = None
+        self.known.clear()
+        alone = self.ordered([v for v in range(self.structure.n) if self.type(v) == "node"])
+        levels = [dict(level) for level in self.ways.meetings(name)]
+        found = [(-1, {v}) for v in alone]
+        yield from [*found, *((v, level[v]) for level in levels for v in self.ordered(list(level)))]
+
+    def satisfies(self, v: int) -> bool:
+        if self.meeting is not None and self.node(v) >= 0 and self.node(v) not in self.meeting[1]:
+            return False
+        return super().satisfies(v)
 
     def candidates(self, type_name: str, below: int) -> list[int]:
         everywhere = range(self.structure.n)
@@ -174,6 +201,8 @@ class Case(Site):
         if vertex.is_slot:
             parts = [child for child in vertex.children if not self.is_distributed(child)]
             return all(map(self.is_in_node, parts or vertex.children))
+        if vertex.is_directed:
+            return False
         return self.once(
             vertex.type,
             -1,
@@ -245,12 +274,24 @@ class Case(Site):
             starts = list(dict.fromkeys(self.node(v) for v in picked if self.node(v) >= 0)) or list(dict.fromkeys(picked))
         due: dict[tuple[int, ...], Fraction] = {}
         for v in starts:
-            charges = self.ways.charged(v, vertex.type)
+            charges = self.charges(vertex, v)
             if charges is None:
                 return None
             for u, part in charges.items():
                 due[u] = due.get(u, Fraction(0)) + part * counts[id(vertex)] / len(starts)
         return self.draw(vertex, due, slot, taken)
+
+    def charges(self, vertex: Vertex, v: int) -> dict[tuple[int, ...], Fraction] | None:
+        if vertex.to is not None:
+            return self.ways.routed(v, vertex.type, vertex.to)
+        if vertex.between is None:
+            return self.ways.charged(v, vertex.type)
+        assert self.meeting is not None
+        supplier, nodes = self.meeting
+        if self.node(v) not in nodes:
+            return None
+        edges = self.ways.graphs[self.ways.names.index(vertex.type)]
+        return {} if supplier < 0 else self.ways.along(edges, self.ways.routes_to(edges, v, supplier))
 
     def draw(
         self, vertex: Vertex, due: dict[tuple[int, ...], Fraction], slot: tuple[str, int] | None, taken: list[Entry]
@@ -271,12 +312,15 @@ class Case(Site):
 
     def given(self, vertex: Vertex, v: int, units: int, slot: tuple[str, int] | None, taken: list[Entry]) -> Entry | None:
         """What one pool gives of so many units: as much as breaks no rule."""
-        if not vertex.is_exclusive and self.size(v) == 1 and not self.is_edge(v) and not self.ways.is_flow(vertex.type):
+        if not vertex.is_exclusive and self.size(v) == 1 and not self.is_edge(v) and not self.is_flow(vertex):
             new = Entry("look", v, 0, slot, ())
             return None if self.overdrawn(taken, new) else new
         kept = bool(vertex.exclusive) or self.is_only_whole(v)
         tries = (Entry("draw", v, number, slot, (), kept) for number in range(min(units, self.size(v)), 0, -1))
         return next((new for new in tries if not self.overdrawn(taken, new)), None)
+
+    def is_flow(self, vertex: Vertex) -> bool:
+        return vertex.is_directed or self.ways.is_flow(vertex.type)
 
     def overdrawn(self, taken: list[Entry], new: Entry) -> bool:
         """Whether a pool on the way cannot give what is drawn."""

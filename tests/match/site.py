@@ -165,7 +165,7 @@ class Site:
     def measured(self) -> str | None:
         nodes = [v for v in range(self.structure.n) if self.type(v) == "node"]
         inside = self.once("inside", 0, lambda: {self.type(u) for v in nodes for u in self.below(v)})
-        return next((d.type for d in self.request.vertices() if not d.children and d.type in inside), None)
+        return next((d.type for d in self.request.vertices() if not d.children and not d.is_directed and d.type in inside), None)
 
     def room(self, v: int) -> int:
         measured, node = self.measured(), self.node(v)

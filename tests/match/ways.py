@@ -5,7 +5,9 @@ An edge with a capacity is numbered behind the pools: graph by graph, by source 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 from math import floor, isnan
 
 from fluxres.graph.auxiliary import Subsystem
@@ -35,6 +37,7 @@ class Ways:
             self.find_limits(graph)
         self.found: dict[tuple[int, str], dict[Givers, Fraction] | None] = {}
         self.is_distributed: dict[str, bool] = {}
+        self.neighbours: dict[tuple[int, int], set[int]] = {}
 
     def find_limits(self, graph: Subsystem) -> None:
         capacity: dict[Edge, list[float]] = {}
@@ -280,6 +283,95 @@ class Ways:
             for each_givers in givers:
                 here[each_givers] = here.get(each_givers, Fraction(0)) + Fraction(1, len(entries))
         return here
+
+    # -- routes to a pool that is named ------------------------------------------------------------------------------
+
+    def routed(self, v: int, name: str, to: str) -> dict[Givers, Fraction] | None:
+        """Who gives what part of units of a graph towards a pool; None where no route leads there."""
+        edges, end = self.graphs[self.names.index(name)], self.structure.vertex(to)
+        pairs = [(a, b) for a in self.ends(edges, v) for b in self.ends(edges, end)]
+        return self.along(edges, [route for a, b in pairs if (route := self.route(edges, a, b)) is not None])
+
+    def along(self, edges: list[Edge], routes: list[list[int]]) -> dict[Givers, Fraction] | None:
+        here: dict[Givers, Fraction] = {}
+        types = [t for t in set(self.type) if self.is_counted(edges, t)]
+        for route in routes:
+            givers: set[Givers] = {(e,) for a, b in pairwise(route) for e in self.limits(edges, a, b)}
+            for type_name in types:
+                itself = any(self.type[u] == type_name for u in self.distributors(edges))
+                each = ([u] * (self.type[u] == type_name) if itself else self.hung(u, type_name) for u in route[1:])
+                givers |= {tuple(pools) for pools in each if pools}
+            for each_givers in givers:
+                here[each_givers] = here.get(each_givers, Fraction(0)) + Fraction(1, len(routes))
+        return here if routes else None
+
+    # -- where nodes meet --------------------------------------------------------------------------------------------
+
+    def above_all(self, edges: list[Edge], v: int) -> set[int]:
+        """The suppliers on the way of a node; where it has several cards, of all of them."""
+        every = self.entries(edges, v)
+        entries = [u for u in every if u not in self.cut(edges)] or every
+        ways = [self.walked(edges, entry) for entry in entries]
+        return set.intersection(*ways) if ways else set()
+
+    def walked(self, edges: list[Edge], entry: int) -> set[int]:
+        met: set[int] = set()
+        todo = self.suppliers(edges, entry)
+        while todo:
+            u = todo.pop()
+            if u not in met:
+                met.add(u)
+                todo += self.up(edges, u)[0]
+        return met
+
+    def routes_to(self, edges: list[Edge], v: int, meeting: int) -> list[list[int]]:
+        return [route for a in self.ends(edges, v) if (route := self.route(edges, a, meeting)) is not None]
+
+    def meetings(self, name: str) -> list[list[tuple[int, set[int]]]]:
+        """(supplier, the nodes below it) by how far the farthest of them is."""
+        edges = self.graphs[self.names.index(name)]
+        nodes = [v for v in range(self.structure.n) if self.type[v] == "node"]
+        found: dict[int, list[tuple[int, set[int]]]] = {}
+        for u in range(self.structure.n):
+            routes = {v: self.routes_to(edges, v, u) for v in nodes if u in self.above_all(edges, v)}
+            below = {v for v in routes if routes[v]}
+            if below:
+                height = max(len(route) - 1 for v in below for route in routes[v])
+                found.setdefault(height, []).append((u, below))
+        return [found[height] for height in sorted(found)]
+
+    def ends(self, edges: list[Edge], v: int) -> list[int]:
+        found = [v] if self.beside(edges, v) else self.entries(edges, v)
+        return [u for u in found if self.beside(edges, u)]
+
+    def route(self, edges: list[Edge], a: int, b: int) -> list[int] | None:
+        """Of the shortest routes the first one by the numbers of its pools."""
+        for length in range(self.structure.n):
+            found = list(self.walks(edges, [a], b, length))
+            if found:
+                return min(found)
+        return None
+
+    def walks(self, edges: list[Edge], met: list[int], b: int, left: int) -> Iterator[list[int]]:
+        if not left:
+            yield from [met] if met[-1] == b else []
+        elif len(met) == 1 or not self.in_node(met[-1]):
+            for u in self.beside(edges, met[-1]):
+                if u not in met:
+                    yield from self.walks(edges, [*met, u], b, left - 1)
+
+    def beside(self, edges: list[Edge], v: int) -> set[int]:
+        """The pools in service one step away, whichever way the edge points."""
+        if (id(edges), v) not in self.neighbours:
+            graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
+            steps = list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+            for u in self.distributors(edges):
+                around = self.above[u][1:2] if self.outside(u) else self.above[u]
+                place = next((w for w in around if self.outside(u) or self.all_suppliers(edges, w)), u)
+                steps += [(u, place)] * (place != u)
+            both = [*steps, *((b, a) for a, b in steps)]
+            self.neighbours[id(edges), v] = {b for a, b in both if a == v and not self.is_out(a) and not self.is_out(b)}
+        return self.neighbours[id(edges), v]
 
     def upstream(self, v: int, type_name: str) -> dict[Givers, Fraction]:
         """What lies farther up than what hangs on the same suppliers."""

@@ -1,0 +1,131 @@
+"""A request for units between its nodes: matched below one place to meet after the other, the nearest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from fluxres.errors import LimitExceeded
+from fluxres.match import plan as plans
+from fluxres.match import settle, vector
+from fluxres.match.bounds import Bounds
+from fluxres.match.demand import Plan
+from fluxres.match.drawing import Entangled
+from fluxres.match.eligible import Eligible
+from fluxres.match.floor import Floor
+from fluxres.match.form import Form, form
+from fluxres.match.meetings import Meeting
+from fluxres.match.policy import Policy
+from fluxres.match.result import Match
+from fluxres.match.situation import Situation
+from fluxres.match.traverser import Budget, Traverser
+
+Below = dict[tuple[int, int], tuple[Eligible, Eligible]]
+"""By what is eligible (its id) and place to meet: both, and what of it lies below the place."""
+BELOW_KEPT: Final = 1 << 24
+"""Nodes of which that stays known, over all places: a few bytes each."""
+
+
+class Together:
+    """One request, and every place where its nodes could meet.
+
+    Args:
+        plan: the request as for one node, between which nothing is charged.
+        below: what is known of places to meet; filled as it is found.
+        budget: a new one for each question.
+        reference: use the reference traverser only.
+    """
+
+    def __init__(
+        self,
+        floor: Floor,
+        plan: Plan,
+        eligible: Eligible,
+        policy: Policy,
+        below: Below,
+        budget: Callable[[Plan], Budget],
+        *,
+        reference: bool,
+    ) -> None:
+        self._floor, self._plan, self._eligible, self._policy = floor, plan, eligible, policy
+        self._below, self._budget, self._reference = below, budget, reference
+        self._ready: dict[int, tuple[Plan, Form | None]] = {}
+
+    def match(self, start: int, end: int) -> Match | None:
+        """The match with the largest counts, and for these the nearest place to meet."""
+        return settle.settle(self._plan, self._floor.typology, lambda counts: self.at(counts, start, end))
+
+    def at(self, counts: tuple[int, ...], start: int, end: int) -> Match | None:
+        """The match for fixed counts.
+
+        Errors: LimitExceeded where nothing is found, and some place stays undecided.
+        """
+        situation = self._situation(self._eligible, start, end)
+        undecided: LimitExceeded | None = None
+        for attempt in self._attempts(situation, counts):
+            try:
+                found = attempt()
+            except LimitExceeded as error:
+                undecided = error
+                continue
+            if found is not None:
+                return found
+        if undecided is not None:
+            raise undecided
+        return None
+
+    def _attempts(self, situation: Situation, counts: tuple[int, ...]) -> Iterator[Callable[[], Match | None]]:
+        """One node after the other, then one place to meet after the other; those that have too little are left out."""
+        typology = self._floor.typology
+        bounds = Bounds(situation, self._plan, counts, node_exclusive=self._policy.node_exclusive)
+        if not bounds.is_conceivable():
+            return
+        nodes = typology.vertices(typology.node)
+        places = np.arange(len(nodes))
+        able = places[self._eligible.mask & ~bounds.lacking_in(list(places.reshape(-1, 1)))]
+        for v in self._policy.order(situation, nodes[able]).tolist():
+            alone = self._eligible.only(nodes.searchsorted(np.array([v])))
+            yield partial(self._traverse, self._plan, alone, situation, counts)
+        for level in typology.meetings(self._plan.between).levels:
+            lacking = bounds.lacking_in([meeting.nodes for meeting in level])
+            of = {meeting.v: meeting for meeting, is_short in zip(level, lacking.tolist(), strict=True) if not is_short}
+            for v in self._policy.order(situation, np.array(sorted(of), np.int32)).tolist():
+                yield partial(self._meet, of[v], situation, counts)
+
+    def _meet(self, meeting: Meeting, situation: Situation, counts: tuple[int, ...]) -> Match | None:
+        """Everything in nodes below one place."""
+        eligible = self._eligible_below(meeting)
+        if meeting.v not in self._ready:
+            made = plans.plan(self._plan.request, self._floor.typology, meeting)
+            able = not self._reference and self._floor.level is not None
+            self._ready[meeting.v] = made, form(made, self._floor.typology) if able else None
+        plan, shape = self._ready[meeting.v]
+        if shape is not None:
+            fast = vector.Search(self._floor, plan, shape, eligible, self._policy, situation.start, situation.end)
+            if fast.is_able:
+                try:
+                    return fast.match(counts)
+                except Entangled:
+                    pass
+        return self._traverse(plan, eligible, situation, counts)
+
+    def _eligible_below(self, meeting: Meeting) -> Eligible:
+        key = id(self._eligible), meeting.v
+        found = self._below.get(key)
+        if found is None or found[0] is not self._eligible:
+            if len(self._below) * len(self._eligible.targets) >= BELOW_KEPT:
+                self._below.clear()
+                self._floor.forget()
+            found = self._below[key] = self._eligible, self._eligible.only(meeting.nodes)
+        return found[1]
+
+    def _traverse(self, plan: Plan, eligible: Eligible, situation: Situation, counts: tuple[int, ...]) -> Match | None:
+        there = self._situation(eligible, situation.start, situation.end)
+        return Traverser(there, plan, counts, self._policy, self._budget(plan)).match()
+
+    def _situation(self, eligible: Eligible, start: int, end: int) -> Situation:
+        floor = self._floor
+        return Situation(floor.typology, floor.planner, eligible, start, end, measured=self._plan.measured, ideal=floor.ideal)
