@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+import fluxres
 from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StaleHandle, StillHeld, UsageError
 from fluxres.clock import TICKS_PER_S
 from fluxres.formats import cluster
@@ -579,3 +580,26 @@ def test_rule_a7_what_is_out_of_service_above_is_not_put_into_service_below(wher
     child.drain(where)
     child.up(where)
     assert child.graph.pool(where).available() > 0
+
+
+def test_rule_a5_a_budget_that_shrinks_to_what_a_job_draws_is_held_whole_by_it() -> None:
+    outlets = [{"type": "power", "name": f"pdu{i}", "size": 600, "unit": "W"} for i in range(2)]
+    feed = {"type": "power", "name": "feed", "size": 1000, "unit": "W", "with": outlets}
+    edges = [{"from": "power:/feed/pdu0", "to": "/c/node[0-1]"}, {"from": "power:/feed/pdu1", "to": "/c/node2"}]
+    nodes = {"type": "node", "count": 3, "with": [{"type": "core", "count": 2}]}
+    power = {"hierarchy": True, "pools": [feed], "edges": edges}
+    top = Instance(fluxres.load({"fluxres": 1, "name": "c", "resources": [nodes], "graphs": {"power": power}}))
+    child = top.spawn(top.submit("slot=2/[node;power=50]", duration_s=100))
+    job = child.submit("slot=1/[node;power=50]", duration_s=50)
+    child.shrink([pool.path for pool in child.graph.find("type=node") if pool.available()])
+    assert child.check() == []
+    assert [(span.pool, span.amount) for span in child.graph.allocation(str(job.id)).spans] == [
+        ("/c/node0", 1),
+        ("power:/feed", 50),
+    ]
+    # What others draw from a PDU beside that budget is no fault of the child's.
+    other = top.submit("slot=2/[node;power=200]", duration_s=100)
+    assert (other.state.name, top.check()) == ("RUN", [])
+    child.finish(job, 0)
+    assert child.graph.pool("power:/feed").available() == 50
+    assert top.check() == []
