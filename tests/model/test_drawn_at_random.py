@@ -207,14 +207,16 @@ class Course:
         return "pdu" if self.is_either and name.startswith("pdu") else name
 
 
-@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", MACHINES)
-def test_rule_f2_watts_are_those_of_the_nodes_at_every_moment(name: str, seed: int) -> None:
-    course = Course(name, seed)
-    for _ in range(60):
-        course.step()
-    assert len(course.steps) == 6
-    for job in course.graph.jobs():
-        course.graph.free(job)
-    assert course.graph.planner.moments(0, 10**18) == []
-    assert course.graph.records.drawn.ledgers == {}
+def test_rule_f2_watts_are_those_of_the_nodes_at_every_moment(name: str) -> None:
+    steps = Counter[str]()
+    for seed in range(8):
+        course = Course(name, seed)
+        for _ in range(60):
+            course.step()
+        for job in course.graph.jobs():
+            course.graph.free(job)
+        assert course.graph.planner.moments(0, 10**18) == []
+        assert course.graph.records.drawn.ledgers == {}
+        steps += course.steps
+    assert len(steps) == 6
