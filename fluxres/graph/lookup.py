@@ -74,8 +74,13 @@ class Lookup:
         if not above:
             if clean == "" or name == self._s.hierarchy:
                 return 0
-            raise UnknownPool(f"no pool '{path}': the root is '/{self._s.hierarchy}'", where=path)
-        parent = self._by_path(above)
+            raise UnknownPool(f"no pool '{path}': the root is '/{self._s.hierarchy}'", where=path, hint=self._outside_hint(clean))
+        try:
+            parent = self._by_path(above)
+        except UnknownPool as error:
+            if hint := self._outside_hint(clean):
+                raise UnknownPool(error.message, where=path, hint=hint) from None
+            raise
         v = self._child_named(parent, name)
         if v < 0:
             raise UnknownPool(f"no pool '{name}' in '{above}'", where=path, hint=self._what_is_in(parent))
@@ -84,6 +89,17 @@ class Lookup:
                 self._paths.clear()
             self._paths[clean] = v
         return v
+
+    def _outside_hint(self, path: str) -> str:
+        """The name of the one pool outside containment that has this path in its own tree; nothing where there is none."""
+        names = path.strip("/").split("/")
+        found = []
+        for v in self._outside_roots.tolist() if names[0] != self._s.hierarchy else ():
+            if self._s.name(v) == names[0]:
+                for name in names[1:]:
+                    v = self._child_named(v, name) if v >= 0 else v
+                found += [v] * (v >= 0)
+        return f"outside the containment tree: {self._s.where(found[0])}" if len(found) == 1 else ""
 
     def _what_is_in(self, v: int) -> str:
         children = self._s.children(v)

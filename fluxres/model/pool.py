@@ -140,12 +140,15 @@ class Pool:
 
     @property
     def path(self) -> str:
-        """Path from its root: ``/demo/rack0/node3``."""
+        """Path from the root of its tree: ``/demo/rack0/node3``.
+
+        A pool outside containment has one, too (``/pdu0``), which does not lead back to it: `where` does.
+        """
         return self.graph.structure.path(self.vertex)
 
     @property
     def where(self) -> str:
-        """What records and messages call it: its path in containment, outside it ``power:/pdu0`` or ``network:/leaf0``.
+        """The name that leads back to it, which records and messages use: its path, or outside containment ``power:/pdu0``.
 
         The uuid where another pool has such a name too.
         """

@@ -288,17 +288,17 @@ def test_what_is_drawn_through_an_edge_with_a_capacity_is_named_in_every_answer(
     assert {"path": EDGE, "amount": 500} in found["pools"]
     assert fluxres("when", wanted, "-o", "paths").stdout.splitlines() == ["/m/node0", "power:/pdu"]
     assert fluxres("when", wanted, "-o", "folded").stdout.splitlines() == ["/m/node0", "power:/pdu"]
-    assert "power: pdu -> /m/node0" in fluxres("stage", wanted, "--job", "s").stdout
+    assert "power: power:/pdu -> /m/node0" in fluxres("stage", wanted, "--job", "s").stdout
     staged = json.loads(fluxres("stage", "--json").stdout)["stages"][0]
     assert {"path": EDGE, "amount": 500} in staged["pools"]
-    assert "power: pdu -> /m/node0" in fluxres("stage").stdout
+    assert "power: power:/pdu -> /m/node0" in fluxres("stage").stdout
     fluxres("stage", "--commit", "s0")
-    assert "power: pdu -> /m/node0" in fluxres("allocated", "s").stdout
+    assert "power: power:/pdu -> /m/node0" in fluxres("allocated", "s").stdout
     # An edge is named on the command line as answers name it.
     assert "100 W" in fluxres("grow", "s", f"{EDGE}=100").stdout
     assert "500 W" in fluxres("free", "s", f"{EDGE}=100").stdout
     fluxres("stage", EDGE, "--job", "t", status=1)
-    assert "power: pdu -> /m/node1" in fluxres("stage", "power: power:/pdu -> /m/node1=10", "--job", "t").stdout
+    assert "power: power:/pdu -> /m/node1" in fluxres("stage", "power: power:/pdu -> /m/node1=10", "--job", "t").stdout
 
 
 def test_a_stage_whose_time_is_over_is_in_the_way_of_no_question(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

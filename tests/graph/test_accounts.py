@@ -79,7 +79,7 @@ def test_names_lead_back() -> None:
     for v in range(accounts.n):
         assert accounts.number(accounts.where(v)) == v
     assert accounts.said(made.n) == "power: /c/rack0 -> /c/rack0/node0"
-    assert accounts.said(made.n + 1) == "power: pdu -> /c/rack0"
+    assert accounts.said(made.n + 1) == "power: power:/pdu -> /c/rack0"
     with pytest.raises(UnknownPool, match="no edge with a capacity"):
         accounts.number("power: /c/rack0 -> /c/rack0/node1")
 

@@ -323,3 +323,15 @@ def test_the_name_of_edges_is_bounded(g: ResourceGraph, monkeypatch: pytest.Monk
     monkeypatch.setattr(limits, "EDGES_MAX", 2)
     with pytest.raises(LimitExceeded, match="6 pairs of pools"):
         targets(g, ["power: power:/pdu[0-1] -> /demo/rack0/node[0-2]"])
+
+
+def test_a_pool_outside_containment_is_found_by_where_and_its_path_says_so(g: ResourceGraph) -> None:
+    pdu = g.pool("power:/pdu0")
+    assert (pdu.path, pdu.where) == ("/pdu0", "power:/pdu0")
+    assert g.pool(pdu.where) == pdu
+    with pytest.raises(UnknownPool) as refusal:
+        g.pool(pdu.path)
+    assert refusal.value.hint == "outside the containment tree: power:/pdu0"
+    with pytest.raises(UnknownPool) as other:
+        g.pool("/pdu7")
+    assert other.value.hint == ""

@@ -1,0 +1,43 @@
+"""What an instance cannot take is refused when it is given, with a way out."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import fluxres
+from fluxres import UsageError
+from fluxres.instance import Instance
+
+
+def machine() -> fluxres.ResourceGraph:
+    return fluxres.build(fluxres.Resource("node", 4, children=[fluxres.Resource("core", 2)]), name="m")
+
+
+@pytest.mark.parametrize(("policy", "hint"), [("fcfs:dept=4", "it has none"), ("hybrid:dept=4", "it has depth, queue_depth")])
+def test_a_parameter_that_a_queue_policy_does_not_have(policy: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="no parameter 'dept'") as refusal:
+        Instance(machine(), queue_policy=policy)
+    assert refusal.value.hint == hint
+    assert refusal.value.where == f"queue policy {policy}"
+
+
+@pytest.mark.parametrize("policy", ["lo", "", ["low"]])
+def test_a_match_policy_that_there_is_not(policy: str) -> None:
+    with pytest.raises(UsageError, match="no match policy"):
+        Instance(machine(), match_policy=policy)
+
+
+def test_an_instance_is_not_pickled() -> None:
+    with pytest.raises(UsageError, match="cannot be pickled") as refusal:
+        pickle.dumps(Instance(machine()))
+    assert "pickle its graph" in refusal.value.hint
+
+
+def test_a_child_gives_back_pools_and_not_a_request() -> None:
+    top = Instance(machine())
+    child = top.spawn(top.submit("slot=2/node").id)
+    with pytest.raises(UsageError, match="expected pools to give back, got a request: 'slot/node'"):
+        child.shrink("slot/node")
+    assert child.shrink("/m/node1") == ["/m/node1"]
