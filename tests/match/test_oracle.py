@@ -25,7 +25,7 @@ def test_the_oracle_agrees_on_suppliers_within_suppliers(monkeypatch: pytest.Mon
     """Whoever draws all of a feed holds it whole, with the PDUs and outlets in it that were whole before."""
     monkeypatch.setattr(auxiliary, "GRAPHS", ["deep"])
     monkeypatch.setattr(auxiliary, "DIRECTED", 0.0)
-    failures, tally = run(600_900, 90, step=3)
+    failures, tally = run(600_900, 180, step=3)
     assert failures == []
     assert tally["charged"] > 5
 
