@@ -106,7 +106,10 @@ def _require_known(given: str, factory: Any, parameters: Iterable[str]) -> None:
 
     Errors: UsageError.
     """
-    known = signature(factory).parameters
+    try:
+        known = signature(factory).parameters
+    except (TypeError, ValueError):  # it does not say
+        return
     if any(each.kind is Parameter.VAR_KEYWORD for each in known.values()):
         return
     for name in parameters:

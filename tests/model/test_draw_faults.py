@@ -101,7 +101,7 @@ def test_edges_in_another_unit_are_refused() -> None:
 def test_a_draw_that_can_never_be_given_is_a_problem() -> None:
     problems = made("power: 950").check()
     assert len(problems) == 4
-    assert problems[0].message == "draws 950 W of power: feed -> /m/node0, which has 900 W: it can never be given"
+    assert problems[0].message == "draws 950 W of power: power:/feed -> /m/node0, which has 900 W: it can never be given"
 
 
 def test_roots_of_a_hierarchy_are_sought_once(monkeypatch: pytest.MonkeyPatch) -> None:
