@@ -122,7 +122,8 @@ def plan(records: Records, job: str, end: int, now: int) -> Move:
     _require_later(job, lasting.values(), end, now)
     shorter = [(v, None) for v, spans in lasting.items() if spans[-1][1] > end]
     pieces = records.plan_free(job, shorter, end, None) if shorter else []
-    longer = _longer({v: spans[-1] for v, spans in lasting.items()}, end)
+    last = {v: spans[-1] for v, spans in lasting.items()}
+    longer = _longer(last, end, _drawn_again(records, job, last))
     try:
         with lifted(records.structure):
             return Move([(window, _plan(records, job, window, named)) for window, named in longer], pieces)
@@ -155,10 +156,35 @@ def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> No
         raise UsageError(message, hint="give an end that comes")
 
 
-def _longer(last: dict[int, tuple[int, int, int]], end: int) -> list[Longer]:
-    """What is held on, by windows in each of which it is the same: so a pool and one below it are planned together."""
+def _drawn_again(records: Records, job: str, last: dict[int, tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """(moment, account, units) of what was drawn for pools that are held on, and went with them before the rest (rule F2)."""
+    ledger = records.drawn.ledgers.get(job)
+    found = []
+    for account, shares in ledger.held.items() if ledger is not None else ():
+        for consumers, held in shares.items():
+            _, stop, units = held[-1]
+            ends = {last[v][1] for v in consumers if v in last}
+            if account in last and stop < last[account][1] and stop in ends:
+                found.append((stop, account, units))
+    return found
+
+
+def _longer(last: dict[int, tuple[int, int, int]], end: int, again: Sequence[tuple[int, int, int]]) -> list[Longer]:
+    """What is held on, by windows in each of which it is the same: so a pool and one below it are planned together.
+
+    Args:
+        last: by pool (start, end, units) of the last span.
+        again: (moment, pool, units) that are drawn again from a moment on.
+    """
     ends = sorted({stop for _, stop, _ in last.values() if stop < end})
-    return [((lo, hi), [(v, amount) for v, (_, stop, amount) in last.items() if stop <= lo]) for lo, hi in pairwise([*ends, end])]
+    found: list[Longer] = []
+    for lo, hi in pairwise([*ends, end]):
+        named = {v: amount for v, (_, stop, amount) in last.items() if stop <= lo}
+        for moment, v, units in again:
+            if moment <= lo:
+                named[v] = named.get(v, 0) + units
+        found.append(((lo, hi), sorted(named.items())))
+    return found
 
 
 def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from fluxres.clock import seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UnknownJob, UsageError
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
@@ -168,20 +167,24 @@ class Course:
     def move_end(self, job: str) -> None:
         if job not in self.graph.jobs():
             return
-        records = self.graph.records
-        pools = records.require_job(job) | records.implied.get(job, {}).keys()
-        spans = [(v, *span) for v in pools for span in (*records.steps_of(v, job), *records.implied.get(job, {}).get(v, ()))]
-        ends = {seconds(max(end for u, _, end, _ in spans if u == v)) for v in pools}
-        old, new = int(max(ends)), self.source.randrange(5, HORIZON + 1, 5)
-        if new > min(ends) and len(ends) > 1:
-            return  # what ended earlier would be held on as well
+        new, ends = self.source.randrange(5, HORIZON + 1, 5), self.ends(job)
+        if any(end < new and end != max(ends[node].values()) for node in ends for end in ends[node].values()):
+            return  # parts of a node that end one after the other are held on one after the other, and so are their watts
         self.graph.set_end(job, new)
-        for node in range(4):
-            units = set(self.held.get((job, node, old - 1), ()))
+        for node, of_units in ends.items():
+            old = max(of_units.values())
             if new > old:
-                self.add(job, node, units, (old, new), self.watts[job, node, old - 1]) if units else None
-            for unit in ("node", "core0", "core1", "core2"):
-                self.drop(job, node, unit, (new, max(old, new)))
+                self.add(job, node, of_units.keys(), (old, new), self.watts[job, node, old - 1])
+            for unit in of_units:
+                self.drop(job, node, unit, (new, HORIZON))
+
+    def ends(self, job: str) -> dict[int, dict[str, int]]:
+        """By node, the end of each of its parts that the job holds."""
+        found: dict[int, dict[str, int]] = {}
+        for holder, node, moment in sorted(self.held):
+            if holder == job:
+                found.setdefault(node, {}).update(dict.fromkeys(self.held[holder, node, moment], moment + 1))
+        return found
 
     # -- what holds ----------------------------------------------------------------------------------------------------
 
