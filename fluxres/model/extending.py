@@ -163,10 +163,15 @@ def _drawn_again(records: Records, job: str, last: dict[int, tuple[int, int, int
     for account, shares in ledger.held.items() if ledger is not None else ():
         for consumers, held in shares.items():
             _, stop, units = held[-1]
-            ends = {last[v][1] for v in consumers if v in last}
-            if account in last and stop < last[account][1] and stop in ends:
+            if account in last and stop < last[account][1] and stop == max(_end_in(records, last, v) for v in consumers):
                 found.append((stop, account, units))
     return found
+
+
+def _end_in(records: Records, last: dict[int, tuple[int, int, int]], v: int) -> int:
+    """Until when the job has the pool, something in it, or one that it is in; -1 where it has nothing of it."""
+    inside = (last[u][1] for u in last if v <= u < records.accounts.end.item(v))
+    return max([*inside, *(last[u][1] for u in records.accounts.ancestors(v) if u in last)], default=-1)
 
 
 def _longer(last: dict[int, tuple[int, int, int]], end: int, again: Sequence[tuple[int, int, int]]) -> list[Longer]:
