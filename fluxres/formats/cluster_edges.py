@@ -16,13 +16,13 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.cluster_schema import Edge, Graph
 from fluxres.formats.selector import Selectors
 from fluxres.formats.yaml_document import Document, Key
-from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.edges import RESERVED, is_float
 from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
 
-#: the relation of edges, when none is given, and of has-a among the pools that a hierarchy declares
-LINK, CONTAINS = "link", "contains"
+#: the relation of edges, when none is given
+LINK = "link"
 
 Int64 = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats import typed
-from fluxres.formats.cluster_edges import CONTAINS, LINK
+from fluxres.formats.cluster_edges import LINK
 from fluxres.formats.selector import Selectors
-from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
 

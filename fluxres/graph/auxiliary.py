@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.errors import InputError
 
+CONTAINS: Final = "contains"
+"""Relation of has-a among the pools that a hierarchy has outside the containment tree."""
 Int32 = NDArray[np.int32]
 
 

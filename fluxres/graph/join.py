@@ -36,17 +36,42 @@ def placed(s: Structure, other: Structure, at: str | None) -> tuple[Structure, i
                 hint="say at which path of the graph it is to stand",
             )
         return other, -1
-    path = _path_of(s, at)
+    path = at.rstrip("/") if auxiliary(s, at) else _path_of(s, at)
     try:
         v = s.vertex(path)
     except UnknownPool:
         above, _, name = path.rpartition("/")
-        if not above or not name:
-            raise
-        return _renamed(other, name), s.vertex(above)
+        if not above or above.endswith(":") or not name:
+            if not auxiliary(s, at):
+                raise
+            raise UsageError(
+                "nothing to hang it below",
+                where=at,
+                hint=f"name a pool of '{auxiliary(s, at)}', or describe a new root in a file",
+            ) from None
+        other, v = _renamed(other, name), s.vertex(above)
+        _require_outside(s, v, at)
+        return other, v
+    _require_outside(s, v, at)
     if s.name(v) == other.hierarchy and s.kind_of(v).type == root:
         return other, s.parent.item(v)
     return other, v
+
+
+def auxiliary(s: Structure, at: str | None) -> str | None:
+    """The auxiliary hierarchy in which a URI names a place; None for a place in containment."""
+    named = "" if at is None or at.startswith("/") else at.partition(":/")[0]
+    found = s.subsystems.get(named) if named != s.hierarchy else None
+    return named if found is not None and found.hierarchy else None
+
+
+def _require_outside(s: Structure, v: int, at: str) -> None:
+    if auxiliary(s, at) and v < s.tree_end:
+        raise UsageError(
+            "stands in the containment tree, and so does what is merged there",
+            where=at,
+            hint=f"merge at {s.path(v)}, and add an edge for '{auxiliary(s, at)}'",
+        )
 
 
 def _path_of(s: Structure, at: str) -> str:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import LimitExceeded, MergeConflict
 from fluxres.graph import accounts
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import CONTAINS, Int32, Subsystem
 from fluxres.graph.identity import joint_origins, repeated, template_fields
-from fluxres.graph.join import Joined, join, placed
+from fluxres.graph.join import Joined, auxiliary, join, placed
 from fluxres.graph.kinds import WAY, KindTable
 from fluxres.graph.structure import COLUMNS, Structure
 
@@ -45,12 +45,15 @@ def merge(s: Structure, other: Structure, at: str | None = None) -> tuple[Struct
     columns = plan.columns()
     _settle_sizes(plan, columns)
     _settle_ranks(plan, columns)
+    subsystems, hierarchy = _subsystems(plan), auxiliary(s, at)
+    if hierarchy is not None:
+        subsystems[hierarchy] = _joint_edges(plan, subsystems[hierarchy], _contained(plan, hierarchy))
     made = Structure(
         columns,
         plan.kinds,
         origins=plan.origins,
         **_sparse(plan, columns),
-        subsystems=_subsystems(plan),
+        subsystems=subsystems,
         tree_end=plan.tree_end,
     )
     _settle_names(plan, made)
@@ -64,7 +67,7 @@ class _Plan:
     """Where each pool of both comes to stand, and the columns that follow from it."""
 
     def __init__(self, s: Structure, other: Structure, joined: Joined, parent: int) -> None:
-        self.s, self.other, self.to_s, self.joined = s, other, joined.to_s, joined
+        self.s, self.other, self.to_s, self.joined, self.parent = s, other, joined.to_s, joined, parent
         self.moved_w = np.array(sorted(joined.moved), np.int64)
         self.moved_v = np.array([joined.moved[w] for w in self.moved_w.tolist()], np.int64)
         above = np.where(other.parent >= 0, self.to_s[other.parent], -1)
@@ -310,6 +313,15 @@ def _subsystems(plan: _Plan) -> dict[str, Subsystem]:
     if len(made) > limits.SUBSYSTEMS_MAX:
         raise LimitExceeded(f"{len(made)} auxiliary graphs, more than {limits.SUBSYSTEMS_MAX}")
     return made
+
+
+def _contained(plan: _Plan, hierarchy: str) -> Subsystem:
+    """The has-a tree of the other graph as edges of a hierarchy, from the pool of it under which its root is put."""
+    other, numbers = plan.other, plan.from_other
+    inside = np.arange(other.tree_end, dtype=np.int32)
+    above = numbers[other.parent[inside]]
+    above[0] = plan.from_s[plan.parent]
+    return Subsystem(hierarchy, True, above, numbers[inside], np.zeros(len(inside), np.uint16), [CONTAINS])
 
 
 def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:

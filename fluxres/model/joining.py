@@ -83,6 +83,7 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
         amount = steps.amount_at(records.held[v][job], moment)
         if amount == structure.size.item(v):
             size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
+            _leave_out_linked(records, job, v, moment, size)
         elif amount:
             size[v] = amount
     if not size.any():
@@ -99,6 +100,14 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
         made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
         accounts.link(made, (structure, vertices))
     return _made(graph, made)
+
+
+def _leave_out_linked(records: Records, job: str, v: int, moment: int, size: NDArray[np.int64]) -> None:
+    """Of what the enclosing instance gives on request, below a pool held whole, count what the job drew (rule N1)."""
+    linked, implied = records.structure.linked, records.implied.get(job, {})
+    if linked is not None:
+        for u in (np.flatnonzero(linked[v + 1 : records.structure.end.item(v)]) + v + 1).tolist():
+            size[u] = steps.amount_at(implied.get(u, ()), moment)
 
 
 def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_] | None:

@@ -391,9 +391,10 @@ class ResourceGraph(Requests):
 
         Args:
             other: left as it is.
-            at: path or URI where its root goes; by default its own path, from the common ancestor on.
+            at: path or URI where its root goes; by default its own path, from the common ancestor on. A URI of an auxiliary
+                hierarchy, such as ``power:/pdu0``, puts it below a pool outside the containment tree.
 
-        Errors: MergeConflict, UnknownPool; nothing changes then.
+        Errors: MergeConflict, UnknownPool, UsageError; nothing changes then.
         """
         joining.require_other(self, other)
         with all_of(self, other):

@@ -513,8 +513,10 @@ def test_merge_says_where_two_graphs_do_not_meet() -> None:
         surgery.merge(s, rack, "/elsewhere")
     with pytest.raises(UsageError, match="a path starts with"):
         surgery.merge(s, rack, "rack9")
-    with pytest.raises(UsageError, match="not in 'power'"):
-        surgery.merge(s, rack, "power:/pdu0/rack9")
+    with pytest.raises(UsageError, match="not in 'network'"):
+        surgery.merge(s, rack, "network:/spine/rack9")
+    with pytest.raises(UnknownPool, match="no pool 'pdu9'"):
+        surgery.merge(s, rack, "power:/pdu9/rack9")
     with pytest.raises(UsageError, match="a name has 1 to"):
         surgery.merge(s, rack, "/demo/" + "x" * (limits.NAME_LENGTH_MAX + 1))
 

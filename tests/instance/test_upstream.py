@@ -582,13 +582,17 @@ def test_rule_a7_what_is_out_of_service_above_is_not_put_into_service_below(wher
     assert child.graph.pool(where).available() > 0
 
 
-def test_rule_a5_a_budget_that_shrinks_to_what_a_job_draws_is_held_whole_by_it() -> None:
+def outlets_of_one_feed() -> Instance:
     outlets = [{"type": "power", "name": f"pdu{i}", "size": 600, "unit": "W"} for i in range(2)]
     feed = {"type": "power", "name": "feed", "size": 1000, "unit": "W", "with": outlets}
     edges = [{"from": "power:/feed/pdu0", "to": "/c/node[0-1]"}, {"from": "power:/feed/pdu1", "to": "/c/node2"}]
     nodes = {"type": "node", "count": 3, "with": [{"type": "core", "count": 2}]}
     power = {"hierarchy": True, "pools": [feed], "edges": edges}
-    top = Instance(fluxres.load({"fluxres": 1, "name": "c", "resources": [nodes], "graphs": {"power": power}}))
+    return Instance(fluxres.load({"fluxres": 1, "name": "c", "resources": [nodes], "graphs": {"power": power}}))
+
+
+def test_rule_a5_a_budget_that_shrinks_to_what_a_job_draws_is_held_whole_by_it() -> None:
+    top = outlets_of_one_feed()
     child = top.spawn(top.submit("slot=2/[node;power=50]", duration_s=100))
     job = child.submit("slot=1/[node;power=50]", duration_s=50)
     child.shrink([pool.path for pool in child.graph.find("type=node") if pool.available()])
@@ -603,3 +607,19 @@ def test_rule_a5_a_budget_that_shrinks_to_what_a_job_draws_is_held_whole_by_it()
     child.finish(job, 0)
     assert child.graph.pool("power:/feed").available() == 50
     assert top.check() == []
+
+
+def test_rule_n1_all_of_a_budget_is_nothing_of_what_the_parent_gives_on_request() -> None:
+    top = outlets_of_one_feed()
+    child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=100))
+    child.grow("/c/node2")
+    job = child.submit("slot=1/[node;power=300]", duration_s=50)
+    assert [(span.pool, span.amount) for span in child.graph.allocation(str(job.id)).spans] == [
+        ("/c/node0", 1),
+        ("power:/feed", 300),
+    ]
+    copied = child.graph.copy(job=str(job.id), at=0)
+    assert [pool.where for pool in copied.find("type=power") if pool.available()] == ["power:/feed", "power:/feed/pdu0"]
+    grandchild = child.spawn(job)
+    child.shrink("/c/node2")
+    assert (grandchild.check(), top.check()) == ([], [])

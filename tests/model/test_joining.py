@@ -394,3 +394,48 @@ def test_a_destroyed_graph_gives_back_what_was_made_for_questions() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 200_000
     finally:
         tracemalloc.stop()
+
+
+def powered_site() -> ResourceGraph:
+    outlets = {"type": "pdu", "name": "pdu0", "size": 100, "unit": "W", "with": [{"type": "outlet", "count": 2}]}
+    power = {"hierarchy": True, "pools": [outlets], "edges": [{"from": "power:/pdu0", "to": "/c/node*"}]}
+    nodes = {"type": "node", "count": 2, "with": [{"type": "core"}]}
+    return fluxres.load({"fluxres": 1, "name": "c", "resources": [nodes], "graphs": {"power": power}})
+
+
+def test_a_graph_is_merged_below_a_pool_of_an_auxiliary_hierarchy() -> None:
+    g = powered_site()
+    g.allocate("slot=1/[node;pdu=30]", job="j", start=0, end=9)
+    before = g.allocation("j").spans
+    strip = fluxres.build(root=fluxres.Resource("strip", id=[7], children=[fluxres.Resource("outlet", 3)]))
+    strip.allocate("/strip7/outlet1", job="k", start=0, end=5)
+    g.merge(strip, at="power:/pdu0")
+    g.merge(fluxres.build(root=fluxres.Resource("strip", id=[7])), at="power:/pdu0/strip9")
+    found = [pool.where for pool in g.walk("power:/pdu0") if pool.type == "strip" or pool.type == "outlet"]
+    below = [f"power:/pdu0/strip7/outlet{i}" for i in range(3)]
+    assert found == ["power:/pdu0/outlet0", "power:/pdu0/outlet1", "power:/pdu0/strip7", *below, "power:/pdu0/strip9"]
+    assert g.check() == []
+    assert g.allocation("j").spans == before
+    assert [span.pool for span in g.allocation("k").spans] == [below[1]]
+    assert g.find("under=power:/pdu0 and type=outlet")[2].parent_in("power").where == "power:/pdu0/strip7"
+    back = fluxres.loads(fluxres.dumps(g))
+    assert [pool.where for pool in back.walk("power:/pdu0")] == [pool.where for pool in g.walk("power:/pdu0")]
+    g.unlink("power:/pdu0/strip9")
+    assert len(g) == len(back) - 1
+    assert g.check() == []
+
+
+@pytest.mark.parametrize(
+    ("at", "kind", "message"),
+    [
+        ("power:/pdu0/node0", UsageError, "merge at /c/node0, and add an edge"),
+        ("power:/pdu1/x/y", UnknownPool, "no pool 'pdu1'"),
+        ("power:/", UsageError, "name a pool of 'power'"),
+        ("nope:/a", UsageError, "not in 'nope'"),
+    ],
+)
+def test_places_in_auxiliary_hierarchies_that_take_no_graph(at: str, kind: type[Exception], message: str) -> None:
+    g = powered_site()
+    with pytest.raises(kind, match=message):
+        g.merge(fluxres.build(root=fluxres.Resource("strip", id=[7])), at=at)
+    assert len(g) == len(powered_site())
