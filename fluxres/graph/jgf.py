@@ -74,10 +74,10 @@ def held(
     Cost: arrays over the pools found; with auxiliary graphs, over the vertex numbers between them and the edges there.
     """
     whole = amounts == structure.size[vertices]
-    implied = below = _below(vertices[whole], structure.end[vertices[whole]])
+    implied = below = _own_below(structure, vertices[whole], structure.end[vertices[whole]])
     if shorthand:  # which Fluxion spells out along containment
         stop = np.where(vertices < structure.tree_end, vertices + 1, structure.end[vertices])[whole]
-        implied = _below(vertices[whole], stop)
+        implied = _own_below(structure, vertices[whole], stop)
     own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
     tops = vertices
     if along is not None:
@@ -97,6 +97,12 @@ def held(
     if structure.linked is not None:  # what was given of a way to others is the job's own
         only &= ~structure.linked[every]
     return Part(every, sizes, exclusive, ways | only)
+
+
+def _own_below(structure: Structure, first: Int32, end: Int32) -> Int32:
+    """What pools held whole imply: all in them but what the enclosing instance gives on request (rule N1)."""
+    found = _below(first, end)
+    return found if structure.linked is None else found[~structure.linked[found] | np.isin(found, first)]
 
 
 def _below(first: Int32, end: Int32) -> Int32:
