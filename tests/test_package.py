@@ -26,6 +26,19 @@ def test_import_loads_nothing_heavy() -> None:
     )
 
 
+def test_a_pool_by_name_loads_no_matcher() -> None:
+    code = (
+        "import fluxres\n"
+        "graph = fluxres.load({'fluxres': 1, 'name': 's', 'resources': [{'type': 'node', 'count': 2}]})\n"
+        "graph.allocate('/s/node0', job='a').R()\n"
+        "assert graph.check() == []\n"
+        "graph.free('a')\n"
+        "print(*(name for name in sys.modules if name.startswith('fluxres.match')))\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", "import sys\n" + code], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert shown.stdout.strip() == ""
+
+
 def test_the_graph_loads_no_networkx_until_a_view_is_asked_for() -> None:
     loaded = imported_by("import fluxres; fluxres.ResourceGraph; fluxres.load")
     assert "numpy" in loaded

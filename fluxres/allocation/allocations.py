@@ -542,7 +542,7 @@ class Allocations(Holdings):
         for change in planned:
             left = change.amount - anew.get(change.v, 0)
             for consumers, units in self.drawn.ending(owner, change.v, start):
-                pools = pools or sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
+                pools = pools or self.pools_with_implied(owner)
                 used = [window for v in consumers for window in self._used(owner, v, {}, pools)]
                 if units <= left and any(s <= start < e for s, e in used):
                     self.drawn.put(owner, consumers, change.v, ((start, end, units),))
@@ -568,7 +568,7 @@ class Allocations(Holdings):
         Args:
             gone: by vertex, what is about to be given back.
         """
-        pools = sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
+        pools = self.pools_with_implied(owner)
         for consumers in self.drawn.related(owner, vertices, self.accounts.end):
             used = [window for v in consumers for window in self._used(owner, v, gone, pools)]
             yield consumers, steps.without(0, clock.FOREVER, used)
@@ -583,8 +583,7 @@ class Allocations(Holdings):
 
     def _had(self, owner: str, v: int, gone: Mapping[int, Steps]) -> Steps:
         """What an owner holds of an account, implied or not, without what is about to go."""
-        held = steps.joined([self.steps_of(v, owner), self.implied.get(owner, {}).get(v, ())])
-        return steps.excess(held, gone.get(v, ()))
+        return steps.excess(self.given(v, owner), gone.get(v, ()))
 
     def drawn_with(self, job: str, tops: Collection[int], moment: int) -> dict[int, int]:
         """By account, what goes along at a moment when a job gives back some pools and all in them (rule F2).
@@ -593,7 +592,7 @@ class Allocations(Holdings):
         """
         self.require_job(job)
         found: dict[int, int] = {}
-        pools = sorted(self.pools_of.get(job, set()) | self.implied.get(job, {}).keys())
+        pools = self.pools_with_implied(job)
         for consumers in self.drawn.related(job, tops, self.accounts.end):
             if not any(self._has_beside(job, v, tops, pools, moment) for v in consumers):
                 for account, held in self.drawn.of(job, consumers).items():

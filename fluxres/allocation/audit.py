@@ -168,16 +168,15 @@ def _stages_hold(records: Records) -> _Rule:
         owner, wanted = STAGE_OWNER + stage, dict[int, int]()
         for v, amount in staged.targets:
             wanted[v] = wanted.get(v, 0) + amount
-        implied = records.implied.get(owner, {})
-        for v in sorted(wanted.keys() | records.pools_of.get(owner, set()) | implied.keys()):
+        for v in sorted({*wanted, *records.pools_with_implied(owner)}):
             expected = ((staged.start, staged.end, wanted[v]),) if v in wanted else ()
-            held = steps.canonical([*records.steps_of(v, owner), *implied.get(v, ())])
+            held = records.given(v, owner)
             if held != expected:
                 yield _error(records, v, f"A6: stage {stage} of {staged.job} locks {expected}, and holds {held}")
     for owner in records.pools_of.keys() | records.implied.keys():
         if owner.startswith(STAGE_OWNER) and owner.removeprefix(STAGE_OWNER) not in records.stages:
-            pools = records.pools_of.get(owner, set()) | records.implied.get(owner, {}).keys()
-            yield from (_error(records, v, f"A6: {_job(records, owner)} holds it") for v in sorted(pools))
+            pools = records.pools_with_implied(owner)
+            yield from (_error(records, v, f"A6: {_job(records, owner)} holds it") for v in pools)
 
 
 def _shared_counted(records: Records) -> _Rule:

@@ -181,6 +181,14 @@ class Holdings:
         """What `job` holds of `v` over time; empty when nothing."""
         return self.held.get(v, {}).get(job, ())
 
+    def pools_with_implied(self, owner: str) -> list[int]:
+        """Pools of which an owner has anything, recorded or implied, ascending."""
+        return sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
+
+    def given(self, v: int, owner: str) -> Steps:
+        """What an owner has of a pool over time, recorded or implied."""
+        return steps.joined([self.steps_of(v, owner), self.implied.get(owner, {}).get(v, ())])
+
     def spans(self, v: int, start: int, end: int) -> list[tuple[str, int, int, int]]:
         """Records of `v` that touch the window, stages left out: (job, start, end, amount), by start."""
         found = [

@@ -18,7 +18,6 @@ from fluxres.errors import UsageError
 from fluxres.graph import jgf, jgf_shorthand
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.match.paths import Paths
 
 GRAPHS: Final = {"jgf": "fluxion:jgf", "jgf_shorthand": jgf.SHORTHAND}
 """Forms of the graph that R may carry, and how each is called there."""
@@ -77,8 +76,7 @@ def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], fo
         raise UsageError(f"no form '{form}' of the graph in R", hint=f"there is {', '.join(GRAPHS)}")
     shorthand = form == "jgf_shorthand"
     pools = held < structure.n
-    along = Paths(structure).along if structure.feeds else None
-    part = jgf.held(structure, held[pools], amounts[pools], shorthand=shorthand, along=along)
+    part = jgf.held(structure, held[pools], amounts[pools], shorthand=shorthand, along=_along(structure))
     more = jgf_shorthand.left_out_below(structure, part, execution_targets.CHILDREN) if shorthand else {}
 
     def carried(edges: Int32) -> NDArray[np.int64]:
@@ -86,3 +84,11 @@ def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], fo
         return np.where(held[at] == edges, amounts[at], 0)
 
     return {"writer": GRAPHS[form], **jgf.document(structure, part, more, carried)}
+
+
+def _along(structure: Structure) -> jgf.Along | None:
+    if not structure.feeds:
+        return None
+    from fluxres.match.paths import Paths  # the matcher, which those who allocate by name do not wait for
+
+    return Paths(structure).along

@@ -16,5 +16,14 @@ def main() -> int:
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.stderr.write("fluxres: interrupted\n")
-        return 130
+        return _interrupted()
+    except RuntimeError as error:
+        # Before 3.12, Python wraps what interrupts it while it names the attributes of a class.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    sys.stderr.write("fluxres: interrupted\n")
+    return 130

@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.jgf_subsystems import CONTAINMENT
-from fluxres.graph.jgf_text import Carried, chunks
+from fluxres.graph.jgf_text import chunks
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
+from fluxres.graph.surgery import Carried
 
 SHORTHAND: Final = "fluxion:jgf_shorthand"
 """Writer of a graph that leaves out what is below pools taken whole."""
+Along = Callable[[NDArray[np.bool_]], NDArray[np.bool_]]
+"""What else of the machine a part of it needs, bool by vertex, so that its charges lead the same ways."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +60,7 @@ def held(
     amounts: NDArray[np.int64],
     *,
     shorthand: bool = False,
-    along: Callable[[NDArray[np.bool_]], NDArray[np.bool_]] | None = None,
+    along: Along | None = None,
 ) -> Part:
     """The part of a structure that is held, as a copy for a nested instance has it (rule C1).
 

@@ -7,7 +7,7 @@ nodes are joined as they come, so that memory stays near the size of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -23,14 +23,13 @@ from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, Kind, PropertyValue
 from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
+from fluxres.graph.surgery import Carried
 from fluxres.syntax import template
 
 if TYPE_CHECKING:
     from fluxres.graph.jgf import Part
 
 _BLOCK: Final = 16_384
-Carried = Callable[[Int32], NDArray[np.int64]]
-"""Units by account of edges with a capacity."""
 
 
 def chunks(

@@ -149,7 +149,7 @@ def _drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
     records, name, now = graph.records, fluid.encode(job.number), job.instance.now
     found = []
     for v, p in upstream.above().items():
-        held = steps.canonical([*records.steps_of(p, name), *records.implied.get(name, {}).get(p, ())])
+        held = records.given(p, name)
         drawn = upstream.drawn(v)
         if list(steps.within(held, now, FOREVER)) != list(steps.within(drawn, now, FOREVER)):
             found.append(_n1(child, v, f"the child draws {drawn}, and its job in the parent {held}"))

@@ -152,7 +152,7 @@ class ParentSupply:
         found = []
         for v, amount, start, end in pieces:
             p = above[v]
-            held = steps.canonical([*records.steps_of(p, self.holder), *records.implied.get(self.holder, {}).get(p, ())])
+            held = records.given(p, self.holder)
             # What ended may have expired in the parent.
             found += [(p, min(amount, units), s, e) for s, e, units in steps.within(held, start, end)]
         if found:

@@ -14,9 +14,9 @@ from fluxres.graph.accounts import FULL, LINKED
 from fluxres.graph.audit import check_structure
 from fluxres.graph.draws import Draws
 from fluxres.graph.structure import Problem, Structure
-from fluxres.match.typology import Typology
 
 if TYPE_CHECKING:
+    from fluxres.match.typology import Typology
     from fluxres.model.resource_graph import ResourceGraph
 
 
@@ -44,6 +44,8 @@ def _is_part(structure: Structure) -> bool:
 
 
 def _check_supply(structure: Structure, draws: Draws, name: str) -> Iterator[Problem]:
+    from fluxres.match.typology import Typology  # the matcher, which nothing else here needs
+
     typology = Typology(structure)
     kind, found = typology.numbers[name], 0
     for v in np.flatnonzero(draws.own(name)).tolist():

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fluxres.allocation import steps
 from fluxres.allocation.allocations import Change
 from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.steps import Steps
@@ -84,9 +83,8 @@ def _given(records: Records, job: str) -> dict[int, Steps]:
 
     Errors: UnknownJob.
     """
-    implied = records.implied.get(job, {})
-    pools = sorted(records.require_job(job) | implied.keys())
-    return {v: steps.canonical([*records.steps_of(v, job), *implied.get(v, ())]) for v in pools}
+    records.require_job(job)
+    return {v: records.given(v, job) for v in records.pools_with_implied(job)}
 
 
 def end_of(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> int:

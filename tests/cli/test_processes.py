@@ -93,6 +93,26 @@ def test_ctrl_c_ends_quietly_with_the_store_as_it_was(tiny: Invoke) -> None:
     assert tiny("find", "state=down").stdout == ""
 
 
+def test_ctrl_c_while_a_class_is_made_shows_no_traceback() -> None:
+    code = """
+import fluxres.cli.program
+from fluxres.cli.main import main
+
+class Slow:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+
+def run(argv):
+    class Owner:
+        slow = Slow()
+
+fluxres.cli.program.run = run
+raise SystemExit(main())
+"""
+    shown = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr) == (130, "fluxres: interrupted\n")
+
+
 def test_ctrl_c_at_any_moment_shows_no_traceback(tiny: Invoke) -> None:
     for pause_s in (0.03, 0.06, 0.1, 0.15, 0.2, 0.3):
         running = process("allocate", "/tiny/rack1", "--job", f"j{pause_s}")
