@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -259,23 +260,23 @@ class Allocations(Holdings):
             self._absorb(u, owner, s, e)
         recorded = [change for change in planned if not change.implied]
         implied = [(change.v, change.amount, s, e) for change in planned for s, e in change.implied]
-        done: list[Piece] = []
-        try:
+        between = [change for change in planned if change.implied]
+        beside = [(change.v, change.amount, s, e) for change in between for s, e in steps.without(start, end, change.implied)]
+        with ExitStack() as undo:
+            for u, s, e in sorted(absorbed, reverse=True):
+                undo.callback(self._return_implied, u, owner, s, e)
             for v, amount, s, e in implied:
                 self._imply(v, owner, amount, s, e)
-                done.append((v, amount, s, e))
+                undo.callback(self._imply, v, owner, -amount, s, e)
+            for v, amount, s, e in beside:
+                self._hold([v], [amount], s, e)
+                undo.callback(self._release, [v], [amount], s, e)
             if recorded:
                 self._hold([change.v for change in recorded], [change.amount for change in recorded], start, end)
-        except FluxresError:
-            for v, amount, s, e in done:
-                self._imply(v, owner, -amount, s, e)
-            for u, s, e in sorted(absorbed):
-                self._return_implied(u, owner, s, e)
-            raise
+            undo.pop_all()
         self._record(recorded, owner, start, end)
-        for change in planned:
-            for s, e in steps.without(start, end, change.implied) if change.implied else ():
-                self._put(change.v, owner, change.amount, s, e)
+        for v, amount, s, e in beside:
+            self._enter(v, owner, amount, s, e)
 
     def _cover(self, v: int, windows: Iterable[tuple[int, int]]) -> None:
         if self.accounts.size.item(v) > 1:
@@ -286,9 +287,9 @@ class Allocations(Holdings):
         """Make what the owner records of `v` in the window implied by a whole holding that is about to be made above."""
         for s, e, amount in list(steps.within(self.held[v][owner], start, end)):
             self._uncover(v, owner, s, e)
-            self._release([v], [amount], s, e)
+            self.planner.release(v, amount, s, e)
             self._erase(v, owner, amount, s, e)
-            self._imply(v, owner, amount, s, e)
+            self._note_implied(v, owner, amount, s, e)
 
     def _return_implied(self, top: int, owner: str, start: int, end: int) -> None:
         """Record again what is at `top` or below it and no longer implied by a whole holding above, in the window (rule A6)."""
@@ -298,15 +299,19 @@ class Allocations(Holdings):
         for v in sorted(v for v in pools if top <= v < self.accounts.end.item(top)):
             for s, e, amount in list(steps.within(self.implied.get(owner, {}).get(v, ()), start, end)):
                 for lo, hi in steps.without(s, e, self.whole_above(v, owner, s, e)):
-                    self._imply(v, owner, -amount, lo, hi)
+                    self._note_implied(v, owner, -amount, lo, hi)
                     self._put(v, owner, amount, lo, hi)
 
     def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Record units that are known to be the owner's."""
+        """Record units that the owner has already; those that come from above the graph were given before."""
+        self.planner.hold(v, amount, start, end)
+        self._enter(v, owner, amount, start, end)
+
+    def _enter(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Write the record of units that the planner counts as held."""
         covers = []
         if self.accounts.end.item(v) > v + 1:
             covers = steps.whole(self.steps_of(v, owner), start, end, amount, self.accounts.size.item(v))
-        self._hold([v], [amount], start, end)
         self._note(v, owner, amount, start, end)
         self._cover(v, covers)
 

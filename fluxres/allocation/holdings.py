@@ -246,13 +246,19 @@ class Holdings:
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def _imply(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Add units (or take them, where negative) to what a whole holding above implies.
+        """Add units that the owner did not have (or take some away, where negative) to what a whole holding above implies.
 
         All that a graph has of a pool may be a part of what there is: what comes from above, comes from there all the same.
         Errors: InsufficientResources; nothing changes then.
         """
         if self.upstream is not None and amount > 0:
             self.upstream.take([v], [amount], start, end)
+        self._note_implied(v, owner, amount, start, end)
+        if self.upstream is not None and amount < 0:
+            self.upstream.give([v], [-amount], start, end)
+
+    def _note_implied(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Write, of units that the owner has, that a whole holding above implies them; negative that it no longer does."""
         pools = self.implied.setdefault(owner, {})
         after = steps.add(pools.get(v, ()), start, end, amount)
         if after:
@@ -261,8 +267,6 @@ class Holdings:
             del pools[v]
             if not pools:
                 del self.implied[owner]
-        if self.upstream is not None and amount < 0:
-            self.upstream.give([v], [-amount], start, end)
 
     def _note(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
         """Write the record of a holding."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -582,13 +583,14 @@ def test_rule_a7_what_is_out_of_service_above_is_not_put_into_service_below(wher
     assert child.graph.pool(where).available() > 0
 
 
-def outlets_of_one_feed() -> Instance:
+def outlets_of_one_feed(**of_instance: Any) -> Instance:
     outlets = [{"type": "power", "name": f"pdu{i}", "size": 600, "unit": "W"} for i in range(2)]
     feed = {"type": "power", "name": "feed", "size": 1000, "unit": "W", "with": outlets}
     edges = [{"from": "power:/feed/pdu0", "to": "/c/node[0-1]"}, {"from": "power:/feed/pdu1", "to": "/c/node2"}]
     nodes = {"type": "node", "count": 3, "with": [{"type": "core", "count": 2}]}
     power = {"hierarchy": True, "pools": [feed], "edges": edges}
-    return Instance(fluxres.load({"fluxres": 1, "name": "c", "resources": [nodes], "graphs": {"power": power}}))
+    graph = fluxres.load({"fluxres": 1, "name": "c", "resources": [nodes], "graphs": {"power": power}})
+    return Instance(graph, **of_instance)
 
 
 def test_rule_a5_a_budget_that_shrinks_to_what_a_job_draws_is_held_whole_by_it() -> None:
@@ -623,3 +625,19 @@ def test_rule_n1_all_of_a_budget_is_nothing_of_what_the_parent_gives_on_request(
     grandchild = child.spawn(job)
     child.shrink("/c/node2")
     assert (grandchild.check(), top.check()) == ([], [])
+
+
+def test_rule_a6_what_a_late_job_gives_back_is_not_asked_of_the_parent_again(clock: Hand) -> None:
+    top = outlets_of_one_feed(clock=clock)
+    child = top.spawn(top.submit("slot=1/[node;power=100]", duration_s=100))
+    grandchild = child.spawn(child.submit("slot=1/node", duration_s=90), runner=Slow())
+    job = grandchild.submit("slot=1/[core;power=100]", duration_s=10)
+    clock.now_s = 20.0
+    top.advance()
+    assert (job.state.name, grandchild.graph.pool("power:/feed").available()) == ("CLEANUP", 0)
+    child.drain("power:/feed")
+    grandchild.finish(job)
+    assert job.state.name == "INACTIVE"
+    child.up("power:/feed")
+    assert [instance.graph.pool("power:/feed/pdu0").available() for instance in (grandchild, child)] == [100, 100]
+    assert top.check() == []
