@@ -120,8 +120,7 @@ class Records(Allocations):
         for start, end, amount in before:
             self.planner.release(v, amount, start, end)
             self._erase(v, ELSEWHERE, amount, start, end)
-        own = self.planner.segments(v)
-        for start, end, amount in steps.beside(held, own, self.accounts.size.item(v)) if own else held:
+        for start, end, amount in steps.beside(held, self.planner.segments(v), self.accounts.size.item(v)):
             self.planner.hold(v, amount, start, end)
             self._note(v, ELSEWHERE, amount, start, end)
         return True

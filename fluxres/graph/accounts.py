@@ -6,7 +6,7 @@ pools, a size, nothing above it and nothing below.  Planner and records know num
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -353,6 +353,21 @@ def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) ->
             mark = _column(graph, LINKED)
             carried[rows], mark[rows], full[rows] = of_parent[rows], 1, np.nan
             graph.attributes |= {CAPACITY: carried, LINKED: mark, FULL: full}
+
+
+def lend(graph: Subsystem, numbers: Int32, of_parent: Mapping[int, int]) -> None:
+    """Let edges of a child instance, of which it has nothing itself, carry what its parent's do.
+
+    Args:
+        numbers: the account of each row.
+        of_parent: units by account.
+    """
+    carried, full, mark = capacities(graph), _column(graph, FULL), _column(graph, LINKED)
+    for v, units in of_parent.items():
+        rows = np.flatnonzero(numbers == v)
+        carried[rows], full[rows], mark[rows] = 0, np.nan, 1
+        carried[rows[:1]] = units
+    graph.attributes |= {CAPACITY: carried, LINKED: mark, FULL: full}
 
 
 def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> None:

@@ -195,11 +195,11 @@ class GraphInventory:
             recording.record(self.graph, fluid.encode(claim.key), pools, claim.end, end)
 
     def _last(self, claim: Hold) -> list[tuple[str, int]]:
-        """What is held when it ends."""
+        """What is held when it ends, and what a whole holding implies then."""
         if claim.key in self._disputed:
             return self._disputed[claim.key]
         job, records, where = fluid.encode(claim.key), self.graph.records, self.graph.structure.accounts.where
-        held = ((v, steps.amount_at(records.held[v][job], claim.end - 1)) for v in sorted(records.pools_of.get(job, ())))
+        held = ((v, steps.amount_at(records.given(v, job), claim.end - 1)) for v in records.pools_with_implied(job))
         return [(where(v), amount) for v, amount in held if amount]
 
     def _move(self, claim: Hold, end: int) -> None:

@@ -58,6 +58,7 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     drawn = graph.records.drawn_at(growth, parent.now)
     graph.free(growth)
     changes.allocate_more(graph, name, pools + more, (parent.now, min(job.limit, FOREVER)), drawn)
+    _follow(child)
     for instance in (child, parent):
         _refresh(instance)
     return paths
@@ -82,10 +83,11 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     holder, graph_tops = fluid.encode(job.number), [graph.structure.vertex(path) for path in paths]
     reduction = _reduction(child, graph, graph.records.drawn_with(holder, graph_tops, parent.now))
     if reduction:
-        joining.reduce(child._graph, reduction)
+        joining.leave(child._graph, reduction)
     for path in paths:
         joining.remove(child._graph, child._graph.structure.vertex(path))
         _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
+    _follow(child)
     for instance in (child, parent):
         _refresh(instance)
     return paths
@@ -109,6 +111,18 @@ def _reduction(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> 
             raise StillHeld(f"jobs draw {used} of it, and {left} would be left", where=mine.where(v), hint="they must end first")
         found[v] = left, theirs.size.item(p)
     return found
+
+
+def _follow(child: Instance) -> None:
+    """Let the instances below a child, which draw from its suppliers, know how much it has of them now."""
+    for instance in child.walk():
+        if instance is child or instance.upstream is None:
+            continue
+        mine, theirs = instance._graph.structure.accounts.size, instance.upstream.parent._graph.structure.accounts.size
+        sizes = {v: (0, theirs.item(p)) for v, p in instance.upstream.above().items() if mine.item(v) != theirs.item(p)}
+        if sizes:
+            joining.leave(instance._graph, sizes)
+            _refresh(instance)
 
 
 def _refresh(instance: Instance) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER, seconds
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def record(graph: ResourceGraph, job: str, pools: Sequence[tuple[str, int]], start: int, end: int) -> None:
     """Make pools an allocation of the job that holds them, over [start, end) in ticks."""
     with lifted(graph.structure):
-        changes.allocate(graph, job, pools, (start, min(end, FOREVER)))
+        changes.allocate_more(graph, job, known(graph, pools), (start, min(end, FOREVER)))
 
 
 def hold(
@@ -43,24 +44,34 @@ def hold(
             with suppress(UnknownJob, NotHeld):
                 graph.free(job, start=seconds(now))
             start = now
+        left = known(graph, pools)
         try:
-            changes.allocate(graph, job, pools, (start, min(end, FOREVER)))
-        except (InsufficientResources, UnknownPool):
+            changes.allocate_more(graph, job, left, (start, min(end, FOREVER)))
+        except InsufficientResources:
             start = max(start, now)
         else:
             return []
-        taken: list[str] = []
-        todo = known(graph, pools)
-        while todo:
-            v, amount = todo.pop()
-            size, below = accounts.size.item(v), [] if accounts.is_edge(v) else graph.structure.children(v).tolist()
-            if below and amount == size and _free_until(graph, v, amount, job, start, end) < end:
-                todo += [(u, accounts.size.item(u)) for u in below]
-                if size > 1:
-                    todo.append((v, size - 1))
-            elif not hold_left(graph, v, amount, job, start, end):
-                taken.append(accounts.where(v))
-    return sorted(taken)
+        parts = _parts(graph, dict(left), job, start, end)
+        # Before what is held whole implies it.
+        taken = [v for v in sorted(parts, reverse=True) if not hold_left(graph, v, parts[v], job, start, end)]
+    return sorted(map(accounts.where, taken))
+
+
+def _parts(graph: ResourceGraph, wanted: dict[int, int], job: str, start: int, end: int) -> dict[int, int]:
+    """Pools and units, with the parts of each pool that is wanted whole, and of which others hold a part."""
+    accounts, todo = graph.structure.accounts, sorted(wanted)
+    while todo:
+        v = heappop(todo)
+        size, below = accounts.size.item(v), [] if accounts.is_edge(v) else graph.structure.children(v).tolist()
+        if below and wanted[v] == size and _free_until(graph, v, size, job, start, end) < end:
+            # What the enclosing instance gives on request is no part of the whole (rule N1).
+            inside = [u for u in below if accounts.linked is None or not accounts.linked[u]]
+            for u in inside:
+                if u not in wanted:
+                    heappush(todo, u)
+                wanted[u] = accounts.size.item(u)
+            wanted[v] = size - 1
+    return {v: amount for v, amount in wanted.items() if amount}
 
 
 def known(graph: ResourceGraph, pools: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:

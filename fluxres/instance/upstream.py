@@ -188,7 +188,7 @@ class ParentSupply:
         """
         self.until = until
         above, parent, taken = self.above(), self.parent, []
-        for v in above:
+        for v in sorted(above, reverse=True):  # before what is held whole implies it
             for s, e, amount in self.drawn(v):
                 if e > now:
                     with recording.ours(parent.inventory):

@@ -286,8 +286,8 @@ def remove(graph: ResourceGraph, v: int) -> None:
     graph.restructure(structure, records)
 
 
-def reduce(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
-    """Leave a child instance only so many units of some suppliers; of which it has none any more, its parent gives on request.
+def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
+    """Leave a child instance a number of units of some suppliers; of one of which it has none, its parent gives on request.
 
     Args:
         left: by account, the units that are left, which are not less than is held, and the units that the parent has.
@@ -303,11 +303,13 @@ def reduce(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
             linked[v] |= not units
 
     def carried(edges: Int32) -> NDArray[np.int64]:
-        return np.array([left.get(edge, (before.accounts.size.item(edge), 0))[0] for edge in edges.tolist()], np.int64)
+        return np.array([left[edge][0] if edge in left else before.accounts.size.item(edge) for edge in edges.tolist()], np.int64)
 
     for name, of_graph in before.subsystems.items():
-        structure.subsystems[name] = accounts.cut(before, of_graph, np.arange(len(of_graph)), carried)
-    accounts.link(structure)
+        made = structure.subsystems[name] = accounts.cut(before, of_graph, np.arange(len(of_graph)), carried)
+        numbers = before.accounts.between(of_graph, of_graph.src, of_graph.dst)
+        if lent := {v: of_parent for v, (units, of_parent) in left.items() if not units and v in numbers}:
+            accounts.lend(made, numbers, lent)
     structure.linked = linked if linked.any() else None
     records = next_records(graph, structure)
     records.take(graph.records, np.arange(before.n, dtype=np.int32))

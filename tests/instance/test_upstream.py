@@ -641,3 +641,48 @@ def test_rule_a6_what_a_late_job_gives_back_is_not_asked_of_the_parent_again(clo
     child.up("power:/feed")
     assert [instance.graph.pool("power:/feed/pdu0").available() for instance in (grandchild, child)] == [100, 100]
     assert top.check() == []
+
+
+@pytest.mark.parametrize("how", ["late", "extended"])
+def test_rule_t1_what_a_whole_budget_implies_of_the_parents_suppliers_is_held_on_with_it(how: str, clock: Hand) -> None:
+    top = outlets_of_one_feed(clock=clock)
+    child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=100), runner=Slow())
+    child.grow("/c/node2")
+    job = child.submit("slot=1/[node{id:'2'};power=300]", duration_s=10)
+    assert watts(top.graph) == {"feed": 300, "pdu0": 300, "pdu1": 300}
+    if how == "extended":
+        child.set_duration(job, 50)
+    clock.now_s = 20.0
+    top.advance()
+    assert job.state.name == ("RUN" if how == "extended" else "CLEANUP")
+    assert watts(top.graph) == {"feed": 300, "pdu0": 300, "pdu1": 300}
+    child.finish(job)
+    assert watts(top.graph) == {"feed": 300, "pdu0": 300, "pdu1": 0}
+    assert top.check() == []
+
+
+def test_rule_t1_a_late_job_keeps_all_of_a_feed_that_its_instance_draws(clock: Hand) -> None:
+    top = outlets_of_one_feed(clock=clock, runner=Slow())
+    late = top.submit("slot=3/node", duration_s=10)
+    child = top.spawn(late, runner=Slow())
+    jobs = [child.submit(f"slot=1/[node{{id:'{i}'}};power={watts}]") for i, watts in ((0, 600), (2, 400))]
+    clock.now_s = 20.0
+    top.advance()
+    assert (late.state.name, *(job.state.name for job in jobs)) == ("CLEANUP", "CLEANUP", "CLEANUP")
+    assert [top.graph.pool(f"power:/feed{where}").available() for where in ("", "/pdu0", "/pdu1")] == [0, 0, 0]
+    assert (child.check(), top.check()) == ([], [])
+
+
+def test_rule_n1_the_instances_below_see_what_a_child_has_left_of_a_supplier(top: Instance) -> None:
+    job = top.submit("slot=1/[node{id:'0'};power=100]", duration_s=100)
+    child = top.spawn(job)
+    child.grow("/site/node1")
+    inner = child.spawn(child.submit("slot=1/[node{id:'1'}]", duration_s=90))
+    assert inner.graph.pool("power:/feed").size == 100
+    child.shrink("/site/node0")
+    size = top.graph.pool("power:/feed").size
+    assert [instance.graph.pool("power:/feed").size for instance in (child, inner)] == [size, size]
+    other = top.submit("slot=1/[node;power=600]", duration_s=50)
+    assert (other.state.name, inner.graph.pool("power:/feed").available(), top.check()) == ("RUN", size - 600, [])
+    assert inner.submit("slot=1/[core;power=200]", duration_s=50).state.name == "RUN"
+    assert (watts(top.graph)["feed"], top.check()) == (800, [])
