@@ -24,6 +24,7 @@ from fluxres.errors import FluxresError, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
+from fluxres.planner.lines import FEW_POOLS_MAX
 from fluxres.planner.planner import Planner
 from fluxres.syntax.moment import in_message
 
@@ -201,10 +202,14 @@ class Allocations(Holdings):
         if implied or self.is_holder(job):
             targets = [*zip(vertices.tolist(), amounts.tolist(), strict=True), *implied]
             return self._plan(targets, job, job, start, end, implies=True)
-        covered: list[int] = []
-        if amounts.max() > 1:
-            stop = self.accounts.end[vertices]
-            covered = vertices[(amounts > 1) & (amounts == self.accounts.size[vertices]) & (stop > vertices + 1)].tolist()
+        size, stop = self.accounts.size, self.accounts.end
+        if len(vertices) <= FEW_POOLS_MAX:
+            few = zip(vertices.tolist(), amounts.tolist(), strict=True)
+            covered = [v for v, amount in few if amount > 1 and amount == size.item(v) and stop.item(v) > v + 1]
+        elif amounts.max() > 1:
+            covered = vertices[(amounts > 1) & (amounts == size[vertices]) & (stop[vertices] > vertices + 1)].tolist()
+        else:
+            covered = []
         return Batch(vertices, amounts, covered, start, end)
 
     # -- giving ------------------------------------------------------------------------------------------------------

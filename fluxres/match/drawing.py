@@ -73,31 +73,43 @@ def is_simple(demand: Demand, typology: Typology) -> bool:
     )
 
 
-class Drawing:
-    """The suppliers of one request in one window."""
+class Load:
+    """What the nodes or bundles of a request draw, whatever the window.
 
-    def __init__(self, floor: Floor, draws: tuple[Draw, ...], counts: tuple[int, ...], start: int, end: int) -> None:
-        self._floor = floor
-        self._draws = draws
-        self._counts = counts
-        self.supply: Supply = floor.typology.supply(frozenset(draw.demand.channel for draw in draws))
+    Errors: Entangled where only a search can tell.
+    """
+
+    __slots__ = ("is_able", "supply", "weights")
+
+    def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: tuple[int, ...]) -> None:
+        self.supply: Supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
         if not (self.supply.is_whole and self.supply.is_single):
             raise Entangled
-        #: By supplier, the units that one node or bundle draws; 0 where its unit does not convert.
-        self._weights = np.zeros(len(self.supply.pools), np.int64)
-        self._able = np.ones(len(self.supply.pools), np.bool_)
+        #: By supplier, the units that one node or bundle draws, and whether its unit converts; 0 where it does not.
+        self.weights = np.zeros(len(self.supply.pools), np.int64)
+        self.is_able = np.ones(len(self.supply.pools), np.bool_)
         for draw in draws:
             number = draw.number(counts)
             for at, unit in enumerate(self.supply.units):
                 worth = draw.demand.per_unit(unit)
                 of = self.supply.charged[draw.demand.channel] & (self.supply.unit_of == at)
                 if worth is None:
-                    self._able &= ~of
+                    self.is_able &= ~of
                     continue
                 units = number / worth
                 if draw.shared_by and units.denominator > 1:
                     raise Entangled  # whole units only of what all of them draw together
-                self._weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
+                self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
+
+
+class Drawing:
+    """The suppliers of one request in one window."""
+
+    def __init__(self, floor: Floor, draws: tuple[Draw, ...], counts: tuple[int, ...], load: Load, start: int, end: int) -> None:
+        self._floor = floor
+        self._draws = draws
+        self._counts = counts
+        self.supply, self._weights, self._able = load.supply, load.weights, load.is_able
         self._window = start, end
 
     @cached_property
@@ -123,7 +135,7 @@ class Drawing:
         elif hi - lo <= 8 * len(pools) > 32:
             free = planner.free_slice(lo, hi, start, end)[pools - lo]
         else:
-            free = np.array([planner.free(v, start, end) for v in pools.tolist()], np.int64)
+            return np.array([self._room(v) for v in pools.tolist()], np.int64)
         free[~floor.is_up(pools)] = 0
         open_ = (free == sizes) & (sizes > 0)
         for at in np.flatnonzero(open_ & (accounts.end[pools] > pools + 1)).tolist():
@@ -131,6 +143,37 @@ class Drawing:
         whole_is_out = (free == sizes) & (~open_ | accounts.ways[pools] | ((accounts.flags[pools] & EXCLUSIVE) > 0))
         left: Int64 = np.maximum(free - whole_is_out, 0)
         return left
+
+    def _room(self, v: int) -> int:
+        """The same of one supplier."""
+        floor, (start, end) = self._floor, self._window
+        accounts, planner, ideal = floor.typology.accounts, floor.planner, floor.ideal
+        size = accounts.units.item(v)
+        free = size if ideal else planner.free(v, start, end)
+        if not ideal and len(floor.typology.structure.unavailable_roots()) and accounts.unavailable_above(v) >= 0:
+            return 0
+        if free < size or not size:
+            return free
+        shares = accounts.end.item(v) > v + 1 and not ideal and planner.busy_below(v, start, end)
+        return size - bool(shares or accounts.ways.item(v) or accounts.flags.item(v) & EXCLUSIVE)
+
+    def of_one(self, node: int) -> list[tuple[int, int]] | None:
+        """(supplier, units), ascending, that one node or bundle draws; None where one has not as many.
+
+        Errors: Entangled where that is all of a pool in which there are others.
+        """
+        if not self.supply.supplied.item(node):
+            return None
+        accounts, found = self._floor.typology.accounts, []
+        for at in self.supply.of(node).tolist():
+            v, units = self.supply.pools.item(at), self._weights.item(at)
+            if not self._able.item(at) or self._room(v) < units:
+                return None
+            if units == accounts.size.item(v) and accounts.end.item(v) > v + 1:
+                raise Entangled
+            if units:
+                found.append((v, units))
+        return found
 
     def limited(self, nodes: Int64, room: Int64) -> Int64:
         """How many instances each node gets, the first nodes first."""

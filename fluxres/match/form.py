@@ -13,7 +13,7 @@ from math import ceil, prod
 from typing import Literal
 
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.drawing import Draw, is_simple, split
+from fluxres.match.drawing import Draw, Load, is_simple, split
 from fluxres.match.typology import Typology
 
 
@@ -57,6 +57,7 @@ class Form:
     parts: tuple[Part, ...]
     draws: tuple[Draw, ...] = ()
     _needs: dict[tuple[int, ...], dict[int, int]] = field(default_factory=dict, compare=False, repr=False)
+    _loads: dict[tuple[int, ...], Load] = field(default_factory=dict, compare=False, repr=False)
 
     def number(self, counts: tuple[int, ...]) -> int:
         """Nodes, bundles or units in all."""
@@ -76,6 +77,18 @@ class Form:
             found = self._find_needs(counts)
             self._needs.clear()
             self._needs[counts] = found
+        return found
+
+    def load(self, typology: Typology, counts: tuple[int, ...]) -> Load:
+        """What a node (or a bundle) draws; the last answer is kept.
+
+        Errors: Entangled where only a search can tell.
+        """
+        found = self._loads.get(counts)
+        if found is None:
+            found = Load(typology, self.draws, counts)
+            self._loads.clear()
+            self._loads[counts] = found
         return found
 
     def _find_needs(self, counts: tuple[int, ...]) -> dict[int, int]:

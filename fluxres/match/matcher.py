@@ -140,10 +140,8 @@ class Matcher:
             if shape is not None and not reference:
                 fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
                 if fast.is_able:
-                    if alone is not None and alone.suits(fast):
-                        return alone.match(fast)
                     with suppress(Entangled):
-                        return fast.settle()
+                        return alone.match(fast) if alone is not None and alone.suits(fast) else fast.settle()
             return self._traverse(self._situation(eligible, plan, start, end), plan, chosen)
 
         return at

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fluxres.match.choosing import first_node
 from fluxres.match.demand import Plan
 from fluxres.match.form import Form
-from fluxres.match.result import Match, SlotGroup
+from fluxres.match.result import NO_ROWS, Match, SlotGroup
 from fluxres.match.vector import Search
 from fluxres.planner.columns import Columns
 
@@ -30,13 +30,15 @@ class Single:
     Args:
         plan: the request; its counts leave no choice.
         needs: units by type number; empty for the whole node.
+        draws: whether the node draws something as well.
     """
 
-    __slots__ = ("_amounts", "_counts", "_needs", "_slots", "_whole")
+    __slots__ = ("_amounts", "_counts", "_draws", "_needs", "_slots", "_whole")
 
-    def __init__(self, plan: Plan, needs: dict[int, int]) -> None:
+    def __init__(self, plan: Plan, needs: dict[int, int], *, draws: bool) -> None:
         number = sum(needs.values()) or 1
         self._needs = needs
+        self._draws = draws
         self._counts = plan.lowest
         self._amounts = np.ones(number, np.int64)
         self._whole = np.ones(number, np.bool_)
@@ -50,20 +52,34 @@ class Single:
 
         Args:
             search: of this request, with a policy for which :meth:`suits` holds.
+
+        Errors: Entangled where only a search can tell.
         """
         node = first_node(search, search.candidates(self._needs), self._needs)
         if node is None:
             return None
+        vertices, amounts, whole, slots, drawn = self._pools(search, node), self._amounts, self._whole, self._slots, NO_ROWS
+        if self._draws:
+            charges = search.drawing(self._counts).of_one(node)
+            if charges is None:  # others may be supplied
+                return search.settle()
+            rows = np.array(sorted([*((v, 1) for v in vertices.tolist()), *charges]), np.int64)
+            vertices, amounts = rows[:, 0].astype(np.int32), rows[:, 1].copy()
+            whole = amounts == search.floor.typology.accounts.size[vertices]
+            slots = tuple(SlotGroup(slot.label, np.array([0, len(rows)]), np.arange(len(rows))) for slot in slots)
+            top = search.level.vertices.item(node)
+            drawn = np.array([(top, *charge) for charge in charges], np.int64).reshape(-1, 3)
         return Match(
-            self._pools(search, node),
-            self._amounts,
-            self._whole,
+            vertices,
+            amounts,
+            whole,
             _NONE,
-            self._slots,
+            slots,
             self._counts,
             search.start,
             search.end,
             policy=search.policy.name,
+            drawn=drawn,
         )
 
     def _pools(self, search: Search, node: int) -> NDArray[np.int32]:
@@ -76,6 +92,8 @@ class Single:
     def suits(self, search: Search) -> bool:
         """Whether the order of nodes is that of their numbers, and only what is asked for is taken."""
         policy = search.policy
+        if policy.near and self._draws:
+            return False
         if policy.near or policy.score is None:
             return not policy.node_exclusive or not self._needs
         return not policy.node_exclusive and search.scores is None
@@ -84,13 +102,15 @@ class Single:
 def single(plan: Plan, form: Form, columns: Columns) -> Single | None:
     """What a request takes of one node; None where it may be more than one, or not only pools of one unit."""
     counts = plan.lowest
-    if form.draws or any(demand.count.fixed is None for demand in plan.all) or form.number(counts) != 1:
+    if any(demand.count.fixed is None for demand in plan.all) or form.number(counts) != 1:
         return None
-    if len(plan.slots) != (form.outer is not None):
+    if len(plan.slots) != (form.outer is not None) or any(draw.inner or draw.slot is not form.outer for draw in form.draws):
         return None
+    draws = bool(form.draws)
     if form.node is not None:
-        return Single(plan, {}) if not form.node.children and not form.node.shared else None
+        return Single(plan, {}, draws=draws) if not form.node.children and not form.node.shared else None
     kinds = {part.demand.kind for part in form.parts}
     plain = all(not part.shares and part.worth == 1 and columns.dtype(part.demand.kind) is None for part in form.parts)
     needs = form.needs(counts)
-    return Single(plan, needs) if plain and len(kinds) == len(form.parts) and sum(needs.values()) <= UNITS_MAX else None
+    fits = sum(needs.values()) <= UNITS_MAX
+    return Single(plan, needs, draws=draws) if plain and fits and len(kinds) == len(form.parts) else None

@@ -233,8 +233,13 @@ class Search:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def _drawing(self, counts: tuple[int, ...]) -> Drawing | None:
-        return Drawing(self.floor, self.form.draws, counts, self.start, self.end) if self.form.draws else None
+    def drawing(self, counts: tuple[int, ...]) -> Drawing:
+        """What is charged.
+
+        Errors: Entangled where only a search can tell.
+        """
+        load = self.form.load(self.floor.typology, counts)
+        return Drawing(self.floor, self.form.draws, counts, load, self.start, self.end)
 
     def fits(self, counts: tuple[int, ...]) -> bool:
         """Whether there is a match for these counts.
@@ -243,7 +248,7 @@ class Search:
         """
         if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
             return int(np.bitwise_count(self._open).sum()) >= self.form.number(counts)
-        return Choice(self, counts, self._drawing(counts)).nodes(any_will_do=True) is not None
+        return Choice(self, counts, self.drawing(counts) if self.form.draws else None).nodes(any_will_do=True) is not None
 
     def match(self, counts: tuple[int, ...]) -> Match | None:
         """The match for fixed counts.
@@ -253,7 +258,7 @@ class Search:
         number = self.form.number(counts) if self.form.sort == "nodes" else 1
         if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
             return None
-        drawing = self._drawing(counts)
+        drawing = self.drawing(counts) if self.form.draws else None
         choice = Choice(self, counts, drawing)
         chosen = choice.nodes()
         if chosen is None:

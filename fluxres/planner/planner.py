@@ -12,6 +12,7 @@ a planner that went wrong silently would hand out what is taken. Who holds the u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,9 @@ class Planner:
             units = np.broadcast_to(units, which.shape)
         if not which.size:
             return
+        # What a few pools cannot do is refused below, where it is also said why.
+        if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), units.tolist(), start, end, sign):
+            return
         gaps = which[1:] - which[:-1]
         if gaps.size and gaps.min() <= 0:
             order = np.argsort(which, kind="stable")
@@ -164,14 +168,17 @@ class Planner:
             raise UsageError(f"vertices {which[0]} … {which[-1]}: expected 0 <= vertex < {self._n}")
         if units.min() < 1:
             raise UsageError(f"pool {which[units.argmin()]}: expected amount >= 1, got {units.min()}")
-        if len(which) <= FEW_POOLS_MAX:
-            few = self._lines.by_kind(which.tolist(), units.tolist(), sign)
-            # What a few pools cannot do is refused below, where it is also said why.
-            if self._lines.change_few(few, start, end):
-                self.levels.change_few(few, start, end)
-                return
         self._lines.change_many(which, units, start, end, sign)
         self.levels.change_many(which, units if sign > 0 else -units, start, end)
+
+    def _change_few(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
+        if vertices[0] < 0 or vertices[-1] >= self._n or min(units) < 1 or any(a >= b for a, b in pairwise(vertices)):
+            return False
+        few = self._lines.by_kind(vertices, units, sign)
+        if not self._lines.change_few(few, start, end):
+            return False
+        self.levels.change_few(few, start, end)
+        return True
 
     # -- one pool ---------------------------------------------------------------------------------------------
 

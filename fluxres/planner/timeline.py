@@ -86,6 +86,11 @@ class Timeline:
 
     def change_few(self, picks: Sequence[Pick], start: int, end: int) -> bool:
         """As `change`, for a few pools, each once, all or nothing; False also where it needs too many breakpoints."""
+        if len(picks) == 1:
+            try:
+                return self.change(*picks[0], start, end)
+            except LimitExceeded:
+                return False
         span, blocks = self.span, dict[int, list[Pick]]()
         for ordinal, amount, limit in picks:
             blocks.setdefault(ordinal // span, []).append((ordinal % span, amount, limit))
