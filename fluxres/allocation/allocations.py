@@ -246,9 +246,10 @@ class Allocations(Holdings):
             del self.slots_of[owner]
 
     def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
-        if any(change.absorbs or change.implied for change in planned):
-            self._apply_around(planned, owner, start, end)
-            return
+        for change in planned:
+            if change.absorbs or change.implied:
+                self._apply_around(planned, owner, start, end)
+                return
         self._hold([change.v for change in planned], [change.amount for change in planned], start, end)
         self._record(planned, owner, start, end)
 
@@ -345,11 +346,12 @@ class Allocations(Holdings):
 
     def _shrink(self, pieces: Sequence[Piece], owner: str, start: int, end: int) -> None:
         """Take back pieces of one window."""
-        if owner in self.implied:
+        has_implied = owner in self.implied
+        if has_implied:
             pieces = self._take_implied(pieces, owner)
         for v, _, s, e in pieces:
             self._uncover(v, owner, s, e)
-        if all(piece[2:] == (start, end) for piece in pieces):
+        if not has_implied or all(piece[2:] == (start, end) for piece in pieces):
             if pieces:
                 self._release([piece[0] for piece in pieces], [piece[1] for piece in pieces], start, end)
         else:
@@ -357,7 +359,7 @@ class Allocations(Holdings):
                 self._release([v], [amount], s, e)
         for v, amount, s, e in pieces:
             self._erase(v, owner, amount, s, e)
-        if owner in self.implied:
+        if has_implied:
             for v, _, s, e in sorted(pieces):
                 self._return_implied(v, owner, s, e)
 
@@ -393,11 +395,9 @@ class Allocations(Holdings):
         everything = targets is None and start is None and end is None and isinstance(job, str)
         if everything and (batch := self._batches.get(job)) is not None:
             return batch
-        pools = self.require_job(job)
-        wanted: dict[int, int | None] = {}
-        if targets is None and (implied := self.implied.get(job)):
-            pools = pools | implied.keys()
-        for v, amount in ((v, None) for v in sorted(pools)) if targets is None else targets:
+        self.require_job(job)
+        wanted: dict[int, int | None] = {} if targets is not None else dict.fromkeys(self.pools_with_implied(job))
+        for v, amount in targets or ():
             if amount is not None and amount < 1:
                 raise UsageError(f"amount must be at least 1, got {amount}", where=self.accounts.where(v))
             before = wanted.get(v, 0)
@@ -420,10 +420,13 @@ class Allocations(Holdings):
 
         Errors: LimitExceeded, also where the windows together would just have fitted one after the other.
         """
+        implied = self.implied.get(job)
+        if not implied and self.planner.has_room(len(pieces)):
+            return
         windows: dict[tuple[int, int], list[int]] = {}
         for v, _, start, end in pieces:
             windows.setdefault((start, end), []).append(v)
-        if implied := self.implied.get(job):
+        if implied:
             for start, end in list(windows):
                 for v, held in implied.items():  # it may become a record again
                     for s, e, _ in steps.within(held, start, end):

@@ -183,7 +183,9 @@ class Holdings:
 
     def pools_with_implied(self, owner: str) -> list[int]:
         """Pools of which an owner has anything, recorded or implied, ascending."""
-        return sorted(self.pools_of.get(owner, set()) | self.implied.get(owner, {}).keys())
+        pools = self.pools_of.get(owner, ())
+        implied = self.implied.get(owner)
+        return sorted(implied.keys() | pools if implied else pools)
 
     def given(self, v: int, owner: str) -> Steps:
         """What an owner has of a pool over time, recorded or implied."""

@@ -128,12 +128,14 @@ class Block(ABC):
         """Breakpoints that a change over this window would add."""
         return sum(self._missing(*self.window(start, end), start, end))
 
-    def _cut(self, start: int, end: int, room: int) -> tuple[int, int]:
+    def _cut(self, i: int, j: int, start: int, end: int, room: int) -> tuple[int, int]:
         """Breakpoints at both ends of the window: their indices; len(times) for an end that never comes.
+
+        Args:
+            i, j: the breakpoints of the window as it is.
 
         Errors: LimitExceeded, before anything changed, when more than `room` breakpoints would be new.
         """
-        i, j = self.window(start, end)
         new_start, new_end = self._missing(i, j, start, end)
         if new_start + new_end > room:
             raise too_many_breakpoints()
@@ -184,7 +186,7 @@ class Block(ABC):
         first: int = flat[self.rows[i] * width + column] >> shift & mask
         if not 0 <= first + amount <= limit:
             return False
-        i, j = self._cut(start, end, room)
+        i, j = self._cut(i, j, start, end, room)
         flat = self._flat
         flat[self.rows[i] * width + column] += amount << shift
         value: int = flat[self.rows[i - 1] * width + column] >> shift & mask
@@ -209,7 +211,7 @@ class Block(ABC):
             if (max(values) + amount > limit) if amount > 0 else (min(values) + amount < 0):
                 return False
             ends.append((values[0], values[-1]))
-        i, j = self._cut(start, end, room)
+        i, j = self._cut(i, j, start, end, room)
         flat, width, mask, changes = self._flat, self._width, self._mask, self.changes
         before, after = self.rows[i - 1] * width, self.rows[j] * width if j < len(self.times) else -1
         for (ordinal, amount, _), (first, last) in zip(picks, ends, strict=True):
@@ -291,7 +293,7 @@ class Block(ABC):
 
     def add(self, ordinals: Ints, amounts: Ints, start: int, end: int, room: int) -> None:
         """Add amounts to ascending ordinals over the window. The caller has seen to it that all stay in bounds."""
-        i, j = self._cut(start, end, room)
+        i, j = self._cut(*self.window(start, end), start, end, room)
         self._apply(ordinals, amounts, i, j)
         self.changes[i] = self._differing(i)
         if j < len(self.times):

@@ -127,11 +127,16 @@ class Lines:
             if single:
                 yield self.cover_of(kind), single
 
+    def has_room(self, changes: int) -> bool:
+        """Whether every timeline has room for the breakpoints of so many changes, wherever they are."""
+        for line in (*self.used, *self.cover):
+            if line is not None and line.breakpoints + 2 * changes > limits.BREAKPOINTS_MAX:
+                return False
+        return True
+
     def require_room(self, windows: Mapping[tuple[int, int], Sequence[int]]) -> None:
         """Refuse where changes of these pools over these windows would add more breakpoints to a timeline than may be."""
-        lines = [line for line in (*self.used, *self.cover) if line is not None]
-        most = 2 * sum(map(len, windows.values()))
-        if all(line.breakpoints + most <= limits.BREAKPOINTS_MAX for line in lines):
+        if self.has_room(sum(map(len, windows.values()))):
             return
         missing: dict[int, int] = {}
         for (start, end), vertices in windows.items():

@@ -132,6 +132,10 @@ class Planner:
         """Undo `hold_all` for all or any part of what was held; all or nothing."""
         self._change_all(vertices, amounts, start, end, -1)
 
+    def has_room(self, changes: int) -> bool:
+        """Whether this many changes of pools fit, over whatever windows.  Cost: the number of types."""
+        return self._lines.has_room(changes)
+
     def require_room(self, windows: Mapping[tuple[int, int], Sequence[int]]) -> None:
         """Make sure that what is used of some pools can be changed over some windows, one after the other.
 

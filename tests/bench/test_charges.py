@@ -57,6 +57,8 @@ def there_and_back(graph: ResourceGraph, text: str) -> float:
 @pytest.mark.parametrize(
     ("plain", "charged"),
     [
+        ("slot=1/node", "slot=1/[node;power=500]"),
+        ("slot=1/core=8", "slot=1/[core=8;power=100]"),
         ("slot=8/node", "slot=8/[node;power=500]"),
         ("slot=64/node", "slot=64/[node;power=500]"),
         ("slot=1024/node", "slot=1024/[node;power=500]"),
@@ -78,10 +80,3 @@ def test_a_charged_request_costs_at_most_three_times_as_much(
     benchmark.extra_info["without charges (s)"] = median(without)
     benchmark.extra_info["ratio"] = ratio
     assert ratio <= MOST
-
-
-def test_a_charged_request_for_one_node(benchmark: Any, site: ResourceGraph) -> None:
-    """A node that nobody supplies is found without looking at more than it: this one is measured, and not bounded."""
-    without = [there_and_back(site, "slot=1/node") for _ in range(ROUNDS)]
-    benchmark.pedantic(there_and_back, args=(site, "slot=1/[node;power=500]"), rounds=ROUNDS)
-    benchmark.extra_info["ratio"] = benchmark.stats.stats.median / median(without)
