@@ -58,6 +58,8 @@ class Taking:
             if form.outer is not None:
                 rows.empty_slot(form.outer.number, counts[form.outer.number])
             return
+        if form.outer is not None:
+            rows.empty_slot(form.outer.number, counts[form.outer.number])
         groups = self._repeated()
         if self._evenly(nodes, groups, outer):
             return
@@ -71,8 +73,6 @@ class Taking:
         for parts, repeats in groups:
             if parts[0].slot is not None and parts[0].slot is not form.outer:
                 rows.empty_slot(parts[0].slot.number, number * repeats)
-        if form.outer is not None:
-            rows.empty_slot(form.outer.number, counts[form.outer.number])
 
     def _repeated(self) -> list[tuple[list[Part], int]]:
         """The parts by the slot they stand in, in the order written, and how often each slot is repeated."""

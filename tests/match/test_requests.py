@@ -107,6 +107,14 @@ class TestSlots:
         assert found.slots[0].picks.tolist() == [0, 0, 1, 1]
         assert found.nslots == 4
 
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_slots_that_hold_nothing_themselves_are_counted(self, number: int) -> None:
+        made = matcher(Recipe("node", 4, children=(Recipe("core", 2),)))
+        for reference in (False, True):
+            found = made.match(request(f"slot=2{{a}}/node={number}{{-x}}/slot=1{{b}}/core=1"), 0, 10, reference=reference)
+            assert found is not None
+            assert ([len(group) for group in found.slots], found.nslots) == ([2, 2 * number], 2 + 2 * number)
+
     def test_levels_may_be_left_out(self, two: Matcher) -> None:
         assert takes(two, "node/slot/core=3") == takes(two, "slot/core=3")
         assert takes(two, "slot/socket/core=2") == {"node0/socket0": 1}
