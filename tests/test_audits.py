@@ -16,13 +16,12 @@ import pytest
 from fluxres import FluxresError, ResourceGraph
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
 from fluxres.clock import FOREVER, TICKS_PER_S
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Problem
 from fluxres.instance import Instance, State
 from fluxres.syntax import fluid
+from tests import sites
 from tests.instance.machines import Hand
 
 STATES = 20
@@ -402,24 +401,9 @@ def test_check_names_the_rule_and_the_pool(name: str) -> None:
 
 # -- what is only the way to others --------------------------------------------------------------------------------------
 
-SITE = """
-fluxres: 1
-name: site
-resources:
-  - {type: node, count: 6, with: [{type: core, count: 4}, {type: memory, size: 8, id: null}]}
-graphs:
-  power:
-    hierarchy: true
-    pools:
-      - {type: power, basename: feed, size: 1500, unit: W, with: [{type: power, basename: pdu, count: 2, size: 1000, unit: W}]}
-    edges:
-      - {from: "power:/feed/pdu0", to: "/site/node[0-2]"}
-      - {from: "power:/feed/pdu1", to: "/site/node[3-5]"}
-"""
-
 
 def site() -> ResourceGraph:
-    return ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    return sites.graph(sites.TWO_PDUS)
 
 
 @pytest.mark.parametrize("rule", ["A1", "C1"])

@@ -11,37 +11,21 @@ from typing import Any
 
 import pytest
 
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.model import ResourceGraph
+from tests import sites
 from tests.bench import match_measures
 
 pytestmark = pytest.mark.bench
 
 MOST = 3.0
 ROUNDS = 200
-SITE = """
-fluxres: 1
-name: site
-resources:
-  - {type: rack, count: 160, with: [{type: node, count: 64, id: {within: cluster}, with: [{type: core, count: 32}]}]}
-graphs:
-  power:
-    hierarchy: true
-    pools:
-      - type: feed
-        with:
-          - {type: power, size: 9000000, unit: W, id: null}
-          - {type: pdu, count: 160, with: [{type: power, size: 60000, unit: W, id: null}]}
-    edges:
-      - {from: "power:/feed/pdu*", to: "/site/rack*"}
-"""
+SITE = sites.racks(160, 64, 32) + sites.power(9_000_000, 60_000, 160)
 
 
 @pytest.fixture(scope="module")
 def site() -> ResourceGraph:
     """10,240 nodes in racks with a PDU each, half of them in use."""
-    graph = ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    graph = sites.graph(SITE)
     for number in range(80):
         graph.allocate("slot=64/[node;power=500]", job=f"before{number}")
     return graph

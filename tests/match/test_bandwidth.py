@@ -9,8 +9,6 @@ import pytest
 
 from fluxres import limits
 from fluxres.errors import InfeasibleRequest, InputError
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
@@ -20,6 +18,7 @@ from fluxres.match import Match, Matcher
 from fluxres.match.typology import Typology
 from fluxres.model import ResourceGraph
 from fluxres.syntax import jobspec, shape
+from tests import sites
 from tests.match.machines import request
 
 SITE = """
@@ -43,7 +42,7 @@ graphs:
 
 
 def matcher(text: str = SITE) -> Matcher:
-    graph = ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure)
+    graph = sites.graph(text)
     return Matcher(graph.structure, graph.planner)
 
 
@@ -338,14 +337,14 @@ def test_other_dialects_do_not_have_them() -> None:
 
 
 def test_a_uri_in_the_keys_of_a_shape_is_no_pool_that_is_asked_for() -> None:
-    graph = ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    graph = sites.graph(SITE)
     made = graph.allocate("slot=1/[node;network=20{to:network:/leaf1}]", job="a")
     assert made.pools[0].name == "node0"
     assert graph.check() == []
 
 
 def test_a_child_asks_its_parent() -> None:
-    graph = ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    graph = sites.graph(SITE)
     top = Instance(graph)
     child = top.spawn(top.submit("slot=4/node{x}", duration_s=100))
     job = child.submit("slot=2/[node;network=25{between:node}]", duration_s=10)

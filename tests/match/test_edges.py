@@ -7,10 +7,8 @@ import re
 import pytest
 
 from fluxres.errors import InfeasibleRequest, InputError
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.match import Match, Matcher
-from fluxres.model import ResourceGraph
+from tests import sites
 from tests.match.machines import request
 
 SITE = """
@@ -38,7 +36,7 @@ graphs:
 @pytest.fixture
 def site() -> Matcher:
     """Two racks of three nodes: 1,000 W to a node, 2,500 W to a rack, 5,000 W a PDU; a network that is only cables."""
-    graph = ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    graph = sites.graph(SITE)
     return Matcher(graph.structure, graph.planner)
 
 
@@ -152,7 +150,7 @@ def test_units_of_a_graph_are_asked_for_beside_pools(site: Matcher, text: str, e
 def test_an_edge_of_one_unit_is_used_up() -> None:
     """What is only looked at among pools is drawn of an edge."""
     text = SITE.replace("capacity: 25", "capacity: 1")
-    graph = ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure)
+    graph = sites.graph(text)
     made = Matcher(graph.structure, graph.planner)
     found = both(made, "[node=1/core;network=1]")
     assert found is not None

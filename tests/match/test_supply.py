@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
@@ -23,24 +21,14 @@ from fluxres.match.supply import Supply
 from fluxres.match.typology import Typology
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.planner.planner import Planner
+from tests import sites
 from tests.match import cases
 from tests.match.machines import request
 
-SITE = """
-fluxres: 1
-name: site
-resources:
-  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 8}]}]}
-graphs:
-  power:
-    hierarchy: true
-    pools:
-      - type: feed
-        with:
-          - {type: power, size: 5000, unit: W, id: null}
-          - {type: pdu, count: 2, with: [{type: power, size: 3000, unit: W, id: null}]}
-    edges:
-      - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]", relation: supplies}
+SITE = (
+    sites.racks(cores=8)
+    + sites.power(5000, 3000)
+    + """\
   network:
     pools:
       - {type: filesystem, with: [{type: bandwidth, size: 40, unit: GB/s, id: null}]}
@@ -50,12 +38,13 @@ graphs:
       - {from: "network:/switch0", to: "/site/rack0/node*", direction: both}
       - {from: "network:/switch1", to: "/site/rack1/node*", direction: both}
 """
+)
 
 
 @pytest.fixture
 def site() -> ResourceGraph:
     """Two racks of four nodes; a feed of 5 kW, a PDU of 3 kW a rack; a file system of 40 GB/s, a switch of 24 GB/s a rack."""
-    return ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    return sites.graph(SITE)
 
 
 def drawn(graph: ResourceGraph, job: str) -> dict[str, int]:
@@ -336,7 +325,7 @@ resources: [{{type: node, count: 2}}]
 graphs:
   power: {{hierarchy: true, pools: [{pools}], edges: [{{from: "power:/{supplying}", to: "/c/node[0-1]"}}]}}
 """
-    g = ResourceGraph(cluster.read(Source(text.encode(), "c.yaml")).structure)
+    g = sites.graph(text)
     refusal = g.why_not("slot=2/[node;power=5]")
     assert refusal is not None
     detail = " ".join(detail for part in refusal.parts for cause in part.causes for detail in cause.detail)

@@ -12,37 +12,26 @@ import pytest
 
 import fluxres
 from fluxres.errors import InsufficientResources, NotHeld, StaleHandle, StillHeld
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.instance import Instance, Job, Runner
 from fluxres.model import ResourceGraph
 from fluxres.model.events import Event
+from tests import sites
 from tests.instance.machines import Hand
 
-SITE = """
-fluxres: 1
-name: site
-resources:
-  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 4}]}]}
-graphs:
-  power:
-    hierarchy: true
-    pools:
-      - type: feed
-        with:
-          - {type: power, size: 9000, unit: W, id: null}
-          - {type: pdu, count: 2, with: [{type: power, size: 5000, unit: W, id: null}]}
-    edges:
-      - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]"}
+PLAIN = sites.racks() + sites.power(9000, 5000)
+SITE = (
+    PLAIN
+    + """\
       - {from: "/site/rack0", to: "/site/rack0/node*", capacity: 2000}
       - {from: "/site/rack1", to: "/site/rack1/node*", capacity: 2000}
 """
+)
 
 
 @pytest.fixture
 def site() -> ResourceGraph:
     """Two racks of four nodes; a feed of 9 kW, a PDU of 5 kW a rack, 2 kW to each node."""
-    return ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    return sites.graph(SITE)
 
 
 def drawn(graph: ResourceGraph, job: str = "j", at: float | None = None) -> dict[str, int]:
@@ -255,7 +244,7 @@ def test_a_part_of_a_child_takes_its_watts_back_to_the_parent(site: ResourceGrap
 
 
 def test_what_the_jobs_of_a_child_draw_does_not_go() -> None:
-    graph = ResourceGraph(cluster.read(Source(SITE.replace(", capacity: 2000", "").encode(), "site.yaml")).structure)
+    graph = sites.graph(PLAIN)
     child = (top := Instance(graph, clock=Hand(), name="top")).spawn(top.submit("slot=2/[node;power=700]", duration_s=100))
     running = child.submit("slot=1/[core;power=1000]", duration_s=50)
     with pytest.raises(StillHeld, match="jobs draw 1000 of it, and 700 would be left"):

@@ -11,33 +11,17 @@ import pytest
 
 import fluxres
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph, matching
 from fluxres.model.events import Event
+from tests import sites
 from tests.instance.machines import Hand
 
-SITE = """
-fluxres: 1
-name: site
-resources:
-  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, draw: {power: 400}, with: [{type: core, count: 4}]}]}
-graphs:
-  power:
-    hierarchy: true
-    pools:
-      - type: feed
-        with:
-          - {type: power, size: 2600, unit: W, id: null}
-          - {type: pdu, count: 2, with: [{type: power, size: 1800, unit: W, id: null}]}
-    edges:
-      - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]"}
-"""
+SITE = sites.racks(of_a_node="draw: {power: 400}, ") + sites.power(2600, 1800)
 
 
 def made(text: str = SITE) -> ResourceGraph:
-    return ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure)
+    return sites.graph(text)
 
 
 @pytest.fixture

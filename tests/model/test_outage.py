@@ -8,18 +8,14 @@ import pytest
 
 import fluxres
 from fluxres.errors import InsufficientResources
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph, matching
+from tests import sites
 from tests.instance.machines import Hand
 
-SITE = """
-fluxres: 1
-name: site
-resources:
-  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 4}]}]}
-graphs:
+SITE = (
+    sites.racks()
+    + """\
   power:
     pools:
       - type: feed
@@ -31,11 +27,12 @@ graphs:
       - {from: "power:/feed0/pdu[0-1]", to: "/site/rack[0-1]"}
       - {from: "power:/feed1/pdu2", to: "/site/rack0"}
 """
+)
 RACK0, RACK1 = ([f"/site/rack{rack}/node{number}" for number in range(4 * rack, 4 * rack + 4)] for rack in (0, 1))
 
 
 def made(text: str = SITE) -> ResourceGraph:
-    return ResourceGraph(cluster.read(Source(text.encode(), "site.yaml")).structure)
+    return sites.graph(text)
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import pytest
 
 import fluxres
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, NotHeld, UnknownJob, UsageError
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
+from tests import sites
 from tests.allocation.test_records import MEMORY, machine, trace
 
 
@@ -191,12 +190,9 @@ def test_growing_by_request_lasts_as_long_as_the_job_or_a_window() -> None:
     assert trace(g) == before
 
 
-PANEL = """
-fluxres: 1
-name: site
-resources:
-  - {type: rack, count: 2, with: [{type: node, count: 4, id: 0-7, with: [{type: core, count: 8}]}]}
-graphs:
+PANEL = (
+    sites.racks(cores=8)
+    + """\
   power:
     hierarchy: true
     pools:
@@ -204,12 +200,13 @@ graphs:
     edges:
       - {from: "power:/feed/pdu[0-1]", to: "/site/rack[0-1]", relation: supplies}
 """
+)
 
 
 @pytest.fixture
 def panel() -> ResourceGraph:
     """Two PDUs of 1600 W in one feed of 3000 W, a rack of four nodes on each."""
-    return ResourceGraph(cluster.read(Source(PANEL.encode(), "panel.yaml")).structure)
+    return sites.graph(PANEL)
 
 
 def draws(graph: ResourceGraph) -> list[int]:

@@ -6,12 +6,11 @@ import pytest
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
-from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
 from fluxres.render import documents
+from tests import sites
 
 
 def machine(*pools: Recipe) -> ResourceGraph:
@@ -105,7 +104,7 @@ graphs:
 @pytest.fixture
 def site() -> ResourceGraph:
     """A feed of 60 kW over two PDUs of 40 kW, and two switches."""
-    return ResourceGraph(cluster.read(Source(FEED.encode(), "site.yaml")).structure)
+    return sites.graph(FEED)
 
 
 def test_a_feed_and_what_it_supplies_are_counted_once(site: ResourceGraph) -> None:
@@ -129,7 +128,7 @@ def test_suppliers_in_a_ring_count_as_one() -> None:
         '{from: "power:/feed", to: "power:/pdu[0-1]"',
         '{from: ["power:/feed", "power:/pdu[0-1]"], to: ["power:/pdu[0-1]", "power:/feed"], pairing: each',
     )
-    g = ResourceGraph(cluster.read(Source(ring.encode(), "ring.yaml")).structure)
+    g = sites.graph(ring)
     assert table(g)["power"] == (3, 60_000, "W", 60_000)
 
 
