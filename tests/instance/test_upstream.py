@@ -19,27 +19,15 @@ from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission
+from tests import sites
 from tests.instance.machines import Hand
 
-SITE = """
-fluxres: 1
-name: site
-resources:
-  - {type: node, count: 6, with: [{type: core, count: 4}]}
-graphs:
-  power:
-    hierarchy: true
-    pools:
-      - {type: power, basename: feed, size: 1500, unit: W, with: [{type: power, basename: pdu, count: 2, size: 1000, unit: W}]}
-    edges:
-      - {from: "power:/feed/pdu0", to: "/site/node[0-2]"}
-      - {from: "power:/feed/pdu1", to: "/site/node[3-5]"}
-"""
+SITE = sites.TWO_PDUS
 
 
 def site() -> ResourceGraph:
     """Six nodes, three on each of two PDUs of 1000 W in one feed of 1500 W."""
-    return ResourceGraph(cluster.read(Source(SITE.encode(), "site.yaml")).structure)
+    return sites.graph(SITE)
 
 
 def watts(graph: ResourceGraph) -> dict[str, int]:
@@ -160,7 +148,7 @@ def test_rule_n1_a_copy_by_hand_has_nothing_of_the_way(where: str) -> None:
     graph.allocate("/site/node0", job="j")
     for part in (graph.copy(job="j"), graph.copy("/site/node1")):
         assert part.pool(where).available() == 0
-        assert part.aggregate() == {"node": 1, "core": 4}
+        assert part.aggregate() == {"node": 1, "core": 4, "memory": 8}
         with pytest.raises(InfeasibleRequest, match="only as the way to others"):
             part.allocate([(where, 1)], job="x")
         assert not part.satisfiable("slot=1/[node;power=1]")
