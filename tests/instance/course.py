@@ -22,18 +22,8 @@ from fluxres.errors import FluxresError, InsufficientResources
 from fluxres.instance import Instance, Job, State
 from fluxres.instance.runner import STOPPED
 from fluxres.simulation.machine import of_number, of_shape
+from tests.queue_policies import POLICIES
 
-POLICIES = (
-    "fcfs",
-    "easy",
-    "easy-count",
-    "easy-sjbf",
-    "hybrid:depth=3",
-    "conservative",
-    "priority:recalculate-s=7,age-max-s=60,size=50000",
-    "fairshare:recalculate-s=5,half-life-s=30",
-    "easy:queue-depth=4",
-)
 STYLES = ("at once", "late", "never", "mixed", "keeps limits", "breaks limits")
 MACHINES = {"graph": ("node=4", "rack=2/node=2/core=2", "8"), "auto": ("node=5", "rack=2/node=2/core=2", "8")}
 DOZEN = 12

@@ -30,9 +30,9 @@ from fluxres.graph.structure import COLUMNS, Problem
 from fluxres.instance import Instance, Job, State
 from fluxres.instance.runner import Runner
 from fluxres.model import audit
+from tests.queue_policies import POLICIES
 
 STEPS = 60
-POLICIES = ("fcfs", "easy", "easy-sjbf", "hybrid:depth=2", "conservative", "priority", "fairshare")
 INVENTORIES = ("graph", "graph", "graph", "auto", "auto", "named:node", "named:core", "counted:memory")
 RUNNING = (State.RUN, State.CLEANUP)
 

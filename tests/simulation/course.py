@@ -24,20 +24,10 @@ from fluxres.simulation.schedule import RESULTS, Schedule
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import idset
+from tests.queue_policies import POLICIES
 
 S = TICKS_PER_S
 MACHINES = (("4", ""), ("16", ""), ("node=6", ""), ("node=4/core=2", "node"), ("rack=2/node=3/[core=4;gpu=1]", "core"))
-POLICIES = (
-    "fcfs",
-    "easy",
-    "easy-count",
-    "easy-sjbf",
-    "hybrid:depth=3",
-    "conservative",
-    "priority:recalculate-s=7,age-max-s=60,size=50000",
-    "fairshare:recalculate-s=5,half-life-s=30",
-    "easy:queue-depth=4",
-)
 REQUESTS = ("slot=1/node/[core=2;gpu=1]", "slot=2/core=2", "slot=1/rack", "node/slot=3/core", "slot=1/gpu")
 
 
