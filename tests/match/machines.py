@@ -26,13 +26,20 @@ def names(made: Matcher, found: Match) -> list[str]:
     return [made.structure.path(v) for v in found.vertices.tolist()]
 
 
-def takes(made: Matcher, text: str, policy: str = "first", requires: str | None = None) -> dict[str, int] | None:
-    """What a request takes in [0, 10), by path below the cluster; both ways must agree. None for no match."""
+def both(
+    made: Matcher, text: str, start: int = 0, end: int = 10, policy: str = "first", requires: str | None = None
+) -> Match | None:
+    """The match of both paths, which must agree."""
     asked = request(text, requires)
-    found = made.match(asked, 0, 10, policy)
-    slow = made.match(asked, 0, 10, policy, reference=True)
-    assert (found is None) == (slow is None)
-    if found is None or slow is None:
+    fast, slow = (made.match(asked, start, end, policy, reference=way) for way in (False, True))
+    assert (fast is None) == (slow is None)
+    assert fast is None or slow is None or fast.is_equal(slow)
+    return fast
+
+
+def takes(made: Matcher, text: str, policy: str = "first", requires: str | None = None) -> dict[str, int] | None:
+    """What a request takes in [0, 10), by path below the cluster. None for no match."""
+    found = both(made, text, policy=policy, requires=requires)
+    if found is None:
         return None
-    assert found.is_equal(slow)
     return dict(zip([name.removeprefix("/cluster/") for name in names(made, found)], found.amounts.tolist(), strict=True))

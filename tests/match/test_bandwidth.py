@@ -19,7 +19,7 @@ from fluxres.match.typology import Typology
 from fluxres.model import ResourceGraph
 from fluxres.syntax import jobspec, shape
 from tests import sites
-from tests.match.machines import request
+from tests.match.machines import both, request
 
 SITE = """
 fluxres: 1
@@ -50,15 +50,6 @@ def matcher(text: str = SITE) -> Matcher:
 def site() -> Matcher:
     """Three racks of three nodes, a leaf each below one spine; fs0 is on leaf0, and nothing leads to fs1."""
     return matcher()
-
-
-def both(made: Matcher, text: str, start: int = 0, end: int = 10, policy: str = "first") -> Match | None:
-    """The match of both paths, which must agree."""
-    asked = request(text)
-    fast, slow = (made.match(asked, start, end, policy, reference=way) for way in (False, True))
-    assert (fast is None) == (slow is None)
-    assert fast is None or slow is None or fast.is_equal(slow)
-    return fast
 
 
 def nodes(made: Matcher, found: Match | None) -> str:
@@ -135,23 +126,6 @@ def test_a_refusal_says_to_where_there_is_no_route(site: Matcher) -> None:
     assert refusal is not None
     assert "network: network:/leaf0 -> network:/fs0" in str(refusal)
     assert refusal.enough["resources[0]"] == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        ("[node;network=1{to:fs7}]", InfeasibleRequest, "units to 'fs7': no pool 'fs7'"),
-        ("[node;network=1{to:/site/rack9}]", InfeasibleRequest, "units to '/site/rack9': .*rack9"),
-        ("[node;water=1{to:fs0}]", InfeasibleRequest, "no graph 'water' in which units could go to 'fs0'"),
-        ("[node;switch=1{to:fs0}]", InfeasibleRequest, "no graph 'switch'"),
-        ("[node;water=1{between:node}]", InfeasibleRequest, "no graph 'water' in which units could go between nodes"),
-        ("[node;network=1{to:fs0,id:'0'}]", InputError, "have no ids"),
-        ("network=1{to:fs0}", InputError, "drawn by what they are asked for with"),
-    ],
-)
-def test_what_is_asked_for_to_nowhere(site: Matcher, text: str, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        site.match(request(text), 0, 10)
 
 
 def linked(nodes: int, leaves: int, spines: int, pairs: list[tuple[int, int]]) -> Structure:

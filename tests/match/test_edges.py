@@ -9,7 +9,7 @@ import pytest
 from fluxres.errors import InfeasibleRequest, InputError
 from fluxres.match import Match, Matcher
 from tests import sites
-from tests.match.machines import request
+from tests.match.machines import both, request
 
 SITE = """
 fluxres: 1
@@ -48,15 +48,6 @@ def drawn(made: Matcher, found: Match | None) -> dict[str, int] | None:
     outside = {said(v): n for v, n in found.targets if v >= made.structure.tree_end}
     graphs = re.compile("(power|network): |(power|network):/|/site/")
     return {graphs.sub("", name): n for name, n in outside.items()}
-
-
-def both(made: Matcher, text: str, start: int = 0, end: int = 10, policy: str = "first") -> Match | None:
-    """The match of both paths, which must agree."""
-    asked = request(text)
-    fast, slow = (made.match(asked, start, end, policy, reference=way) for way in (False, True))
-    assert (fast is None) == (slow is None)
-    assert fast is None or slow is None or fast.is_equal(slow)
-    return fast
 
 
 @pytest.mark.parametrize("name", ["pdu", "power"])
@@ -140,9 +131,18 @@ def test_the_unit_of_a_graph(site: Matcher) -> None:
         ("[node;network=2/core]", InputError, "nothing below them"),
         ("[node;network=2{id:'0'}]", InputError, "have no ids"),
         ("[node;water=2]", InfeasibleRequest, "no pool of type 'water'"),
+        # To a pool that is named.
+        ("network=1{to:leaf0}", InputError, "drawn by what they are asked for with"),
+        ("[node;network=1{to:leaf0,id:'0'}]", InputError, "have no ids"),
+        ("[node;network=1{to:leaf7}]", InfeasibleRequest, "units to 'leaf7': no pool 'leaf7'"),
+        ("[node;network=1{to:/site/rack9}]", InfeasibleRequest, "units to '/site/rack9': .*rack9"),
+        ("[node;water=1{to:leaf0}]", InfeasibleRequest, "no graph 'water' in which units could go to 'leaf0'"),
+        ("[node;switch=1{to:leaf0}]", InfeasibleRequest, "no graph 'switch'"),
+        # Between nodes.
+        ("[node;water=1{between:node}]", InfeasibleRequest, "no graph 'water' in which units could go between nodes"),
     ],
 )
-def test_units_of_a_graph_are_asked_for_beside_pools(site: Matcher, text: str, error: type[Exception], message: str) -> None:
+def test_units_of_a_graph_that_cannot_be_asked_for(site: Matcher, text: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         site.match(request(text), 0, 10)
 
