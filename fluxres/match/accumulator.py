@@ -148,7 +148,7 @@ class Accumulator:
         self._steps.append(("bind", v, 0))
 
     def close(self, v: int) -> None:
-        """From now on nothing below this pool is to be had."""
+        """From now on nothing below this pool is available."""
         self.whole.add(v)
         self._steps.append(("close", v, 0))
 

@@ -123,7 +123,7 @@ class Drawing:
         return found
 
     def _free(self, pools: NDArray[np.int32], start: int, end: int) -> Int64:
-        """Units that suppliers have; one less where all of them would be the whole pool, and that is not to be had."""
+        """Units that suppliers have; one less where all of them would be the whole pool, and that is not available."""
         floor = self._floor
         accounts, planner = floor.typology.accounts, floor.planner
         sizes = accounts.units[pools]

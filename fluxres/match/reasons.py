@@ -114,7 +114,7 @@ class PartReport:
             each = f" ({self.each} each)" if self.each < self.asked else ""
             head = f"{self.place}: {self.asked} {what} asked for{each}, suppliers have room for {self.room}"
             return f"{head}: of {self.candidates}, {ruled_out}." if ruled_out else f"{head}."
-        head = f"{self.place}: {self.asked} {what} asked for, {self.room} to be had in {self.left} of {self.candidates} {kind}"
+        head = f"{self.place}: {self.asked} {what} asked for, {self.room} available in {self.left} of {self.candidates} {kind}"
         return f"{head}: {ruled_out}." if ruled_out else f"{head}."
 
 

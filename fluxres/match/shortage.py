@@ -1,7 +1,7 @@
 """Which suppliers a request runs out of: the words behind "power on pdu3: 400 of 500 W free".
 
 Instances are supplied one after the other, as a match would, with nothing else in the way. Whoever could not give to one of
-them is short; how many were supplied is what there is to be had.
+them is short; the number of those supplied is what is available.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fluxres.match.situation import Situation
 
 
 class Shortage(NamedTuple):
-    """What is to be had of what is charged.
+    """What is available of what is charged.
 
     Args:
         room: units asked for that can be supplied.

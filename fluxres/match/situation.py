@@ -1,4 +1,4 @@
-"""What there is to be had in one window: the machine's states, a constraint and the planner, as one set of questions.
+"""What is available in one window: the machine's states, a constraint and the planner, as one set of questions.
 
 The Evaluating Filter of RFC 4 asks here about single pools, policies about many.  Nothing is written down but what was
 found out, so that a pool is looked up once however often the search comes back to it.

@@ -62,7 +62,7 @@ class Cut(NamedTuple):
 
 
 class Close(NamedTuple):
-    """The content of a pool taken whole is found: nothing below it is to be had any more."""
+    """The content of a pool taken whole is found: nothing below it is available any more."""
 
     v: int
 
@@ -91,7 +91,7 @@ class Traverser:
     """One search.
 
     Args:
-        situation: what there is to be had.
+        situation: what is available.
         plan: the request.
         counts: how many of each demand, by number.
         policy: the order.

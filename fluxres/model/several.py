@@ -305,7 +305,7 @@ def why_not(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str
 def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int, policy: str | Policy) -> Shortage:
     assert fit.failed is not None
     number, part = fit.failed, parts[fit.failed]
-    assert part.request is not None  # what is named and not to be had is an error where it is locked
+    assert part.request is not None  # what is named and not available is an error where it is locked
     window = start, min(start + part.length, FOREVER)
     refusal = matching.explained(graph, part.request, window, policy)
     is_alone = refusal is not None

@@ -2,8 +2,8 @@
 
 RFC 4's pruning filters, exact in time.  Three things are kept for the pools of a level, each in answer to one question:
 
-* `roof`: the pool itself, or one above it, is held whole.  Nothing in it is to be had.
-* `touched`: that, or anything below it is used.  It is not to be had whole.
+* `roof`: the pool itself, or one above it, is held whole.  Nothing in it is available.
+* `touched`: that, or anything below it is used.  It cannot be allocated exclusively.
 * `used(T)`: units of type T below it that are used, at the busiest moment of a window.  What is left is an upper bound of what
   is free through the whole window: different cores may be busy at different moments.  A matcher skips pools by it, and looks
   at the units themselves in the few that are left.

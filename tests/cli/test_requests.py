@@ -184,7 +184,7 @@ def test_a_refusal_speaks_of_dates() -> None:
     date, later = (clock_text(seconds) for seconds in (DAY_S, DAY_S + 1))
     assert refusals.lines(REFUSAL, "now") == [
         f"Not now. The earliest start is {later}.",
-        "resources[0]: 4 of type node asked for, 2 to be had in 2 of 5 candidates",
+        "resources[0]: 4 of type node asked for, 2 available in 2 of 5 candidates",
         f"  3 are held by j1 until {date} and j2 without end",
         "With a count of 2 at resources[0] it would match.",
     ]
