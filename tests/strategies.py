@@ -74,7 +74,7 @@ class Edge:
 
 @dataclass
 class Machine:
-    """A has-a tree and an auxiliary hierarchy `power` beside it, whose own pools are `power` (trees of one or two levels)."""
+    """A containment tree and an auxiliary hierarchy `power` beside it; its own pools are `power` (trees of one or two levels)."""
 
     root: Spec
     power: list[Spec] = field(default_factory=list)

@@ -74,7 +74,7 @@ class ExecutionTargets:
 
         Args:
             structure: of this machine.
-            pools: ascending, each with everything below it; R has no word for those outside the has-a tree.
+            pools: ascending, each with everything below it; R has no word for those outside the containment tree.
         """
         if len(pools) and pools.item(-1) >= structure.tree_end:
             pools = pools[pools < structure.tree_end]

@@ -135,7 +135,7 @@ def build(
         resources: what the root has, a pool of type cluster; or the root itself, one of type cluster or center.
         name: of the graph and of its root.
         root: in place of resources, the root, of any type: a node, say, to be merged into a machine.
-        pools: that stand outside the has-a tree and in no graph in particular.
+        pools: that stand outside the containment tree and in no graph in particular.
         graphs: auxiliary graphs by name.
         clock: "now" of the graph in seconds; stands still at 0 by default.
 

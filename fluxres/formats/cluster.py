@@ -132,7 +132,7 @@ def _root(document: Document, cluster: Cluster, entries: Entries) -> Recipe:
 
 
 def _outside(document: Document, cluster: Cluster, entries: Entries) -> tuple[list[Recipe], dict[str, int]]:
-    """Recipes of the pools outside the has-a tree, and how many root pools each graph declares."""
+    """Recipes of the pools outside the containment tree, and how many root pools each graph declares."""
     recipes: list[Recipe] = []
     roots: dict[str, int] = {}
     declared: list[tuple[str, list[Resource], tuple[Key, ...]]] = []

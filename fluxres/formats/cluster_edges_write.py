@@ -26,7 +26,7 @@ _ROWS_MAX = 1_000_000
 
 
 def outside_homes(structure: Structure) -> dict[str, list[int]]:
-    """Which graph declares which of the pools outside the has-a tree: the first that touches them.
+    """Which graph declares which of the pools outside the containment tree: the first that touches them.
 
     Those before the first that a graph touches stand in the top-level `pools`; all of them do where their order or the
     edges of a hierarchy would not come out otherwise.

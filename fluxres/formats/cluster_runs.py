@@ -57,7 +57,7 @@ class Runs:
         self._hash = self._subtree_hashes()
 
     def groups(self) -> list[Group]:
-        """The has-a tree's group, and those of the trees outside it, in order."""
+        """The containment tree's group, and those of the trees outside it, in order."""
         structure = self._structure
         tops = np.flatnonzero(structure.parent < 0)
         groups = []

@@ -37,7 +37,7 @@ class IdStart(Struct, forbid_unknown_fields=True):
 
 
 class Resource(Struct, forbid_unknown_fields=True):
-    """One entry of the has-a tree: a pool, how many of it each parent has, and what is in it."""
+    """One entry of the containment tree: a pool, how many of it each parent has, and what is in it."""
 
     use: Annotated[Word | UnsetType, Meta(description="Name of a part; keys beside it replace those of the part.")] = UNSET
     type: Annotated[Word | UnsetType, Meta(description="Resource type.", examples=["node", "core", "gpu", "memory"])] = UNSET
@@ -150,7 +150,7 @@ class Graph(Struct, forbid_unknown_fields=True):
         bool | UnsetType, Meta(description="Every pool has at most one edge into it, and a URI NAME:/path. Default: false.")
     ] = UNSET
     pools: Annotated[
-        list[Resource] | UnsetType, Meta(description="Pools that stand in this graph and not in the has-a tree.")
+        list[Resource] | UnsetType, Meta(description="Pools that stand in this graph and not in the containment tree.")
     ] = UNSET
     edges: Annotated[list[Edge] | UnsetType, Meta(description="Edges, in order.")] = UNSET
 
@@ -191,9 +191,9 @@ class Cluster(Struct, forbid_unknown_fields=True):
         Meta(description="What is in the root, a pool of type cluster; or one entry of type cluster or center that is the root."),
     ] = UNSET
     root: Annotated[Resource | UnsetType, Meta(description="Instead of resources: the root, of any type.")] = UNSET
-    pools: Annotated[list[Resource] | UnsetType, Meta(description="Pools outside the has-a tree, of no particular graph.")] = (
-        UNSET
-    )
+    pools: Annotated[
+        list[Resource] | UnsetType, Meta(description="Pools outside the containment tree, of no particular graph.")
+    ] = UNSET
     graphs: Annotated[dict[str, Graph] | UnsetType, Meta(description="Auxiliary graphs by name.")] = UNSET
     allocations: Annotated[list[Held] | UnsetType, Meta(description="Who holds what; written by save.")] = UNSET
     uuids: Annotated[

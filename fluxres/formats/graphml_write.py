@@ -55,7 +55,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     lost = left_out.lines(structure, allocations, CARRIES)
     for graph in structure.subsystems.values():
         if graph.name == CONTAINMENT:
-            lost.append(f"graphs: {graph.name}, which is what the has-a tree is called, with {len(graph)} edges")
+            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
     return Output(b"".join(chunks), lost)
 
 

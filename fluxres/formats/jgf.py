@@ -1,7 +1,7 @@
 """JGF: resource graphs as JSON documents of nodes and edges (Flux RFC 40), as Fluxion and fluxres write them.
 
-The has-a tree is the edges of containment; every other subsystem becomes an auxiliary graph.  The shorthand of Fluxion, which
-leaves out what is below pools taken whole, is a graph like any other here: what it leaves out is not in it.
+The containment tree is the edges of containment; every other subsystem becomes an auxiliary graph.  The shorthand of Fluxion,
+which leaves out what is below pools taken whole, is a graph like any other here: what it leaves out is not in it.
 """
 
 from __future__ import annotations

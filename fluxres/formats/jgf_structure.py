@@ -221,7 +221,7 @@ class _Builder:
             if label and label != structure.name(v):
                 structure.tags.setdefault(v, {}).setdefault(LABEL, label)
 
-    # -- the has-a tree --------------------------------------------------------------------------------------------------
+    # -- the containment tree --------------------------------------------------------------------------------------------------
 
     def _containment_first(self) -> NDArray[np.int64]:
         """Rows in the order in which they become a structure: those outside containment behind the others."""

@@ -26,7 +26,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     """A machine as a JGF file.
 
     Args:
-        shorthand: leave out what is below pools of the has-a tree that may only be allocated whole, as Fluxion does in its
+        shorthand: leave out what is below pools of the containment tree that may only be allocated whole, as Fluxion does in its
             shorthand.
 
     Cost: about 1 µs a pool; memory of about three times the file.
@@ -86,7 +86,7 @@ def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
     lost += left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], left_out.TYPES)
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:
-            lost.append(f"graphs: {name}, which is what JGF calls the has-a tree, with {len(graph)} edges")
+            lost.append(f"graphs: {name}, which is what JGF calls the containment tree, with {len(graph)} edges")
         for key, column in graph.attributes.items():
             numbers = [value for value in column.tolist() if isinstance(value, float)]
             if np.isinf(numbers).any():

@@ -134,7 +134,7 @@ def _lost(structure: Structure) -> list[str]:
     lost = left_out.concern(structure, "properties", np.array(endless)[structure.kind], "numbers without end")
     for graph in structure.subsystems.values():
         if graph.name == CONTAINMENT:
-            lost.append(f"graphs: {graph.name}, which is what the has-a tree is called, with {len(graph)} edges")
+            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
             continue
         taken = [key for key in graph.attributes if key in _OF_AN_EDGE]
         lost += [f"graphs: {key} of edges of {graph.name}, which means something else there" for key in taken]

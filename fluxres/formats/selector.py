@@ -1,6 +1,6 @@
 """Pools by path in a file: ``/demo/rack[0-1]/node*`` → vertices in order, and vertices → the shortest such texts.
 
-A path with brackets and stars is worked out level by level over the has-a tree.  What is listed must exist
+A path with brackets and stars is worked out level by level over the containment tree.  What is listed must exist
 somewhere in the selection, so a misspelt name is an error and never an edge less.
 """
 
@@ -61,7 +61,7 @@ class Selectors:
 
     Args:
         structure: where they stand.
-        roots: by graph name, the roots of the pools outside the has-a tree that it declares.
+        roots: by graph name, the roots of the pools outside the containment tree that it declares.
     """
 
     def __init__(self, structure: Structure, roots: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -199,7 +199,7 @@ class Selectors:
 
     @cached_property
     def _twins(self) -> frozenset[int]:
-        """Roots outside the has-a tree that another one of their graph has the name of."""
+        """Roots outside the containment tree that another one of their graph has the name of."""
         found: set[int] = set()
         for roots in self._roots.values():
             names = Counter(map(self.name, roots))

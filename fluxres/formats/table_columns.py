@@ -1,4 +1,4 @@
-"""The columns of a table of pools, for CSV and Parquet alike: one row a pool of the has-a tree, in its order.
+"""The columns of a table of pools, for CSV and Parquet alike: one row a pool of the containment tree, in its order.
 
 A table has no edges, so auxiliary graphs and the pools that stand only in them are left out; the path says what is in what.
 """

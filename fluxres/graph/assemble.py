@@ -49,7 +49,7 @@ def assemble(  # noqa: PLR0913 - an argument a column, as there are
     """The structure of a table of pools.
 
     Args:
-        parent: n row numbers; -1 is a root.  The first root is that of the has-a tree, others stand outside it.
+        parent: n row numbers; -1 is a root.  The first root is that of the containment tree, others stand outside it.
         kind: n indexes into `kinds`.
         size, id: n int64; 1 and -1 (no id) by default.
         rank: n execution targets; -1 has that of the pool above.  None: nodes are numbered in pre-order.

@@ -82,7 +82,7 @@ def _check_shape(s: Structure) -> Iterator[Problem]:
     if s.n > limits.POOLS_MAX:
         yield _error("", f"{s.n} pools, more than {limits.POOLS_MAX}")
     if not 1 <= s.tree_end <= s.n or s.tree_end != s.end.item(0):
-        yield _error("vertex 0", f"the has-a tree ends at {s.tree_end}, its root at {s.end.item(0)} of {s.n}")
+        yield _error("vertex 0", f"the containment tree ends at {s.tree_end}, its root at {s.end.item(0)} of {s.n}")
         return
     v = np.arange(s.n, dtype=np.int32)
     bad = (s.parent >= v) | (s.parent < -1) | (s.end <= v) | (s.end > s.n)

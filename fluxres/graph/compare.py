@@ -35,7 +35,7 @@ def equal(a: Structure, b: Structure, *, uuids: bool = True) -> list[str]:
     ([], '/cluster/core0: size 1, not 2')
     """
     if (a.n, a.tree_end) != (b.n, b.tree_end):
-        return [f"{a.n} pools, {a.tree_end} of them in the has-a tree, not {b.n} and {b.tree_end}"]
+        return [f"{a.n} pools, {a.tree_end} of them in the containment tree, not {b.n} and {b.tree_end}"]
     shape = [*_column(a, b, "parent"), *_column(a, b, "end")]
     if shape:
         return shape

@@ -1,8 +1,8 @@
 """Which edges of an auxiliary graph say who supplies whom, and what of a graph a supplier has to give.
 
 Graphs are drawn in several ways.  Power is drawn from the feed to the node.  A link of a network carries both ways, so its
-edges point both ways; then what lies farther from the nodes is the supplier.  A graph all of whose edges lead out of the has-a
-tree (nodes to the file system they mount) is drawn from the consumer's side, and is read the other way round.
+edges point both ways; then what lies farther from the nodes is the supplier.  A graph all of whose edges lead out of the
+containment tree (nodes to the file system they mount) is drawn from the consumer's side, and is read the other way round.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Feeds:
 
     @cached_property
     def distributors(self) -> Int32:
-        """Pools that supply others, ascending: those with an edge down, and what they stand in outside the has-a tree."""
+        """Pools that supply others, ascending: those with an edge down, and what they stand in outside the containment tree."""
         structure = self._structure
         found = np.unique(self.above)
         up = found
@@ -70,7 +70,7 @@ class Feeds:
 
     @cached_property
     def attached(self) -> tuple[Int32, Int32]:
-        """(supplier, pool) of pools outside the has-a tree that an edge hangs on a supplier, and that supply nothing."""
+        """(supplier, pool) of pools outside the containment tree that an edge hangs on a supplier, and that supply nothing."""
         structure = self._structure
         last = (self.below >= structure.tree_end) & (structure.end[self.below] == self.below + 1)
         last &= ~np.isin(self.below, self.distributors)
@@ -223,7 +223,7 @@ class Feeds:
         above = structure.parent.item(u)
         if u >= structure.tree_end:
             return u, above
-        # In the has-a tree, a rack is not met because its PDU is; but what supplies it supplies the PDU.
+        # In the containment tree, a rack is not met because its PDU is; but what supplies it supplies the PDU.
         while not self.rows_into(u) and above >= 0:
             u, above = above, structure.parent.item(above)
         return u, -1

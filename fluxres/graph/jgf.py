@@ -65,13 +65,13 @@ def held(
     """The part of a structure that is held, as a copy for a nested instance has it (rule C1).
 
     That is the pools named, what is below those held whole, and as a mere way what is above any of them and, outside the
-    has-a tree, what supplies and joins them.
+    containment tree, what supplies and joins them.
 
     Args:
         structure: the machine.
         vertices: int32, ascending, each once.
         amounts: int64, units of each.
-        shorthand: leave out what is below pools held whole in the has-a tree.
+        shorthand: leave out what is below pools held whole in the containment tree.
         along: which pools a part of the machine, bool by vertex, needs further, as ways.
 
     Cost: arrays over the pools found; with auxiliary graphs, over the vertex numbers between them and the edges there.
@@ -175,7 +175,7 @@ def node(
 
 
 def edge(source: str, target: str, subsystem: str = CONTAINMENT, relationship: str | None = None) -> dict[str, Any]:
-    """One edge; that of the has-a tree is the usual one and says nothing more.
+    """One edge; that of the containment tree is the usual one and says nothing more.
 
     >>> edge("0", "1"), edge("5", "9", "power", "supplies")["metadata"]
     ({'source': '0', 'target': '1'}, {'subsystem': 'power', 'relationship': 'supplies'})

@@ -77,7 +77,7 @@ def in_order(structure: Structure, part: Part) -> Int32:
 
 
 def _is_shown(structure: Structure, part: Part) -> NDArray[np.bool_]:
-    """Which pools of a part Fluxion sees: those of the has-a tree, and those of subsystems that it takes.
+    """Which pools of a part Fluxion sees: those of the containment tree, and those of subsystems that it takes.
 
     It knows of no ways.  One that leads to nothing else in the tree, such as the core through which a supply comes, it would
     take for a core that may be given to a job.
@@ -143,7 +143,7 @@ def _text(value: PropertyValue) -> str:
 
 
 class _Nodes:
-    """Writes nodes, block by block; those of the has-a tree in their order, since a path leads on from that of the pool above."""
+    """Writes nodes, block by block; those of the containment tree in their order, since a path leads on from the pool above."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Which pools of two machines are the same: the first half of a merge (specs/decisions/0004-merge.md).
 
-Both has-a trees are walked from the root, level by level: pools with one name below one joined parent are the same
+Both containment trees are walked from the root, level by level: pools with one name below one joined parent are the same
 pool.  A level is two arrays of numbers (`identity`), so the cost is in levels and not in pools.  Pools outside the
 tree meet by uuid, or by their path in an auxiliary hierarchy.
 """

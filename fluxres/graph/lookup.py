@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
 
 OUTSIDE: Final = "pools"
-"""The graph under which pools outside the has-a tree are named that no auxiliary graph touches, as cluster.yaml has it."""
+"""The graph under which pools outside the containment tree are named that no auxiliary graph touches, as cluster.yaml has it."""
 
 
 class Lookup:
@@ -183,7 +183,7 @@ class Lookup:
     # -- beside containment ------------------------------------------------------------------------------------------
 
     def _by_graph_path(self, graph: str, path: str) -> int:
-        """A pool by its URI in an auxiliary hierarchy, or, outside the has-a tree, by a graph and the path in its own tree."""
+        """A pool by its URI in an auxiliary hierarchy or, outside the containment tree, by graph and path in its own tree."""
         self._follow_graphs()
         subsystem = self._s.subsystems.get(graph)
         if subsystem is None and graph != OUTSIDE:
@@ -235,7 +235,7 @@ class Lookup:
         return found
 
     def _by_outside_path(self, graph: str, names: list[str], where: str) -> int:
-        """A pool outside the has-a tree by the path from the root of its own tree, which the graph or no graph touches."""
+        """A pool outside the containment tree by the path from the root of its own tree, which the graph or no graph touches."""
         if not names:
             raise UnknownPool(f"graph '{graph}' has no root", where=where, hint=f"name a pool of it, such as {graph}:/NAME")
         roots = self._outside_roots_by_name(graph)

@@ -316,7 +316,7 @@ def _subsystems(plan: _Plan) -> dict[str, Subsystem]:
 
 
 def _contained(plan: _Plan, hierarchy: str) -> Subsystem:
-    """The has-a tree of the other graph as edges of a hierarchy, from the pool of it under which its root is put."""
+    """The containment tree of the other graph as edges of a hierarchy, from the pool of it under which its root is put."""
     other, numbers = plan.other, plan.from_other
     inside = np.arange(other.tree_end, dtype=np.int32)
     above = numbers[other.parent[inside]]

@@ -83,7 +83,7 @@ def expand(root: Recipe, *, more: Sequence[Recipe] = (), origin: int, where: Whe
     """The columns that a recipe describes.
 
     Args:
-        root: the has-a tree; its count is 1.
+        root: the containment tree; its count is 1.
         more: trees of pools that stand outside it.
         origin: base of the uuids (:func:`fluxres.graph.uuids.new_origin`); the serial is the vertex number.
         where: the place for messages of a recipe, or of the value of a key in it; its path of types by default.

@@ -66,7 +66,7 @@ class Check:
     """Checks recipes and measures them.
 
     Args:
-        roots: the has-a tree first.
+        roots: the containment tree first.
         where: the place of a recipe for messages.
 
     Errors: InputError for values, lists of wrong lengths, names that meet; LimitExceeded for what is too large.

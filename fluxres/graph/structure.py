@@ -42,7 +42,7 @@ COLUMNS: Final[dict[str, Any]] = {
     "serial": np.int64,
 }
 CONTAINMENT: Final = "containment"
-"""What the has-a tree is called beside the name of its root, where no auxiliary graph has that name."""
+"""What the containment tree is called beside the name of its root, where no auxiliary graph has that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Structure:
         tags: tags by vertex.
         capacity: full sizes, by vertex, of pools that a copy cut down.
         subsystems: auxiliary graphs by name.
-        tree_end: number of pools in the has-a tree; all by default.
+        tree_end: number of pools in the containment tree; all by default.
 
     Cost: O(1); what is derived is made when first asked for.
     """
@@ -186,7 +186,7 @@ class Structure:
         return self.name(0)
 
     def uri(self, v: int) -> str | None:
-        """``name:/path`` of `v` in the has-a tree, None for a pool that stands only in auxiliary graphs."""
+        """``name:/path`` of `v` in the containment tree, None for a pool that stands only in auxiliary graphs."""
         if v >= self.tree_end:
             return None
         return f"{self.hierarchy}:/{self.path(v)[len(self.hierarchy) + 2 :]}"
@@ -216,7 +216,7 @@ class Structure:
         return f"{subsystem.name}:/" + "/".join(names)
 
     def where(self, v: int) -> str:
-        """How messages and records name `v`: its path; outside the has-a tree by URI, by graph and path, or by uuid."""
+        """How messages and records name `v`: its path; outside the containment tree by URI, by graph and path, or by uuid."""
         if v < self.tree_end:
             return self.path(v)
         for name in self._outside_names(v):

@@ -101,10 +101,10 @@ def extract(
 
     Pools that stand only in auxiliary graphs come along where they are on the way from a taken pool to the root of a
     hierarchy, or where an edge of another graph joins them to a kept pool.  They are a mere way, with the sizes that
-    `outside` gives (the full size where it says 0).  At the root of the has-a tree all with units come along as its own.
+    `outside` gives (the full size where it says 0).  At the root of the containment tree all with units come along as its own.
 
     Args:
-        v: vertex of the has-a tree.
+        v: vertex of the containment tree.
         keep: bool over the slice ``[v, end[v])``; a pool whose parent is not kept is not kept.  All by default.
         size: units of each pool of the slice; a pool with 0 is not kept.  `capacity` remembers the full size of what is less.
         take_ancestors: whether the pools above `v` come along, flagged WAY; without them `v` is the root.
@@ -113,11 +113,11 @@ def extract(
         carried: units of edges with a capacity, by account; all by default.
 
     Returns: the structure, and the old number of each of its pools (int32, ascending).
-    Errors: UnknownPool for a vertex outside the has-a tree; UsageError where `v` is not kept or an array has the wrong length.
+    Errors: UnknownPool for a vertex outside the containment tree; UsageError if `v` is not kept or the length of an array is wrong.
     Cost: in the slice, not in the machine.
     """
     if not 0 <= v < s.tree_end:
-        raise UnknownPool(f"vertex {v} does not stand in the has-a tree", where=str(v))
+        raise UnknownPool(f"vertex {v} does not stand in the containment tree", where=str(v))
     stop = s.end.item(v)
     mask = _kept_slice(s, v, stop, keep, size)
     inside = np.flatnonzero(mask).astype(np.int32) + np.int32(v)
@@ -155,7 +155,7 @@ def extract_many(
     """Any set of pools, with what stands above them as the way: what a job holds, for a nested instance.
 
     Args:
-        keep: bool over all n pools; those outside the has-a tree are the result's own where kept, a way where needed.
+        keep: bool over all n pools; those outside the containment tree are the result's own where kept, a way where needed.
         size: int64 over all n pools; a pool with 0 is not kept.
         along: bool over all n pools that come along as ways, with those above them.
         carried: as for :func:`extract`.
@@ -208,7 +208,7 @@ def with_the_way(s: Structure, own: Int32, tops: Int32) -> Int32:
 def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structure, Int32]:
     """The machine without `v` and what is below it, in one hierarchy (rule M1; RFC 4, "Unlink").
 
-    In containment the subtree leaves the has-a tree and has nothing to give any more; what stands in an auxiliary hierarchy
+    In containment the subtree leaves the containment tree and has nothing to give any more; what stands in an auxiliary hierarchy
     stays there as the way to others, outside the tree, until a merge brings it back.
     In an auxiliary hierarchy `v` and what is below it there lose the edges that reach them; what stood outside the tree
     and in no other hierarchy is gone.
@@ -249,7 +249,7 @@ def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structur
 
 def _unlink_contained(s: Structure, v: int) -> tuple[Structure, Int32]:
     if v >= s.tree_end:
-        raise UsageError("does not stand in the has-a tree", where=s.where(v), hint="name the hierarchy to unlink it from")
+        raise UsageError("does not stand in the containment tree", where=s.where(v), hint="name the hierarchy to unlink it from")
     if v == 0:
         raise UsageError(
             "the root cannot be unlinked",
@@ -268,14 +268,14 @@ def _unlink_contained(s: Structure, v: int) -> tuple[Structure, Int32]:
 
 
 def remove(s: Structure, v: int) -> tuple[Structure, Int32]:
-    """The machine without `v` and what is below it in the has-a tree, in no hierarchy any more.
+    """The machine without `v` and what is below it in the containment tree, in no hierarchy any more.
 
     What only stood below it in an auxiliary hierarchy stays, with the edges that are left.
 
     Returns, errors: as :func:`unlink`.
     """
     if not 0 < v < s.tree_end:
-        raise UsageError("only pools below the root of the has-a tree can be removed", where=s.where(v))
+        raise UsageError("only pools below the root of the containment tree can be removed", where=s.where(v))
     gone = np.zeros(s.n, np.bool_)
     gone[v : s.end.item(v)] = True
     return _without(s, gone, np.zeros(s.n, np.bool_), s.subsystems)
@@ -336,7 +336,7 @@ def _with_ancestors(s: Structure, kept: Mask) -> Mask:
 
 
 def _beside(s: Structure, taken: _Renumbering, way: int, outside: Int64 | None, *, everything: bool) -> tuple[Int32, Mask]:
-    """Pools outside the has-a tree that come along, ascending, and which of them are the result's own.
+    """Pools outside the containment tree that come along, ascending, and which of them are the result's own.
 
     `way` is the number of pools in `taken` that are only the way.
     """
@@ -367,7 +367,7 @@ def _beside(s: Structure, taken: _Renumbering, way: int, outside: Int64 | None, 
 
 
 def _hierarchy_parents(s: Structure, taken: _Renumbering, way: int) -> Int32:
-    """Pools outside the has-a tree, next above a taken one in an auxiliary hierarchy; the first `way` stand before the window."""
+    """Pools outside the containment tree, next above a taken one in an auxiliary hierarchy; the first `way` before the window."""
     found: list[int] = []
     for graph in s.subsystems.values():
         if graph.hierarchy and len(graph):
@@ -379,7 +379,7 @@ def _hierarchy_parents(s: Structure, taken: _Renumbering, way: int) -> Int32:
 
 
 def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
-    """Pools outside the has-a tree on the way up from taken ones, and those that an edge joins to a kept one of the tree."""
+    """Pools outside the containment tree on the way up from taken ones, and those that an edge joins to a kept one of it."""
     hierarchies = [graph for graph in s.subsystems.values() if graph.hierarchy]
     first = [graph.src[graph.rows_to(taken)[1]] for graph in hierarchies]
     for graph in s.subsystems.values():
@@ -398,7 +398,7 @@ def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
 
 
 def _joined(s: Structure, kept: Int32, lo: int, hi: int) -> Int32:
-    """Pools outside the has-a tree that an edge of a graph without hierarchy joins to a kept pool in the window."""
+    """Pools outside the containment tree that an edge of a graph without hierarchy joins to a kept pool in the window."""
     found = [np.zeros(0, np.int32)]
     for graph in s.subsystems.values():
         if graph.hierarchy or not len(graph) or not len(kept):

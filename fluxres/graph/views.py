@@ -1,4 +1,4 @@
-"""The has-a tree and the auxiliary graphs as networkx graphs that cost nothing to make.
+"""The containment tree and the auxiliary graphs as networkx graphs that cost nothing to make.
 
 A plain ``networkx.DiGraph`` of a million pools takes seconds and half a gigabyte.  networkx reads a graph through
 three mappings only (``_node``, ``_adj``, ``_pred``), so these classes are real DiGraphs whose mappings answer from
@@ -126,7 +126,7 @@ class _Lazy(Mapping[int, Any]):
 
 
 class _Tree(_Lazy):
-    """A mapping over the vertices of the has-a tree."""
+    """A mapping over the vertices of the containment tree."""
 
     __slots__ = ()
 
@@ -366,7 +366,7 @@ class StructureGraph(networkx.DiGraph):
 
 
 class ContainmentGraph(StructureGraph):
-    """The has-a tree: an edge leads from a pool to each pool it has (RFC 4, "Composite Resource Data").
+    """The containment tree: an edge leads from a pool to each pool it has (RFC 4, "Composite Resource Data").
 
     Cost: nothing to make; a step to a child or the parent is one look into a column.
 

@@ -94,7 +94,7 @@ class Typology:
 
     @cached_property
     def roots(self) -> list[int]:
-        """The root of the has-a tree, and those of the small trees outside it."""
+        """The root of the containment tree, and those of the small trees outside it."""
         found: list[int] = np.flatnonzero(self.structure.parent < 0).tolist()
         return found
 

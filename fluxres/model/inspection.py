@@ -150,7 +150,7 @@ class Inspection:
 
     @property
     def root(self) -> Pool:
-        """The root of the has-a tree."""
+        """The root of the containment tree."""
         return Pool(self._face, 0)
 
     def vertex(self, where: Where) -> int:
@@ -175,7 +175,7 @@ class Inspection:
 
     @property
     def containment(self) -> networkx.DiGraph[int]:
-        """The has-a tree as a read-only networkx.DiGraph over the columns; building it costs nothing.
+        """The containment tree as a read-only networkx.DiGraph over the columns; building it costs nothing.
 
         It is of this generation: after a change of structure every look at it is a StaleHandle.
         """

@@ -273,7 +273,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
 def remove(graph: ResourceGraph, v: int) -> None:
     """Take a pool and all below it out of every hierarchy; those above it are ways from now on.
 
-    Errors: StillHeld when a job holds something there; UsageError for the root and outside the has-a tree.
+    Errors: StillHeld when a job holds something there; UsageError for the root and outside the containment tree.
     """
     structure, old_to_new = surgery.remove(graph.structure, v)
     structure.flags[old_to_new[graph.structure.ancestors(v)]] |= WAY

@@ -156,7 +156,7 @@ class Pool:
 
     @property
     def uri(self) -> str | None:
-        """``name:/path`` in the has-a tree, None for a pool that stands only in auxiliary graphs."""
+        """``name:/path`` in the containment tree, None for a pool that stands only in auxiliary graphs."""
         return self.graph.structure.uri(self.vertex)
 
     @property

@@ -39,7 +39,7 @@ def _one_start(start: Time | None, at: Time | None) -> Time | None:
 
 
 class ResourceGraph(Requests):
-    """A resource graph: pools, the has-a tree, auxiliary graphs, and the records over them.
+    """A resource graph: pools, the containment tree, auxiliary graphs, and the records over them.
 
     Args:
         structure: columns of the machine.
@@ -382,7 +382,7 @@ class ResourceGraph(Requests):
             where: top of the subtree. It is the root of the new graph, and keeps its name, its uuid and what is held in it; what
                 supplies it in auxiliary graphs comes along as the way to it, and has no units there.
 
-        Errors: UnknownPool, also for a pool that does not stand in the has-a tree.
+        Errors: UnknownPool, also for a pool that does not stand in the containment tree.
         """
         return joining.duplicate(self, targets.vertex(self, where))
 

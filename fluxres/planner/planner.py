@@ -36,7 +36,7 @@ class Planner:
     whole window: a unit is free when no moment of the window uses it.
 
     Args:
-        parent, end: int32[n], the has-a trees in pre-order (-1 above a root; one past the last descendant).
+        parent, end: int32[n], the containment trees in pre-order (-1 above a root; one past the last descendant).
         type_of: uint16[n], type numbers.
         size: int64[n], units.
         of_type: gives the ascending vertices (int32) of a type number, so that they are shared and not found again.

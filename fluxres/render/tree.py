@@ -1,4 +1,4 @@
-"""The has-a tree drawn with equal parts folded: El Capitan in six lines.
+"""The containment tree drawn with equal parts folded: El Capitan in six lines.
 
 A line stands for a group of siblings that look the same all the way down, in every one of the places that the line above
 stands for.  Only one of each group is ever looked into, so the cost is in the lines and a few vector steps, not in pools.

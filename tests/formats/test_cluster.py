@@ -42,7 +42,7 @@ def refusal(text: str, file: str = "c.yaml") -> FluxresError:
     return caught.value
 
 
-# -- the has-a tree -----------------------------------------------------------------------------------------------------
+# -- the containment tree -----------------------------------------------------------------------------------------------------
 
 
 def test_names_ids_and_counts_have_their_defaults() -> None:

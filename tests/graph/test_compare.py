@@ -73,7 +73,7 @@ def test_how_a_structure_says_it_is_no_difference() -> None:
 
 def test_other_shapes_are_told_first_and_alone() -> None:
     bigger = expand(Recipe("cluster", children=(Recipe("node", 4),)), origin=0)
-    assert equal(machine(), bigger) == ["16 pools, 16 of them in the has-a tree, not 5 and 5"]
+    assert equal(machine(), bigger) == ["16 pools, 16 of them in the containment tree, not 5 and 5"]
     flat = expand(Recipe("cluster", children=(Recipe("core", 15),)), origin=0)
     assert all("parent" in line or "end" in line or "more" in line for line in equal(machine(), flat))
 

@@ -209,7 +209,7 @@ def test_extract_gives_ancestors_their_sizes() -> None:
 
 def test_extract_says_what_cannot_be_copied() -> None:
     s = demo()
-    with pytest.raises(UnknownPool, match="does not stand in the has-a tree"):
+    with pytest.raises(UnknownPool, match="does not stand in the containment tree"):
         surgery.extract(s, s.tree_end)
     with pytest.raises(UsageError, match="/demo/rack0: is not available"):
         surgery.extract(s, 1, size=np.zeros(s.end.item(1) - 1, np.int64))
@@ -336,7 +336,7 @@ def test_unlink_says_what_it_cannot_do() -> None:
     s = demo()
     with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(`fluxres graphs drop` drops"):
         surgery.unlink(s, 0)
-    with pytest.raises(UsageError, match="does not stand in the has-a tree"):
+    with pytest.raises(UsageError, match="does not stand in the containment tree"):
         surgery.unlink(s, s.tree_end)
     with pytest.raises(UsageError, match="/demo/rack0: does not stand in hierarchy 'power'"):
         surgery.unlink(s, 1, "power")

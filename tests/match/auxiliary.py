@@ -182,7 +182,7 @@ def with_routes(source: random.Random, vertices: tuple[Vertex, ...], made: Struc
 
 
 def distributed(made: Structure) -> list[str]:
-    """What a request may want: types of pools outside the has-a tree that have units, graphs, and now and then other types."""
+    """What a request may want: types of pools outside the containment tree with units, graphs, and now and then other types."""
     outside = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n)}
     sized = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n) if made.size.item(v) > 1}
     graphs = [name for name in made.subsystems if name not in made.types]

@@ -41,7 +41,7 @@ def site() -> Matcher:
 
 
 def drawn(made: Matcher, found: Match | None) -> dict[str, int] | None:
-    """What a match takes outside the has-a tree, by name without the graph and the site."""
+    """What a match takes outside the containment tree, by name without the graph and the site."""
     if found is None:
         return None
     said = made.structure.accounts.said

@@ -1,4 +1,4 @@
-"""What stands outside the has-a tree is charged on every pool of the way, so that nothing is overdrawn."""
+"""What stands outside the containment tree is charged on every pool of the way, so that nothing is overdrawn."""
 
 from __future__ import annotations
 

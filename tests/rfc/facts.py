@@ -20,7 +20,7 @@ def facts(g: ResourceGraph) -> dict[str, dict[str, Any]]:
 
 
 def paths(g: ResourceGraph) -> list[str]:
-    """The paths of the has-a tree."""
+    """The paths of the containment tree."""
     return [pool.path for pool in g.walk()]
 
 

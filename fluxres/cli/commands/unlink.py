@@ -13,7 +13,7 @@ from fluxres.render.text import plural
 
 @click.command("unlink", cls=Command)
 @click.argument("path", shell_complete=complete_pool)
-@click.option("--hierarchy", metavar="NAME", help="Only out of this one. Default: that of the URI, else the has-a tree.")
+@click.option("--hierarchy", metavar="NAME", help="Only out of this one. Default: that of the URI, else the containment tree.")
 @click.pass_obj
 def command(settings: Settings, path: str, hierarchy: str | None) -> None:
     """Take a pool and all below it out. What is in no hierarchy any more is gone."""
