@@ -154,7 +154,7 @@ def moved_to(source: Oracle, k: str, shape: Shape, key: dict[str, str], same: di
 
 
 def cut(oracle: Oracle, shape: Shape, units: Callable[[str], int]) -> Graphs:
-    """The graphs of a part, of whose edges it has only so many units."""
+    """The graphs of a part, of whose edges it has only a number of units."""
     key = {pool["uuid"]: k for k, pool in oracle.pools.items()}
 
     def left(name: str, edge: Edge) -> Edge:
@@ -450,7 +450,7 @@ def together(mine: Edge, theirs: Edge) -> Edge:
 
 
 def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str]) -> None:
-    """What somebody held whole, and with it all below, is not held whole any more when it grows."""
+    """What a job held whole, and with it all below, is not held whole any more when it grows."""
     for key, pool in oracle.pools.items():
         whole = any(oracle.owner(key, t) is not None for t in range(oracle.horizon + 1))
         u = pool["uuid"]
@@ -460,7 +460,7 @@ def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str
 
 
 def is_lost(made: Oracle, shape: Shape, source: Oracle, same: dict[str, str]) -> bool:
-    """Whether somebody held something that a whole holding of the other graph would imply."""
+    """Whether a job held something that a whole holding of the other graph would imply."""
     for k in source.pools:
         uuid, rows = source.pools[k]["uuid"], source.held[k]
         now = made.held[shape.key(same.get(uuid, uuid))]
@@ -470,7 +470,7 @@ def is_lost(made: Oracle, shape: Shape, source: Oracle, same: dict[str, str]) ->
 
 
 def is_broken(oracle: Oracle) -> bool:
-    """More held than there is (A1), part of what is only given whole, or anything below what is held whole (A3, A5)."""
+    """More held than there is (A1), part of what is only allocated exclusively, or anything below what is held whole (A3, A5)."""
     for key, pool in oracle.accounts.items():
         for t in range(oracle.horizon + 1):
             holder = oracle.owner(key, t)

@@ -129,7 +129,7 @@ def pick(integer: Integer, options: Sequence[T]) -> T:
 
 
 def chance(integer: Integer, one_in: int) -> bool:
-    """True once in so many times; False is the plainest."""
+    """True once in a number of times; False is the plainest."""
     return integer(0, one_in - 1) == one_in - 1
 
 
@@ -156,7 +156,7 @@ def spec(integer: Integer, type_name: str, number: int | None, above: dict[str, 
 
 
 def machine(integer: Integer, pools_max: int = 40) -> Machine:
-    """A random machine of at most so many pools: a few levels, children of mixed types, perhaps power and network graphs."""
+    """A random machine of at most `pools_max` pools: a few levels, children of mixed types, perhaps power and network graphs."""
     budget = integer(2, pools_max) - 1
     root = spec(integer, "cluster", None, {})
     root.size, root.state, root.exclusive, root.unit = 1, "up", False, None

@@ -94,7 +94,7 @@ def _within_size(records: Records) -> _Rule:
 
 
 def _given_whole(records: Records) -> _Rule:
-    # A8, RFC 16: what may only be given whole is never given in part.
+    # A8, RFC 16: what may only be allocated exclusively is never allocated in part.
     for v, holders in records.held.items():
         if not records.accounts.flags.item(v) & EXCLUSIVE:
             continue
@@ -222,7 +222,7 @@ def _spans_in_order(records: Records) -> _Rule:
 
 
 def _index_complete(records: Records) -> _Rule:
-    # A6: whoever frees all of a job finds all of it.
+    # A6: a free of a whole job finds all of it.
     by_owner: dict[str, set[int]] = {}
     for v, holders in records.held.items():
         for owner in holders:

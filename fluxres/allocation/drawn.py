@@ -36,7 +36,7 @@ class Drawn:
     """By owner, what was drawn for which pools."""
 
     def __init__(self) -> None:
-        #: What each owner drew; those who drew nothing have none.
+        #: What each owner drew; those that drew nothing have none.
         self.ledgers: dict[str, Ledger] = {}
 
     def rows(self) -> Iterator[tuple[str, Consumers, int, Steps]]:

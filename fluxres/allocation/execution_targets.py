@@ -26,7 +26,7 @@ CHILDREN: Final = ("core", "gpu")
 _BARRED: Final = frozenset("!&'\"^\\`|()")
 """Characters that RFC 20 has in no name of a property."""
 FEW_POOLS_MAX: Final = 16
-"""Up to so many pools are looked at one by one."""
+"""Up to this number of pools are looked at one by one."""
 
 Texts = tuple[str, ...]
 """Ids of the children that are held, as idsets, in the order of `CHILDREN`."""

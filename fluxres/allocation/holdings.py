@@ -329,7 +329,7 @@ class Holdings:
             u = parent(u)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
-        """Count records that came (1) or went (-1): so many each below these pools, and all above them."""
+        """Count records that came (1) or went (-1): that number each below these pools, and all above them."""
         parent, shared = self.accounts.parent, self._shared
         while records:
             higher: dict[int, int] = {}

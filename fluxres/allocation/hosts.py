@@ -24,7 +24,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9.-]{0,63}")
 
 
 class Hosts:
-    """Names of so many targets, each made when first asked for.
+    """Names of a number of targets, each made when first asked for.
 
     Args:
         vertices: the pool of each target.

@@ -40,7 +40,7 @@ _NOTHING: Final = msgspec.Raw(b"{}")
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """So many things of a type, with ids from 0 and so many slots each."""
+    """A number of things of a type, with ids from 0 and a number of slots each."""
 
     count: int
     slots: int = 1

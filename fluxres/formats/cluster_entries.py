@@ -121,7 +121,7 @@ class Entries:
         return self._recipe(entry, DefaultIds([self._identity(entry)]), (), root_name=name, is_root=True)
 
     def require_supplied(self, draws: Draws) -> None:
-        """Refuse entries that draw what nobody gives.  What a property such as draw.power says is left to `check`.
+        """Refuse entries that draw what nothing gives.  What a property such as draw.power says is left to `check`.
 
         Errors: InputError.
         """

@@ -76,8 +76,8 @@ class Resource(Struct, forbid_unknown_fields=True):
     draw: Annotated[
         dict[Word, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]] | UnsetType,
         Meta(
-            description="Units of a type, or of a graph by its name, that each pool draws from its suppliers, whoever has it; "
-            "also a property such as draw.power.",
+            description="Units of a type, or of a graph by its name, that each pool draws from its suppliers, whichever job "
+            "has it; also a property such as draw.power.",
             examples=[{"power": 400}],
         ),
     ] = UNSET

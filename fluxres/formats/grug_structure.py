@@ -67,7 +67,7 @@ class _Graph:
         self.above[pools] = above
 
     def climb(self, pools: Int32, levels: int) -> Int32:
-        """The pools so many levels up, -1 above the root and for pools that are not in it."""
+        """The pools `levels` levels up, -1 above the root and for pools that are not in it."""
         found = pools
         for level in range(levels + 1):
             inside = found < len(self.above)

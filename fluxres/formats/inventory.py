@@ -260,7 +260,7 @@ def _type_and_base(type_name: str) -> tuple[str, str]:
 
 
 def _dealt(count: int, run: Run, type_name: str) -> Recipe:
-    """The entry of a run of numbers that runs on over so many groups."""
+    """The entry of a run of numbers that runs on over a number of groups."""
     assert isinstance(run.labels, range)
     ids = np.arange(run.labels.start, run.labels.stop, dtype=np.int64)
     base = Recipe(type_name, len(run.labels) // count, ids=ids, size=run.size, unit=run.unit, properties=run.properties)

@@ -77,7 +77,7 @@ class Places:
 class Alike:
     """Parts of a JSON text that are read once, however often they stand in it, and the keys of all that was read.
 
-    A file of ten thousand nodes says the same of nearly all of them. Whoever reads one in parts adds up the keys it met, and
+    A file of ten thousand nodes says the same of nearly all of them. A reader in parts adds up the keys it met, and
     :meth:`is_whole` tells whether it met each that is written: one that stands twice is told by a slower reader.
     """
 

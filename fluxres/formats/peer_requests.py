@@ -1,6 +1,6 @@
 """What tasks of HyperQueue and tests of canary and CTest ask for, as requests for a graph.
 
-A jobspec says most of it: so many of a type within one node.  It does not say which groups of a node, that all of a resource is
+A jobspec says most of it: a number of a type within one node.  It does not say which groups of a node, that all of a resource is
 wanted, or that the slots of one requirement must come from one instance.  What it does not say is told in words beside the
 request, which also carries the text it was made of.
 """

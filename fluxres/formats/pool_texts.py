@@ -85,7 +85,7 @@ def by_kind(structure: Structure, make: Callable[[Kind], T], unused: T) -> list[
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """Slices of so many rows that texts are put together at a time.
+    """Slices of as many rows as texts are put together at a time.
 
     >>> [(part.start, part.stop) for part in blocks(3)]
     [(0, 3)]

@@ -96,7 +96,7 @@ def fill(blocks: Sequence[tuple[Block, int]], ranks: NDArray[np.int64], kinds: K
     """A cluster of nodes.
 
     Args:
-        blocks: what each of so many ranks in a row has.
+        blocks: what each of a number of ranks in a row has.
         ranks: of all nodes, in order.
         origin: base of the uuids.
 

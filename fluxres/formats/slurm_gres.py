@@ -35,7 +35,7 @@ _OPEN_MAX: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """So many of one generic resource in a node.
+    """A number of one generic resource in a node.
 
     Args:
         name: such as ``gpu``.

@@ -119,7 +119,7 @@ class Line:
         return found
 
     def take(self, key: str, names: int) -> None:
-        """Count so many names that this line stands for.
+        """Count the names that this line expands to.
 
         Errors: LimitExceeded where the lines of the site have more of them than any site.
         """

@@ -24,7 +24,7 @@ class Readable(Protocol):
     """An open file."""
 
     def read(self, size: int = -1, /) -> str | bytes:
-        """At most so many bytes or characters; nothing at the end."""
+        """At most that number of bytes or characters; nothing at the end."""
         ...
 
 

@@ -269,7 +269,7 @@ class Accounts:
         return {self.where(v): v for v in range(self.structure.n, self.n)}
 
     def said(self, v: int) -> str:
-        """An account as a person reads it: pools outside the containment tree by their bare names, edges as they are named."""
+        """An account for messages: pools outside the containment tree by their bare names, edges as they are named."""
         if v >= self.structure.n:
             return self.where(v)
         return self.structure.path(v) if v < self.structure.tree_end else self.structure.name(v)

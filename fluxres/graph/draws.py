@@ -1,4 +1,4 @@
-"""What pools draw from their suppliers by themselves: a node of 400 W draws them for whoever has it (property ``draw.power``)."""
+"""What pools draw from their suppliers by themselves: a node of 400 W draws them for its job (property ``draw.power``)."""
 
 from __future__ import annotations
 

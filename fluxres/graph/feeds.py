@@ -1,4 +1,4 @@
-"""Which edges of an auxiliary graph say who supplies whom, and what of a graph a supplier has to give.
+"""Which edges of an auxiliary graph say what supplies what, and what of a graph a supplier has to give.
 
 Graphs are drawn in several ways.  Power is drawn from the feed to the node.  A link of a network carries both ways, so its
 edges point both ways; then what lies farther from the nodes is the supplier.  A graph all of whose edges lead out of the
@@ -26,7 +26,7 @@ ANY: Final = "any"
 
 
 class Feeds:
-    """One auxiliary graph, read as who supplies whom.  Cost: vectorised over its edges, once."""
+    """One auxiliary graph, read as what supplies what.  Cost: vectorised over its edges, once."""
 
     def __init__(self, structure: Structure, graph: Subsystem) -> None:
         self._structure = structure
@@ -36,7 +36,7 @@ class Feeds:
         self.kind = structure.accounts.kind(graph)
         above, below = _followed(structure, graph, nodes)
         order = np.lexsort((above, below))
-        #: Edges, by who is supplied.
+        #: Edges, by what is supplied.
         self.below, self.above = np.ascontiguousarray(below[order]), np.ascontiguousarray(above[order])
         self._below, self._above = self.below.data, self.above.data
         #: By edge, the accounts that what goes along it is drawn through, one for each direction that the graph has; -1 for none.
@@ -96,7 +96,7 @@ class Feeds:
 
     @cached_property
     def types(self) -> frozenset[int]:
-        """Types that are distributed: of those who supply others, and of what hangs on them and stands in an auxiliary graph.
+        """Types that are distributed: of those that supply others, and of what hangs on them and stands in an auxiliary graph.
 
         Nodes and what they stand in are none, though a rack may hand on what supplies it.
         """
@@ -142,7 +142,7 @@ class Feeds:
         """Whether a pool that nothing reaches by this graph can do no work: it is a hierarchy, or something is distributed."""
         return self.graph.hierarchy or bool(self.types) or self.is_limited
 
-    # -- who supplies ------------------------------------------------------------------------------------------------
+    # -- suppliers ---------------------------------------------------------------------------------------------------
 
     def rows_into(self, v: int) -> range:
         """The edges into a pool."""

@@ -49,7 +49,7 @@ class Part:
 
     @classmethod
     def whole(cls, structure: Structure) -> Self:
-        """Every pool, with all its units, held by nobody."""
+        """Every pool, with all its units, held by no job."""
         ways = (structure.flags & WAY) != 0
         return cls(np.arange(structure.n, dtype=np.int32), structure.size, np.zeros(structure.n, np.bool_), ways)
 

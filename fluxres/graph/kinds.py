@@ -21,7 +21,7 @@ STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknow
 UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown"})
 
 DRAW = "draw."
-"""Before the name of a type: a property that says how many units of it a pool draws from its suppliers, whoever has the pool."""
+"""Before the name of a type: a property: the units of it that a pool draws from its suppliers, whichever job has the pool."""
 
 #: flag bits
 EXCLUSIVE = 1

@@ -1,7 +1,7 @@
 """What takes no new work: pools in a state that forbids it, what is below them (rule A7), and what only they supply (rule F3).
 
-A node whose only PDU is down has no power.  So whoever asks what is available asks here, for all three at once; who is supplied
-from another side as well is not cut off, and draws from there.
+A node whose only PDU is down has no power.  So every question for what is available comes here, for all three at once; what is
+supplied from another side as well is not cut off, and draws from there.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ class Structure:
 
     @cached_property
     def feeds(self) -> list[Feeds]:
-        """The auxiliary graphs in which somebody supplies somebody."""
+        """The auxiliary graphs in which some pool supplies another."""
         return [feeds for feeds in (Feeds(self, graph) for graph in self.subsystems.values()) if len(feeds.below)]
 
     # -- hierarchies -------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class Sums:
         return any(counts[number] > 1 and self.in_amounts(name) for number, name in enumerate(s.types))
 
     def in_amounts(self, type_name: str) -> bool:
-        """Whether pools of a type are so many units of something, and not one thing each."""
+        """Whether pools of a type are counted in units of something, and are not one thing each."""
         return any(own is not None for own in self._units[type_name]) or bool(
             (self._s.size[self._s.of_type(type_name)] > 1).any()
         )

@@ -113,7 +113,7 @@ def extract(
         carried: units of edges with a capacity, by account; all by default.
 
     Returns: the structure, and the old number of each of its pools (int32, ascending).
-    Errors: UnknownPool for a vertex outside the containment tree; UsageError if `v` is not kept or the length of an array is wrong.
+    Errors: UnknownPool for a vertex outside the containment tree; UsageError if `v` is not kept or an array has another length.
     Cost: in the slice, not in the machine.
     """
     if not 0 <= v < s.tree_end:

@@ -389,7 +389,7 @@ class SubsystemGraph(StructureGraph):
     with the data of each, and the sum of their capacities.
 
     Args:
-        free: how much of an edge with a capacity nobody draws now, by account; edges then say it.
+        free: how much of an edge with a capacity no job draws now, by account; edges then say it.
 
     Cost: nothing to make; the first look sorts the edges, a step is a binary search.
     """

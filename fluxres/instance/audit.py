@@ -163,7 +163,7 @@ def _n1(child: Instance, v: int, message: str) -> Problem:
 
 
 def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> bool:
-    """Whether the job in the parent holds so many units of a pool until it ends, by a record or implied by a pool above.
+    """Whether the job in the parent holds that number of units of a pool until it ends, by a record or implied by a pool above.
 
     Args:
         p: -1 for a pool that the parent does not have.

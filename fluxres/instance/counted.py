@@ -1,7 +1,7 @@
 """Units of one pool: they have no names, so a number says all.
 
-This is what the simulators of the field have: a machine of so many processors.  What runs gives back at known moments, so
-what is free only grows with time until the first reservation; one reservation needs its start and what is left over beside
+This is what the simulators of the field have: a machine that is a number of processors.  What runs gives back at known moments,
+so what is free only grows with time until the first reservation; one reservation needs its start and what is left over beside
 it, and only several need rows.
 """
 

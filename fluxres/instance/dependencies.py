@@ -170,7 +170,7 @@ class Dependencies:
         return [] if job.number not in self._waiting else self._settle(job.number, lambda dependency: dependency.scheme == AFTER)
 
     def ended(self, job: Job, succeeded: bool, ran: bool) -> tuple[list[Job], list[tuple[Job, Dependency]]]:
-        """A job is inactive; who waits for nothing any more, and who waits for what will never be."""
+        """A job is inactive; the jobs that wait for nothing any more, and those that wait for what will never be."""
         number = job.number
         self._open.pop(number, None)
         if self.remembers:

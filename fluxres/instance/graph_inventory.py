@@ -1,6 +1,6 @@
 """Any request there is, on the resource graph itself: the matcher finds, the records remember.
 
-Every job and every reservation is an allocation of the graph under the job's id, so that whoever looks at the graph sees what
+Every job and every reservation is an allocation of the graph under the job's id, so that a look at the graph shows what
 the instance does, and the rules are held where they always are.  A request that found nothing is not tried again for as long,
 or longer, before something comes back: a queue of equal jobs costs one search.
 """

@@ -38,7 +38,7 @@ class Instance(Nesting):
         name: by default that of the graph.
         inventory: "graph" takes any request; "auto" is much faster while requests are for whole pools that are all alike,
             and then writes to `graph` when that is asked for. specs/instances.md has the others.
-        runner: is told to start and stop jobs; by default nobody is, and `finish` is for the caller to say.
+        runner: starts and stops jobs; by default nothing does, and the caller reports the end with `finish`.
         sink: gets each finished job, which is then forgotten; by default the latest are kept.
         events: gets each event; by default they are kept with their job. False: none are made, which is faster.
         passes: "event": whatever happens is followed by a pass of the policy; "manual": only `schedule` makes one.

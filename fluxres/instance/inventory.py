@@ -134,7 +134,7 @@ class Counting(Protocol):
     """What an inventory of equal units also can: hold a number free instead of names."""
 
     def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
-        """Hold so many units free from the earliest moment on at which there are as many; that moment."""
+        """Hold that number of units free from the earliest moment on at which they are free; that moment."""
 
 
 class Hold:

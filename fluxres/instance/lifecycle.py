@@ -486,7 +486,7 @@ class Lifecycle(Passes):
         raise NotImplementedError
 
     def _tell(self, job: Job, event: str, **context: Any) -> None:
-        assert self._log is not None  # callers ask first: most runs have nobody who listens
+        assert self._log is not None  # callers ask first: most runs have no listener
         self._log(job, Event(seconds(self.now), event, context))
 
 

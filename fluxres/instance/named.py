@@ -183,7 +183,7 @@ class Named:
         return start, self._choose(free & usable, ask)
 
     def _when(self, ask: int) -> tuple[int, int, int] | None:
-        """When so many are free, how many holds have ended by then, and how many are free then."""
+        """When that number is free, how many holds have ended by then, and how many are free then."""
         ends, holds = self.running.ends, self.running.holds
         count, is_whole = self.free_count, self._usable == self._all
         for at, hold in enumerate(holds):

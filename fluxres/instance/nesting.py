@@ -1,4 +1,4 @@
-"""Instances within instances (rule N1): what a child has is what one job of its parent holds, and nobody else's.
+"""Instances within instances (rule N1): what a child has is what one job of its parent holds, and no other.
 
 A child begins with a copy of what the job holds (RFC 4 Copy) and is a scheduler like any other.  It may ask its parent for
 more (merge) and give back what is free in it (unlink); when it ends, at whatever moment and for whatever reason, its jobs end

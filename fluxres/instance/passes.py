@@ -1,4 +1,4 @@
-"""The passes of the policy of an instance: who starts, and that a policy which goes wrong is named.
+"""The passes of the policy of an instance: which jobs start, and that a policy which goes wrong is named.
 
 A pass is never nested: a job that ends while it is being started, because it does nothing, or that lets another one in, makes
 the pass go round once more.

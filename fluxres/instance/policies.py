@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Fcfs(QueuePolicy):
-    """Strictly in order: nobody starts before who came first."""
+    """Strictly in order: no job starts before an earlier one."""
 
     name = "fcfs"
 
@@ -52,13 +52,13 @@ class Easy(QueuePolicy):
         return True
 
     def candidates(self, queue: Queue) -> Iterator[Job]:
-        """Who may start; behind `queue_depth` nobody."""
+        """The jobs that may start; behind `queue_depth` none."""
         if not self.queue_depth:
             return queue.candidates()
         return islice(queue, self.queue_depth)
 
     def schedule(self, queue: Queue) -> None:
-        """In order; who does not fit is reserved as long as reservations are left."""
+        """In order; a job that does not fit is reserved as long as reservations are left."""
         if not self.looks(queue):
             return
         for job in self.candidates(queue):
@@ -91,7 +91,7 @@ class EasyCount(Easy):
         super().__init__()
 
     def schedule(self, queue: Queue) -> None:
-        """In order; the first who does not fit is reserved by number."""
+        """In order; the first that does not fit is reserved by number."""
         if not self.looks(queue):
             return
         for job in queue.candidates():
@@ -112,7 +112,7 @@ class EasySjbf(Easy):
         super().__init__()
 
     def schedule(self, queue: Queue) -> None:
-        """In order up to the first who does not fit, then by duration."""
+        """In order up to the first that does not fit, then by duration."""
         if not self.looks(queue):
             return
         waiting = queue.candidates()
@@ -135,7 +135,7 @@ class Conservative(QueuePolicy):
     keeps_reservations = True
 
     def schedule(self, queue: Queue) -> None:
-        """Start what is due, fit again what waits, reserve for who came."""
+        """Start what is due, fit again what waits, reserve for new jobs."""
         for job in queue.due():
             queue.start(job)
         for job in queue if queue.changed else queue.fresh:

@@ -1,7 +1,7 @@
 """Queue policies: the interface, and how a policy is named.
 
-A policy decides who starts, and nothing else: what it starts is held by the inventory, which refuses what does not fit, so a
-policy can be wrong but it cannot break a rule.  One of one's own is a class with a `schedule`:
+A policy decides which jobs start, and nothing else: what it starts is held by the inventory, which refuses what does not fit, so
+a policy can be wrong but it cannot break a rule.  One of one's own is a class with a `schedule`:
 
 >>> class ShortestFirst(QueuePolicy):
 ...     name = "shortest-first"

@@ -108,7 +108,7 @@ class Queue:
         return self.fresh
 
     def is_early(self) -> bool:
-        """Only limits have come, and who came has no room: the pass can be left to the ends that are about to be told.
+        """Only limits have come, and new jobs have no room: the pass can be left to the ends that are about to be reported.
 
         EASY as others have it makes no pass when a job comes that does not fit; what has elapsed stays so.
         """

@@ -109,7 +109,7 @@ def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int,
         middle = end if low == start and high == end else (low + high + 1) // 2
         try:
             graph.records.plan_allocate([(v, amount)], job, start, middle)
-        except (InsufficientResources, UsageError):  # a part of a pool that is only given whole
+        except (InsufficientResources, UsageError):  # a part of a pool that is only allocated exclusively
             high = middle - 1
         else:
             low = middle

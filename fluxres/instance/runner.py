@@ -1,4 +1,4 @@
-"""Who makes jobs run: a simulator, something that starts processes, or nobody."""
+"""What makes jobs run: a simulator, something that starts processes, or nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Runner(Protocol):
 
 
 class Unattended(Runner):
-    """Nobody: whoever uses the instance says when a job is finished; who is stopped is finished at once."""
+    """None: the user of the instance says when a job is finished; a job that is stopped is finished at once."""
 
     def start(self, job: Job) -> None:
         """Nothing to do."""

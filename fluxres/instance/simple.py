@@ -1,4 +1,4 @@
-"""Requests that ask for so many equal pools, or so many units of one pool, and nothing more.
+"""Requests that ask for a number of equal pools, or of units of one pool, and nothing more.
 
 `slot=4/node` is four nodes, whichever.  Recorded workloads ask for nothing else, and neither do most ensembles; whoever asks
 so can be answered with a number or a set of bits.  Everything that makes pools different (constraints, ids, bundles of

@@ -68,7 +68,7 @@ class Loop:
         self._selector.unregister(fd)
 
     def after(self, delay_s: float, call: Callable[[], None]) -> Timer:
-        """Call once after so many seconds."""
+        """Call once after a number of seconds."""
         timer = Timer(stopwatch() + delay_s, call)
         heappush(self._timers, (timer.due_s, next(self._numbers), timer))
         return timer

@@ -43,7 +43,7 @@ class Begin(Message):
         duration_s: limit of each; None for none.
         grace_s: how long who is told to end may take.
         silence_s: after how many seconds without a word a child is given up.
-        instances: in the whole run; so many more seconds may pass until the first word.
+        instances: in the whole run; that number of seconds more may pass until the first word.
     """
 
     tree_id: str

@@ -22,7 +22,7 @@ def turn(instance: Instance, runner: ProcessRunner, loop: Loop, schedule: Callab
     """Take one turn.
 
     Args:
-        schedule: makes a pass with so many starts at most, and says how many there were.
+        schedule: makes a pass with at most this number of starts, and returns how many there were.
         is_fed: whether more jobs will come.
 
     Errors: PolicyError for a policy that raises, or leaves jobs where nothing runs.

@@ -253,7 +253,7 @@ class Accumulator:
             if pick.slot >= 0 and record in at and at[record] not in held[pick.slot]:
                 held[pick.slot].append(at[record])
         if node_exclusive:
-            # A node taken because something in it was passed through belongs to who did.
+            # A node taken because something in it was passed through belongs to the job that did.
             for v, slot in self._bound_for.items():
                 record = at.get(self._situation.typology.node_at[v], -1)
                 if slot >= 0 and record >= 0 and record not in held[slot]:

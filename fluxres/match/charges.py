@@ -38,7 +38,7 @@ class Charger:
         return list(nodes or picks)
 
     def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> Due | None:
-        """What has to come from whom of so many asked for, evenly for all starts; None when nothing supplies one of them."""
+        """By supplier, its part of a number asked for, evenly for all starts; None when nothing supplies one of them."""
         return self.due_by(demand, [(v, Fraction(number) / len(starts)) for v in starts])
 
     def due_by(self, demand: Demand, starts: Sequence[tuple[int, Fraction | int]]) -> Due | None:
@@ -53,7 +53,7 @@ class Charger:
         return found
 
     def take(self, demand: Demand, due: Due, slot: int) -> bool:
-        """Draw from all who have to give, or from none."""
+        """Draw from all that have to give, or from none."""
         mark = self._taken.mark
         for givers, shares in sorted(due.items()):
             drawn, number = Fraction(0), sum(shares.values(), Fraction(0))
@@ -67,7 +67,7 @@ class Charger:
         return True
 
     def _draw(self, demand: Demand, v: int, drawn: Fraction, number: Fraction, shares: Shares, slot: int) -> Fraction:
-        """Draw as much as there is of what is left of so many asked for; how many that is."""
+        """Draw as much as there is of what is left of a number asked for; what was drawn."""
         situation, taken = self._situation, self._taken
         factor = demand.per_unit(situation.accounts.unit(v))
         room = self.room(demand, v)
@@ -94,7 +94,7 @@ class Charger:
         Args:
             shares: the part of all that is asked for that each pool needs, one after the other.
             first, last: what of all that comes from this account.
-            amount: its units; where it is kept for whoever drew first, all of them or none.
+            amount: its units; where it is kept for the first to draw, all of them or none.
         """
         reach, given = Fraction(0), 0
         for pool, number in shares.items():
@@ -137,7 +137,7 @@ class Charger:
     # -- what is picked of a distributed type ------------------------------------------------------------------------
 
     def most(self, demand: Demand, v: int, factor: Fraction, most: int) -> int:
-        """Of so many units to be picked of a pool, as many as those who supply it can give."""
+        """Of a number of units to be picked of a pool, as many as its suppliers can give."""
         for givers, part in self._upstream(demand, v):
             unit = self._situation.accounts.unit
             there = sum(self.room(demand, u) * (demand.per_unit(unit(u)) or Fraction(0)) for u in givers)

@@ -80,7 +80,7 @@ class Choice:
         return self._fill(nodes, needs, doubtful, number)
 
     def _first(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64 | None:
-        """The first so many nodes that have what is needed."""
+        """The first `number` nodes that have what is needed."""
         refused: list[int] = []
         for at in np.flatnonzero(doubtful).tolist():
             if at - len(refused) >= number:
@@ -217,7 +217,7 @@ class Choice:
 
 
 def _up_to(nodes: Int64, room: Int64, number: int) -> Nodes:
-    """Of what falls to each node, the first so many in all."""
+    """Of what falls to each node, the first `number` in all."""
     room = np.minimum(room, number - (np.cumsum(room) - room))
     used = room > 0
     return nodes[used], room[used]
@@ -242,7 +242,7 @@ def first_node(search: Search, words: Words, needs: dict[int, int]) -> int | Non
 
 
 def _largest(level: Int64, most: Int64, units: int, number: int) -> Int64:
-    """How many of `level`, `level - units`, … (at most `most` of each) are among the largest so many; of equal ones the first.
+    """How many of `level`, `level - units`, … (at most `most` of each) are among the `number` largest; of equal ones the first.
 
     >>> _largest(np.array([4, 7, 7]), np.array([9, 9, 9]), 2, 5).tolist()
     [1, 2, 2]

@@ -1,8 +1,8 @@
 """The forms of request that the vector path takes.
 
-Nearly every job asks for one of three things: whole nodes or parts of nodes by number (`nodes`), so many equal bundles of
-leaf pools each within a node (`bundles`), or so many units wherever they are (`units`).  In all of them what is asked of a node
-is a number per type, and then choosing nodes is arithmetic over one level.  Anything else goes to the traverser.
+Nearly every job asks for one of three things: whole nodes or parts of nodes by number (`nodes`), a number of equal bundles of
+leaf pools each within a node (`bundles`), or a number of units wherever they are (`units`).  In all of them what is asked of a
+node is a number per type, and then choosing nodes is arithmetic over one level.  Anything else goes to the traverser.
 """
 
 from __future__ import annotations

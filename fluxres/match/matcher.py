@@ -208,7 +208,7 @@ class Matcher:
         """Why a request has no match in a window, or None when it has one.
 
         Args:
-            holders: (job, until in ticks) of whoever holds units of a vertex in a window; without it jobs are not named.
+            holders: (job, until in ticks) of the jobs that hold units of a vertex in a window; without it jobs are not named.
 
         Cost: vector operations over the pools asked for, a bounded number of pools looked into, some attempts with
         smaller counts and one search for the earliest start.

@@ -116,7 +116,7 @@ class Paths:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether routes to so many pools were asked for that they are better forgotten."""
+        """Whether routes to more pools were asked for than are worth keeping."""
         of_pools = (self._routes[channel][2] for channel in self._channels.values())
         return sum(len(routes) for every in of_pools for routes in every) > limits.ROUTE_HOPS_MAX
 
@@ -129,7 +129,7 @@ class Paths:
         """What is charged for units of a type that are asked for at a pool; None where nothing supplies it.
 
         On the way up a pool of the type gives by itself, or what hangs on a supplier does, together. Where a supply comes in at
-        several places in the pool, each has its part to carry.  Of a graph by its name everybody gives who has anything in it.
+        several places in the pool, each has its part to carry.  Of a graph by its name every pool gives that has anything in it.
         """
         nodes = self._nodes.get(kind)
         if nodes is not None and self._node_around(v) not in nodes:
@@ -250,7 +250,7 @@ class Paths:
 
     @cached_property
     def is_forest(self) -> bool:
-        """Whether no pool is supplied from two sides: then whoever takes the first way that fits leaves the most to others."""
+        """Whether no pool is supplied from two sides: then taking the first way that fits leaves the most to others."""
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 

@@ -27,7 +27,7 @@ from fluxres.match.traverser import Traverser
 from fluxres.syntax.moment import in_message
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
-"""(job, until in ticks) of whoever holds units of a vertex in a window."""
+"""(job, until in ticks) of the jobs that hold units of a vertex in a window."""
 
 Mask = NDArray[np.bool_]
 
@@ -240,7 +240,7 @@ class _Writer:
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
 
     def supplied(self, demand: Demand, times: int, asked: int) -> PartReport:
-        """The report on what is charged: its candidates are those who supply it."""
+        """The report on what is charged: its candidates are those that supply it."""
         found = self.supplies.of(demand, times)
         causes: list[Cause] = []
         if found.room < asked:

@@ -63,7 +63,7 @@ class Relations:
         return alike and not demand.whole and not self.typology.is_flagged(demand.kind)
 
     def _is_supplied_alike(self, demand: Demand) -> bool:
-        """Whether whoever takes the first instance that can be supplied leaves the most to others.
+        """Whether taking the first instance that can be supplied leaves the most to others.
 
         All instances have to draw the same, and of any two suppliers one has to supply all that the other one does, or nothing
         of it: then the nodes that can be supplied together are a matroid.

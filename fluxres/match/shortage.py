@@ -1,7 +1,7 @@
 """Which suppliers a request runs out of: the words behind "power on pdu3: 400 of 500 W free".
 
-Instances are supplied one after the other, as a match would, with nothing else in the way. Whoever could not give to one of
-them is short; the number of those supplied is what is available.
+Instances are supplied one after the other, as a match would, with nothing else in the way. A supplier that could not give to one
+of them is short; the number of those supplied is what is available.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Supplies:
                 self._around[child.number] = (demand, *self._around.get(demand.number, ()))
 
     def of(self, demand: Demand, times: int) -> Shortage:
-        """For a demand that is charged, or picked and charged upstream, and asked for so many times.
+        """For a demand that is charged, or picked and charged upstream, and asked for that number of times.
 
         Cost: a walk over the pools that may be supplied.
         """
@@ -99,7 +99,7 @@ class Supplies:
         return sum((left.get(u, self._situation.free(u)) * self._worth(demand, u) for u in givers), Fraction(0))
 
     def _rounded(self, demand: Demand, givers: Givers, number: Fraction) -> Fraction:
-        """Whole units of who gives."""
+        """Whole units of the supplier."""
         worth = self._worth(demand, givers[0])
         return ceil(number / worth) * worth if worth else Fraction(number)
 
@@ -107,7 +107,7 @@ class Supplies:
         return demand.per_unit(self._situation.accounts.unit(u)) or Fraction(0)
 
     def _picked(self, demand: Demand, asked: int) -> Shortage:
-        """Of pools that are picked: what they have, as far as who supplies them has it too."""
+        """Of pools that are picked: what they have, as far as their suppliers have it too."""
         left: dict[int, int] = {}
         short: set[Givers] = set()
         room = 0

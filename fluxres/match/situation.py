@@ -97,7 +97,7 @@ class Situation:
         return not self.ideal and self.stop[v] > v + 1 and self.planner.busy_below(v, self.start, self.end)
 
     def is_clear(self, v: int) -> bool:
-        """Whether the pool may be taken whole: all of it free, nothing below it held, and no ineligible node below it."""
+        """Whether the pool may be allocated exclusively: all of it free, nothing below it held, no ineligible node below it."""
         found = self._clear.get(v)
         if found is None:
             size = self.size[v]
@@ -127,7 +127,7 @@ class Situation:
         return found
 
     def only_whole(self, v: int) -> bool:
-        """Whether the pool is only given whole."""
+        """Whether the pool is only allocated exclusively."""
         return bool(self.flags[v] & EXCLUSIVE)
 
     def totals(self) -> NDArray[np.int64]:

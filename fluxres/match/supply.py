@@ -1,6 +1,6 @@
 """Which pools of some distributed types supply which nodes, as columns.
 
-Each supplier is a bound: of the nodes it supplies, only so many can draw from it at once.  Where of any two suppliers one has to
+Each supplier is a bound: of its nodes, only a number can draw from it at once.  Where of any two suppliers one has to
 supply all that the other one does, or nothing of it, these bounds are a laminar matroid: whoever takes the first node that can be
 supplied, again and again, gets as many as anybody could.  So nodes are found by looking at each supplier once, from the smallest
 group to the largest, and no choice is ever taken back.
@@ -169,7 +169,7 @@ class Supply:
         return found
 
     def drawn(self, nodes: Int64, amounts: Int64) -> Int64:
-        """By supplier, the instances drawn from it when each node has so many."""
+        """By supplier, the instances drawn from it for `amounts` of them on the nodes."""
         of, pools = self.of_all(nodes)
         # Amounts are numbers of instances, far below 2^53: the weights are exact.
         return np.bincount(pools, amounts[of], minlength=len(self.pools)).astype(np.int64)

@@ -126,7 +126,7 @@ class Taking:
         return ~self._search.doubtful(nodes, kinds) if alike else np.zeros(len(nodes), np.bool_)
 
     def _even_pools(self, nodes: Int64, part: Part, number: int) -> NDArray[np.int32]:
-        """The first so many pools of each node, one row a node."""
+        """The first `number` pools of each node, one row a node."""
         first, stop = self._search.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self._search.policy.descending else first[nodes][:, None] + steps
@@ -134,7 +134,7 @@ class Taking:
         return pools
 
     def bundles(self, nodes: Int64, amounts: Int64, turns: Int64 | None = None) -> None:
-        """Bundles, or units: so many in each node.
+        """Bundles, or units: `amounts` of them in the nodes.
 
         Args:
             turns: the number of each instance, node after node, where they are not counted through.
@@ -163,7 +163,7 @@ class Taking:
             rows.empty_slot(form.outer.number, int(amounts.sum()))
 
     def _even_bundles(self, nodes: Int64, amounts: Int64, first: Int64, turns: Int64 | None) -> None:
-        """So many bundles in each of these nodes, of the lowest (or highest) pools, all of which are free.
+        """A number of bundles in each of these nodes, of the lowest (or highest) pools, all of which are free.
 
         Args:
             first: the number of the first bundle in each node.

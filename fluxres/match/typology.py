@@ -185,7 +185,7 @@ class Typology:
         return found
 
     def is_flagged(self, kind: int) -> bool:
-        """Whether some pool of the type is only given whole, or not at all."""
+        """Whether some pool of the type is only allocated exclusively, or not at all."""
         found, accounts = self._flagged.get(kind), self.accounts
         if found is None:
             flagged = ((accounts.flags & EXCLUSIVE) != 0) | accounts.ways

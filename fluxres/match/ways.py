@@ -1,4 +1,4 @@
-"""Ways up one auxiliary graph: from where a supply comes in, over all who hand it on."""
+"""Ways up one auxiliary graph: from where a supply comes in, over all that hand it on."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def check(graph: ResourceGraph) -> list[Problem]:
 
 
 def _check_draws(structure: Structure) -> Iterator[Problem]:
-    """What pools draw by themselves, and nobody supplies, or not as much.  Cost: the way of each pool that draws anything."""
+    """What pools draw by themselves, and nothing supplies, or not as much.  Cost: the way of each pool that draws anything."""
     draws = Draws(structure)
     for name in draws.types:
         fault = draws.fault(name)

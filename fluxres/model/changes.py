@@ -1,6 +1,6 @@
 """The changes of who holds what, of states and of tags: check, tell the sink, apply.
 
-The order is the point: what is refused has told nobody and changed nothing, what was told is applied
+The order is the point: what is refused has made no event and changed nothing, what had an event is applied
 without anything in between that could fail.
 """
 

@@ -24,5 +24,5 @@ def considered(structure: Structure) -> Mask | None:
 
 
 def giving(structure: Structure) -> Mask | None:
-    """By vertex, the pools with units to give, whoever holds them; None for all."""
+    """By vertex, the pools with units to give, whichever job holds them; None for all."""
     return None if structure.units is structure.size else ~structure.ways

@@ -1,4 +1,4 @@
-"""What pools that are named draw by themselves: a node of 400 W takes them from its PDU, whoever gets it by whatever name."""
+"""What pools that are named draw by themselves: a node of 400 W takes them from its PDU, whichever job gets it by any name."""
 
 from __future__ import annotations
 

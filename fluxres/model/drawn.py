@@ -24,7 +24,7 @@ Ends = tuple[str, int, int]
 
 
 def require_drawn(graph: ResourceGraph, after: Structure, between: Iterable[Ends]) -> None:
-    """Refuse where an edge would carry less than jobs draw through it, now or later, or where nobody knows how much that is.
+    """Refuse where an edge would carry less than jobs draw through it, now or later, or where it is not known how much that is.
 
     Errors: StillHeld.
     """
@@ -103,7 +103,7 @@ def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int) ->
 
 
 def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:
-    """A supplier, who supplies it, and the units that hang on them."""
+    """A supplier, what supplies it, and the units that hang on them."""
     found, left = set[int](), [v]
     while left:
         u = left.pop()

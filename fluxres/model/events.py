@@ -40,7 +40,7 @@ class PatientSink(ABC):
 
     @abstractmethod
     def later(self, event: Callable[[], Event], pools: int) -> None:
-        """Take the means to make an event that names so many pools."""
+        """Take the means to make an event that names that number of pools."""
 
 
 def _named(structure: Structure, pools: list[tuple[int, int]] | list[tuple[int, int | None]]) -> list[list[Any]]:

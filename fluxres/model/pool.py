@@ -1,4 +1,4 @@
-"""A pool as an object: graph and vertex number, made when somebody asks (RFC 4, "Resource Pool Data" and methods)."""
+"""A pool as an object: graph and vertex number, made on request (RFC 4, "Resource Pool Data" and methods)."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class Pool:
 
     @property
     def exclusive_required(self) -> bool:
-        """Whether it may only be given whole."""
+        """Whether it may only be allocated exclusively."""
         return bool(self.graph.structure.flags.item(self.vertex) & EXCLUSIVE)
 
     @property

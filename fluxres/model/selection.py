@@ -147,5 +147,5 @@ class Selection:
         """
         forest = self.graph.structure.forest(hierarchy)
         found = forest.with_below(self.vertices)
-        found[self.vertices] = True  # what does not stand in the hierarchy has nobody below
+        found[self.vertices] = True  # what does not stand in the hierarchy has nothing below
         return Selection(self.graph, np.flatnonzero(found).astype(np.int32))

@@ -2,7 +2,7 @@
 
 The matcher weighs the parts of one request against each other and finds what there is to find; so requests that agree in all
 that a request has once (window, constraint) can be asked as one. What it gets is told apart by slots.  That does
-not work for everything: what stands in no slot, and units of one pool for two requests, are nobody's for sure.
+not work for everything: what stands in no slot, and units of one pool for two requests, belong to no request for sure.
 """
 
 from __future__ import annotations

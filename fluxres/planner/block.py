@@ -42,7 +42,7 @@ ROWS_FIRST: Final = 4
 """Rows a new block has room for: one job's two breakpoints and one to spare."""
 
 SCALAR_ROWS_MAX: Final = 24
-"""From so many rows on, one NumPy operation over a column is cheaper than a loop over its fields."""
+"""From this number of rows on, one NumPy operation over a column is cheaper than a loop over its fields."""
 
 REDUCED_ROWS: Final = 512
 """Rows taken at once when rows are folded into one: bounds the temporary copy to about half a megabyte."""

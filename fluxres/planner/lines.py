@@ -20,7 +20,7 @@ from fluxres.planner.columns import Columns
 from fluxres.planner.timeline import Timeline
 
 FEW_POOLS_MAX: Final = 32
-"""Up to so many pools are changed one by one."""
+"""Up to this number of pools are changed one by one."""
 
 Few = Mapping[int, list[tuple[int, int]]]
 """(vertex, units to add or take away) by type number."""

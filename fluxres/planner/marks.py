@@ -5,7 +5,7 @@ A matcher asks the opposite: of *all* nodes, which are clear through a window.  
 row spans the level, a window is one `bitwise_or` over its rows, and the number of marks of every row stands beside it:
 a window whose fullest row leaves too few nodes is skipped without being read.
 
-Marks are set and cleared, not counted: who clears must know that nothing else marks the pool (`level.py` does).
+Marks are set and cleared, not counted: the code that clears must know that nothing else marks the pool (`level.py` does).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fluxres.planner.bits import WORD, Words, unpack
 from fluxres.planner.block import BEGINNING, REDUCED_ROWS, Ints
 
 SCALAR_ROWS_MAX: Final = 24
-"""Up to so many rows, changing one mark row by row is cheaper than a NumPy operation over a column."""
+"""Up to this number of rows, changing one mark row by row is cheaper than a NumPy operation over a column."""
 
 SUFFIX_ROWS: Final = 64
 """Rows accumulated at once from the end of a window: the row that is in the way is mostly among the last ones."""

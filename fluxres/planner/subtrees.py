@@ -14,7 +14,7 @@ import numpy.typing as npt
 Vertices = npt.NDArray[np.int32]
 
 RUNS_SLICED_MAX: Final = 64
-"""Up to so many runs are cleared slice by slice; more of them by one cumulative sum."""
+"""Up to this number of runs are cleared slice by slice; more of them by one cumulative sum."""
 
 
 class Runs(NamedTuple):

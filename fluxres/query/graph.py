@@ -109,7 +109,7 @@ class Vertex:
         return self.schedule
 
     def available(self, at: int, duration: int) -> int:
-        """Units that nobody has planned in a window."""
+        """Units that are not planned in a window."""
         return self.size if self.schedule is None else self.schedule.plan.lowest(at, duration)
 
     def unshared(self, at: int, duration: int) -> bool:

@@ -49,7 +49,7 @@ class Plan:
         return self.left[bisect_right(self.times, at) - 1]
 
     def add(self, at: int, duration: int, units: int) -> int:
-        """Plan units for a window; the span's number. Nobody checks here that they are left."""
+        """Plan units for a window; the span's number. It is not checked here that they are left."""
         first, last = self._point(at), self._point(at + duration)
         for point in range(first, last):
             self.left[point] -= units

@@ -88,7 +88,7 @@ class _RunTimes:
         self._found: dict[tuple[str, int], int | None] = {}
 
     def of(self, name: str, hosts: int, outer: tuple[str, ...] = ()) -> int | None:
-        """Ticks of a profile on so many hosts; None where it has no run time.
+        """Ticks of a profile on a number of hosts; None where it has no run time.
 
         Args:
             outer: the composed profiles that it is a part of.

@@ -104,7 +104,7 @@ class _Live(NamedTuple):
 
 
 class _Processes:
-    """Runs in processes of their own, so many at once."""
+    """Runs in processes of their own, a number of them at once."""
 
     def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, tell: Tell) -> None:
         self.waiting = list(reversed(runs))

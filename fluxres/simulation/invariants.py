@@ -1,4 +1,4 @@
-"""What must hold of every schedule, whoever made it; tests run this over all they produce.
+"""What must hold of every schedule, whatever made it; tests run this over all they produce.
 
 Nothing here knows how a schedule came about.  It takes the records and looks again: whether anything was held twice, anyone
 started before they came or could, anyone ran past their limit.  Promises of policies need the reservations made on the way,
@@ -101,7 +101,7 @@ def _dependencies(schedule: Schedule, given: dict[int | str, Submission]) -> Ite
 
 
 def _singletons(schedule: Schedule, started: Iterable[Submission], at: dict[str, int]) -> Iterator[str]:
-    """Whoever asks for it begins when all of its name that came before have ended."""
+    """A job that asks for it begins when all of its name that came before have ended."""
     ended: dict[tuple[str | None, str | None], int] = {}
     for job in started:
         place, family = at[str(job.id)], (job.user, job.name)

@@ -12,7 +12,7 @@ A YAML or JSON list, or a mapping with the list under `jobs`:
       urgency: 16
       dependencies: [afterok:other]      # by ids of this list
       status: 0                          # wait status when it is done
-      count: 10                          # so many of the same, with ids prepare.0 to prepare.9
+      count: 10                          # ten of the same, with ids prepare.0 to prepare.9
 
 Jobs that wait for each other are handed in antecedents first; a job cannot wait for one that is submitted later, and a circle
 is refused.

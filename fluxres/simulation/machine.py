@@ -58,7 +58,7 @@ class Machine:
         return int(structure.size[structure.of_type(self.unit)].sum())
 
     def asking(self, number: int) -> Request:
-        """The request for so many of the unit."""
+        """The request for a number of the unit."""
         found = self._requests.get(number)
         if found is None:
             if self._pattern is None:
@@ -75,7 +75,7 @@ class Machine:
 
 
 def of_number(number: int, name: str = "processors") -> ResourceGraph:
-    """A machine of so many processors that have no names: one pool.
+    """A machine of processors that have no names: one pool.
 
     >>> of_number(100).find("type=core").vertices.tolist()
     [1]

@@ -143,7 +143,7 @@ class Dealt:
         return iter(self.jobs)
 
     def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs of one of so many instances."""
+        """The jobs of one of a number of instances."""
         if not self.by_work:
             count = len(self.jobs)
             return iter(self.jobs[count * index // number : count * (index + 1) // number])
@@ -189,7 +189,7 @@ class Changed:
         return map(self._changed, self.jobs)
 
     def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs of one of so many instances."""
+        """The jobs of one of a number of instances."""
         return map(self._changed, workloads.share(self.jobs, index, number))
 
     def _changed(self, job: Submission) -> Submission:

@@ -138,7 +138,7 @@ def _section(title: str, content: str) -> str:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    """A table whose first so many columns are words; cells are HTML already."""
+    """A table whose first `words` columns are words; cells are HTML already."""
     head = "".join(f"<th{'' if at < words else ' class=n'}>{escape(text)}</th>" for at, text in enumerate(headings))
     lines = "".join(
         "<tr>" + "".join(f"<td{'' if at < words else ' class=n'}>{cell}</td>" for at, cell in enumerate(row)) + "</tr>\n"

@@ -44,7 +44,7 @@ class BatsimCsv:
     """A sink that writes the columns of Batsim's `out_jobs.csv`.
 
     Args:
-        file: open for text; closing it is for whoever opened it.
+        file: open for text; the caller closes it.
         workload: name of it.
 
     Times are in seconds with six digits. A job that never ran has no start. Energy is not computed: the column stays empty,

@@ -1,7 +1,7 @@
 """What happened, job by job: a record when a job is over, and those who take it.
 
 A run of a million jobs must not keep a million objects, so records go to sinks as they come; one of them keeps columns of
-eight bytes, for whoever wants to look at all.
+eight bytes, for programs that look at all.
 """
 
 from __future__ import annotations

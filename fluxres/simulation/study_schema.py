@@ -1,7 +1,7 @@
 """The typed document of a study: what may stand in it is said here once, for the reader and for messages.
 
 Keys that choose one of several forms (a workload is a file or a model) are separate keys instead of a tag, so that the page
-reads as one would say it; that exactly one of them is there is checked by whoever makes a run of it.
+reads as one would say it; that exactly one of them is there is checked where a run is made of it.
 """
 
 from __future__ import annotations

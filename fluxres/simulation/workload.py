@@ -68,7 +68,7 @@ class Workload:
         return iter(self.submissions)
 
     def share(self, index: int, number: int) -> Iterator[Submission]:
-        """What one of so many instances gets: every `number`-th job from `index` on; those that wait for each other together."""
+        """What one of a number of instances gets: every `number`-th job from `index` on; dependent jobs stay together."""
         if not self.has_dependencies or number == 1:
             return share(self.submissions, index, number)
         if len(self._hands) != number:

@@ -35,7 +35,7 @@ def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: 
         url: ``sqlite:///path/to/file.db`` with or without ``?graph=NAME``, or a path; by default ``$FLUXRES_STORE``, else the
             SQLite file in the XDG data folder.
         clock: gives the time of journal entries, and "now" of the graphs.
-        notify: told who holds the lock when a write waits for more than half a second.
+        notify: called with the holder of the lock when a write waits for more than half a second.
 
     Errors: StoreError for a scheme there is no store of.
 

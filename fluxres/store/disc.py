@@ -11,7 +11,7 @@ from fluxres.errors import StoreError
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put `content` in place of what the file holds: whoever reads it, at whatever moment, sees the old or the new.
+    """Put `content` in place of what the file holds: a reader, at whatever moment, sees the old or the new.
 
     Args:
         path: a link is followed; a file that is there keeps its mode.

@@ -64,7 +64,7 @@ class SqliteStore:
     Args:
         url: where; the file is made by the first write.
         clock: gives the time of journal entries, and "now" of the graphs.
-        notify: told who holds the lock when a write has to wait for more than half a second.
+        notify: called with the holder of the lock when a write has to wait for more than half a second.
     """
 
     def __init__(self, url: StoreUrl, *, clock: Clock = clocks.system, notify: Notify | None = None) -> None:
@@ -133,7 +133,7 @@ class SqliteStore:
             after: only those with a higher number.
             job: only those of this job.
             path: only those that name this pool or one below it.
-            limit: only so many, the latest.
+            limit: at most this number, the latest.
 
         Errors: UnknownGraph; StoreError; UsageError for a negative limit.
         """

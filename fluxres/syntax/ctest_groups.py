@@ -1,7 +1,7 @@
 """What a CTest test asks for, `2,gpus:2;gpus:4,crypto_chips:2` ↔ groups, and the variables it is told the answer in.
 
-Each description between semicolons is a group of resources for one process of the test, or for so many alike.  The slots of
-one requirement come from one instance.  Groups stay as they were counted: `1000000,gpus:1` is one description.
+Each description between semicolons is a group of resources for one process of the test, or for a number of equal ones.  The slots
+of one requirement come from one instance.  Groups stay as they were counted: `1000000,gpus:1` is one description.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """So many processes that each need all of these."""
+    """A number of processes that each need all of these."""
 
     count: int
     needs: tuple[Need, ...]

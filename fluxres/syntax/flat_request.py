@@ -1,4 +1,4 @@
-"""A request as Flux's simple schedulers read it: so many nodes, slots, cores and GPUs, and nothing else.
+"""A request as Flux's simple schedulers read it: numbers of nodes, slots, cores and GPUs, and nothing else.
 
 Their reader walks a jobspec depth first and keeps the last slot, core and gpu it meets; what stands above a node multiplies it,
 and types that it does not know are passed over.  That loses most of what RFC 14 can say, but it is what decides where a job runs
@@ -32,7 +32,7 @@ class FlatRequest:
         slot_count: of each node, or of all where no node is asked for.
         core_count: of each slot; None where the request takes all of a container or a node.
         gpu_count: of each slot; None where none are asked for.
-        exclusive: nodes are taken whole. Only what the request says counts; RFC 14's default inside slots does not.
+        exclusive: nodes are allocated exclusively. Only what the request says counts; RFC 14's default inside slots does not.
         container: the level of a node that each slot takes whole (RFC 49), such as `numa`.
     """
 

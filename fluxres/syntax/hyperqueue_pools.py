@@ -42,7 +42,7 @@ Labels = Range | Listed
 
 @dataclass(frozen=True, slots=True)
 class Grid(Sequence[Range]):
-    """So many groups of so many labels each, numbered through from 0: what `NxM` says, at the price of two numbers."""
+    """A number of groups with a number of labels each, numbered through from 0: what `NxM` says, at the price of two numbers."""
 
     number: int
     each: int

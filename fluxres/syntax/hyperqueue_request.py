@@ -1,7 +1,7 @@
 """What a HyperQueue task asks for: `gpus=2 compact!`, `mem=all`, variants ↔ values.
 
 A policy says which indices of a grouped pool are wanted, and whether it would rather wait than take others.  That is kept
-as it was said, in ten-thousandths and words; whoever knows the pools decides what can be done about it.
+as it was said, in ten-thousandths and words; the part that knows the pools decides what can be done about it.
 """
 
 from __future__ import annotations

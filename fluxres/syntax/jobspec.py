@@ -4,7 +4,7 @@ One reading for everybody.  The matcher wants exclusivity decided, counts and co
 user wants `resources[0].with[1].count: expected …`.  What differs between canonical jobspec, version 1 and the forms
 that Fluxion takes is a matter of the `dialect`, whose rules stand in `jobspec_dialects.py`.
 
-Values come parsed: files, YAML and lines are the business of whoever reads documents, and says lines through `position`.
+Values come parsed: files, YAML and lines are the business of the document readers, and says lines through `position`.
 JSON is the exception, because that is how jobspecs travel.  The reader recurses once a level, and levels are bounded.
 """
 

@@ -14,7 +14,7 @@ from fluxres.model import ResourceGraph
 
 
 def machine() -> ResourceGraph:
-    """A rack of two nodes with two cores and 8 GiB each, a license pool of 4 with two features, a part only given whole."""
+    """A rack of two nodes with two cores and 8 GiB each, a license pool of 4 with two features, an exclusive part."""
     node = Recipe("node", count=2, children=(Recipe("core", count=2), Recipe("memory", size=8, unit="GiB", ids=None)))
     license_pool = Recipe("license", size=4, ids=None, children=(Recipe("feature", count=2),))
     bundle = Recipe("bundle", size=3, ids=None, exclusive=True)

@@ -23,7 +23,7 @@ from tests.bench.machines import Job
 
 RUNS = 400
 SECONDS = 1.5
-"""A figure is of so many runs, or as many as fit into so much time."""
+"""A figure is of this number of runs, or as many as fit into the time."""
 
 
 @dataclass

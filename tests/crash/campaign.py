@@ -121,7 +121,7 @@ def journal_problems(path: Path, done: set[int]) -> list[str]:
 
 
 def campaign(path: Path, kills: int, seed: int, longest_s: float = 0.12) -> Tally:
-    """So many lives of a writer on one store."""
+    """A number of lives of a writer on one store."""
     random, tally = Random(seed), Tally()
     graph = machine(4, 20)
     open_store(str(path)).put(MAIN, graph)

@@ -129,7 +129,7 @@ def test_notes_are_one_line_for_each_sort_of_thing_and_reach_the_user(tmp_path: 
 
 
 def answer_of(*nodes: tuple[int, int, int, int, int]) -> bytes:
-    """What `scontrol show nodes --json` says of nodes with so many boards, sockets, cores, threads and CPUs."""
+    """What `scontrol show nodes --json` says of nodes with these numbers of boards, sockets, cores, threads and CPUs."""
     keys = ("boards", "sockets", "cores", "threads", "cpus")
     return json.dumps(
         {"nodes": [{"name": f"n{i}", **dict(zip(keys, each, strict=True))} for i, each in enumerate(nodes)]}

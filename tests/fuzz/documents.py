@@ -259,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first case, to repeat it")
-    parser.add_argument("--cases", type=int, default=sys.maxsize, help="end after so many")
+    parser.add_argument("--cases", type=int, default=sys.maxsize, help="end after this number")
     given = parser.parse_args(arguments)
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, before[1]))

@@ -139,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--format", action="append", help="only this one; may be given several times")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first case, to repeat it")
-    parser.add_argument("--cases", type=int, default=sys.maxsize, help="end after so many")
+    parser.add_argument("--cases", type=int, default=sys.maxsize, help="end after this number")
     parser.add_argument("--keep", type=Path, help="write the input of each finding into this folder")
     parser.add_argument("--atheris", action="store_true", help="guided by coverage; of one --format, in the folder --keep")
     given = parser.parse_args(arguments)

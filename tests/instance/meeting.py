@@ -148,7 +148,7 @@ class Machine:
 
 
 class Wish:
-    """What a job asks for: so many slots of one node or of cores, each with so much of what is drawn."""
+    """What a job asks for: a number of slots of one node or of cores, each with an amount of what is drawn."""
 
     def __init__(self, source: Random, machine: Machine, only: str = "") -> None:
         self.slots = source.choice([1, 1, 1, 2, 3])
@@ -672,7 +672,7 @@ class Course:
 
 
 def run(first: int, number: int, *, stop_at: int = 3, aloud: bool = False, speed: float = 0.0) -> tuple[list[str], Counter[str]]:
-    """So many courses from a seed on: what was wrong, and how often what was done."""
+    """A number of courses from a seed on: what was wrong, and how often what was done."""
     wrong: list[str] = []
     counts: Counter[str] = Counter()
     for seed in range(first, first + number):

@@ -789,7 +789,7 @@ STEPS = st.lists(
 
 
 class Delayed(Slow):
-    """Jobs end so many seconds after they were asked to, some at once."""
+    """Jobs end a number of seconds after they were asked to, some at once."""
 
     def __init__(self) -> None:
         super().__init__()

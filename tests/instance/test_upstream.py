@@ -83,7 +83,7 @@ def test_rule_n1_what_a_child_draws_goes_through_the_cables_of_its_parent(clock:
     first = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
     second = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
     a = first.submit("[node{id:'0'}/core{x};power=400]", duration_s=100)
-    # Both have cores in node0 and node1: 700 W go through a cable, whoever draws them.
+    # Both have cores in node0 and node1: 700 W go through a cable, whichever job draws them.
     b = second.submit("[node{id:'0'}/core{x};power=400]", duration_s=100)
     c = second.submit("[node{id:'1'}/core{x};power=300]", duration_s=100)
     assert [job.state.name for job in (a, b, c)] == ["RUN", "SCHED", "RUN"]

@@ -66,7 +66,7 @@ def _power(source: random.Random) -> tuple[list[Recipe], bool]:
 
 
 def _levels(source: random.Random) -> Recipe:
-    """A feed with PDUs in it, and mostly outlets in these, all counted in watts: whoever uses up the feed has all in it."""
+    """A feed with PDUs in it, and mostly outlets in these, all counted in watts: a job that uses up the feed has all in it."""
     pdus, size = source.randint(1, 2), source.randint(2, 3)
 
     def level(basename: str, number: int, units: int, *children: Recipe) -> Recipe:

@@ -117,7 +117,7 @@ REPORTED = 5_000
 
 
 def run(first: int, number: int, *, step: int = 1, stop_at: int = 5, aloud: bool = False) -> tuple[list[str], Counter[str]]:
-    """Compare so many cases from a seed on; `aloud` tells what it finds at once, and how far it is."""
+    """Compare a number of cases from a seed on; `aloud` prints what it finds at once, and how far it is."""
     tally: Counter[str] = Counter()
     failures: list[str] = []
     for seed in range(first, first + number * step, step):

@@ -311,7 +311,7 @@ class Case(Site):
         return taken
 
     def given(self, vertex: Vertex, v: int, units: int, slot: tuple[str, int] | None, taken: list[Entry]) -> Entry | None:
-        """What one pool gives of so many units: as much as breaks no rule."""
+        """What one pool gives of a number of units: as much as breaks no rule."""
         if not vertex.is_exclusive and self.size(v) == 1 and not self.is_edge(v) and not self.is_flow(vertex):
             new = Entry("look", v, 0, slot, ())
             return None if self.overdrawn(taken, new) else new

@@ -1,4 +1,4 @@
-"""A small machine in one window, what is held of it and who supplies whom, asked pool by pool and moment by moment."""
+"""A small machine in one window, what is held of it and what supplies what, asked pool by pool and moment by moment."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ class Site:
         return self.once("free", v, lambda: self._free(v))
 
     def is_passable(self, v: int) -> bool:
-        """Whether others may be sought in it: something is free, or it is a way and nobody has what is above it."""
+        """Whether others may be sought in it: something is free, or it is a way and no job has what is above it."""
         return self.free(v) > 0 or (self.is_way(v) and not self.is_closed(v))
 
     def is_way(self, v: int) -> bool:
         return not self.is_edge(v) and bool(self.structure.flags.item(v) & WAY)
 
     def is_closed(self, v: int) -> bool:
-        """Whether somebody holds a pool above it whole, or is in one around it that is for one job at a time."""
+        """Whether a job holds a pool above it whole, or is in one around it that is for one job at a time."""
         around = [u for u in (v, *self.above(v)) if self.is_only_whole(u)]
         if any(self.used(w, t) for u in around for w in self.below(u) for t in self.moments()):
             return True

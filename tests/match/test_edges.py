@@ -166,7 +166,7 @@ def test_an_edge_of_one_unit_is_used_up() -> None:
     assert "rack0/node0 -> leaf0" not in (drawn(made, again) or {})
 
 
-def test_whoever_wants_it_alone_has_the_cables_too(site: Matcher) -> None:
+def test_an_exclusive_request_has_the_cables_too(site: Matcher) -> None:
     assert drawn(site, both(site, "slot=1/[node;network=1{x}]")) == {
         "spine -> leaf0": 40,
         "leaf0 -> spine": 40,

@@ -22,7 +22,7 @@ def test_the_oracle_agrees(first: int) -> None:
 
 
 def test_the_oracle_agrees_on_suppliers_within_suppliers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever draws all of a feed holds it whole, with the PDUs and outlets in it that were whole before."""
+    """A job that draws all of a feed holds it whole, with the PDUs and outlets in it that were whole before."""
     monkeypatch.setattr(auxiliary, "GRAPHS", ["deep"])
     monkeypatch.setattr(auxiliary, "DIRECTED", 0.0)
     failures, tally = run(600_900, 180, step=3)

@@ -48,7 +48,7 @@ class TestExclusivity:
         assert takes(two, "node=1{x}/core=3") == {"node0": 1}
         assert takes(two, "node=1{x}/core=5") is None
 
-    def test_an_exclusive_node_must_have_nobody_in_it(self, two: Matcher) -> None:
+    def test_an_exclusive_node_must_have_no_other_job_in_it(self, two: Matcher) -> None:
         hold(two, "node0/socket1/core0")
         assert takes(two, "slot=1/node") == {"node1": 1}
         assert takes(two, "node=1/slot=1/core=3") == {f"node0/socket{s}/core{c}": 1 for s, c in ((0, 0), (0, 1), (1, 1))}

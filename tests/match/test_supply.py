@@ -114,7 +114,7 @@ def test_growing_and_staging_charge_too(site: ResourceGraph) -> None:
         # picked, and charged farther up.
         ("pdu=1/power=800", {"feed": 800, "pdu0": 800}),
         ("power=800", {"feed": 800}),
-        # whoever wants a supplier alone has all of it.
+        # a job that wants a supplier exclusively has all of it.
         ("slot=1/[node;power=500{x}]", {"feed": 5000, "pdu0": 3000}),
     ],
 )
@@ -125,7 +125,7 @@ def test_where_it_is_charged(site: ResourceGraph, text: str, expected: dict[str,
     assert site.check() == []
 
 
-def test_a_supplier_out_of_service_supplies_nobody(site: ResourceGraph) -> None:
+def test_a_supplier_out_of_service_supplies_nothing(site: ResourceGraph) -> None:
     site.pool("power:/feed/pdu0").state = "down"
     site.allocate("slot=1/[node;power=500]", job="j", duration_s=10)
     assert drawn(site, "j") == {"node4": 1, "feed": 500, "pdu1": 500}
@@ -219,7 +219,7 @@ def test_an_undecided_start_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> N
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_laminar_limits_are_those_of_one_by_one(data: st.DataObject) -> None:
-    """Node after node, or group after group: where groups nest, both supply the same nodes, and nobody could supply more."""
+    """Node after node, or group after group: where groups nest, both supply the same nodes, and no order could supply more."""
     number = data.draw(st.integers(1, 8))
     cuts = sorted(data.draw(st.sets(st.integers(1, number), max_size=3)) | {0, number})
     groups = [range(a, b) for a, b in pairwise(cuts)] + [range(number)] * data.draw(st.integers(0, 2))

@@ -151,7 +151,7 @@ def test_files_stores_and_journals_know_it(site: ResourceGraph, tmp_path: Path) 
     assert "draw: {power: 400}" in Path(places[0]).read_text()
 
 
-def test_what_nobody_supplies_is_not_given() -> None:
+def test_what_nothing_supplies_is_not_allocated() -> None:
     graph = made(SITE.replace('"power:/feed/pdu[0-1]", to: "/site/rack[0-1]"', '"power:/feed/pdu0", to: "/site/rack0"'))
     with pytest.raises(InfeasibleRequest, match="nothing supplies it"):
         graph.allocate(node(4), job="j")

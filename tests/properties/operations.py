@@ -10,7 +10,7 @@ from tests.strategies import JOBS, Integer, chance, pick
 
 Operation = list[Any]
 POOLS_MAX = 40
-"""Above so many pools no more are merged in."""
+"""Above this number of pools no more are merged in."""
 
 WEIGHTS = {
     "allocate": 36,

@@ -145,7 +145,7 @@ class Walked(Simulator):
         return known[1]
 
     def _draws(self, job: Job, units: Counter[int]) -> Counter[int]:
-        """What a job draws by its request: each slot has pools of one type, and so many units of what is drawn."""
+        """What a job draws by its request: each slot has pools of one type, and a number of units of what is drawn."""
         found: Counter[int] = Counter()
         slot = job.request.resources[0]
         drawn = [one for one in slot.children if self.top.of_type(one.type)[0] >= self.top.tree_end] if slot.is_slot else []
@@ -240,7 +240,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.walking", description=__doc__)
     parser.add_argument("studies", nargs="*", type=Path, default=sorted(STUDIES.glob("*.yaml")))
     parser.add_argument("--small", action="store_true", help="small studies of the same kinds")
-    parser.add_argument("--runs", type=int, default=sys.maxsize, help="at most so many of each study")
+    parser.add_argument("--runs", type=int, default=sys.maxsize, help="at most this number of each study")
     options = parser.parse_args()
     wrong = 0
     for path in options.studies:

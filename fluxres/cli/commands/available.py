@@ -15,7 +15,7 @@ from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 @click.argument("path", required=False, shell_complete=complete_pool)
 @click.option("--at", type=Moment(), metavar="T", help="At this moment. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Free throughout this long from then on.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many lines, or pools in JSON.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines, or pools in JSON.")
 @click.pass_obj
 def command(settings: Settings, path: str | None, at: float | None, duration: float | None, limit: int | None) -> None:
     """List pools with free units, in all or in the subtree of PATH."""

@@ -20,7 +20,7 @@ from fluxres.errors import UsageError
 @click.option("--with-children", is_flag=True, help="Also everything below what is found.")
 @click.option("--with-ancestors", is_flag=True, help="Also the pools above, up to the root.")
 @click.option("--hierarchy", metavar="NAME", help="In which hierarchy children and ancestors are sought. Default: containment.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many lines, or pools in JSON.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines, or pools in JSON.")
 @click.pass_obj
 def command(
     settings: Settings,

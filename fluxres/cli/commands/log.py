@@ -13,7 +13,7 @@ from fluxres.cli.settings import Settings
 @click.command("log", cls=Command)
 @click.option("--job", metavar="J", shell_complete=complete_job, help="Only what concerns this job.")
 @click.option("--path", metavar="PATH", shell_complete=complete_pool, help="Only what names this pool or one below it.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest so many.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N.")
 @click.pass_obj
 def command(settings: Settings, job: str | None, path: str | None, limit: int | None) -> None:
     """Show what happened to a graph, oldest first.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("show", cls=Command)
 @click.argument("path", required=False, shell_complete=complete_pool)
-@click.option("--depth", type=click.IntRange(0), metavar="N", help="Only so many levels below the top.")
+@click.option("--depth", type=click.IntRange(0), metavar="N", help="Only N levels below the top.")
 @click.option("--subsystem", metavar="NAME", help="Draw this auxiliary graph: a hierarchy as a tree, any other as its edges.")
 @click.pass_obj
 def command(settings: Settings, path: str | None, depth: int | None, subsystem: str | None) -> None:

@@ -137,7 +137,7 @@ class Slots:
         self._locked = {type_name: dict.fromkeys(instances, 0) for type_name, instances in machine.items()}
 
     def take(self, type_name: str, name: str, slots: int) -> bool:
-        """Take slots of one instance; False, and nothing is changed, where it has not so many or does not exist."""
+        """Take slots of one instance; False, and nothing is changed, where it has fewer or does not exist."""
         locked = self._locked.get(type_name, {})
         if slots < 0 or name not in locked or locked[name] + slots > self._total[type_name][name]:
             return False

@@ -258,7 +258,7 @@ def _lowest(group: Group, cores: int, gpus: int) -> Group:
 
 
 def _first(ids: IDset, number: int) -> IDset:
-    """The lowest so many of some ids."""
+    """The `number` lowest of some ids."""
     found: list[tuple[int, int]] = []
     for first, last in ids.ranges():
         if number <= 0:
