@@ -109,7 +109,7 @@ class Allocations(Holdings):
             own = self.steps_of(v, owner)
             if self.accounts.flags.item(v) & EXCLUSIVE and steps.whole(own, s, e, amount, size) != [(s, e)]:
                 raise UsageError(
-                    f"{amount} of {size} units wanted of a pool that is only given whole",
+                    f"{amount} of {size} units wanted of a pool that is only allocated exclusively",
                     where=self.accounts.where(v),
                     hint=f"ask for all {size}",
                 )
@@ -472,7 +472,7 @@ class Allocations(Holdings):
             left = [(v, amount, s, e) for s, e, _ in parts]
         if self.accounts.flags.item(v) & EXCLUSIVE and amount is not None and amount < self.accounts.size.item(v):
             raise UsageError(
-                f"{amount} of {self.accounts.size.item(v)} units of a pool that is only given whole",
+                f"{amount} of {self.accounts.size.item(v)} units of a pool that is only allocated exclusively",
                 where=self.accounts.where(v),
                 hint="free all of it",
             )

@@ -276,7 +276,7 @@ class Lifecycle(Passes):
         except NotSimple:
             if self.inventory.kind == "graph" or not self.is_adaptive:
                 raise UsageError(
-                    "this request is not one for so many equal pools",
+                    "this request is not for a number of equal pools",
                     where=f"inventory {self.inventory.kind}",
                     hint="use inventory='graph' or 'auto'",
                 ) from None

@@ -24,7 +24,7 @@ def lines(p: Pool, *, style: Style = PLAIN) -> list[str]:
         ["state", facts["state"]],
         ["properties", " ".join(key if value is None else f"{key}={value}" for key, value in facts["properties"].items())],
         ["tags", tag_text(facts["tags"])],
-        ["exclusive", "only given whole" if facts["exclusive_only"] else ""],
+        ["exclusive", "for one job at a time" if facts["exclusive_only"] else ""],
         *(["held by", _span(p, span)] for span in p.allocations()),
         *(["reserved by", _span(p, span)] for span in p.reservations()),
         ["jobs below", ", ".join(facts["shared"])],

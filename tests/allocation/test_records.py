@@ -55,7 +55,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[FluxresError], str]] = [
     ("allocate", {"wanted": "/demo/rack/node1/core1", "job": "a"}, InsufficientResources, "held through /demo/rack/node1 by a"),
     ("allocate", {"wanted": [("/demo/license", 4), FEATURE], "job": "b"}, UsageError, "implies it"),
     ("allocate", {"wanted": [CORE, (MEMORY, 6)], "job": "b"}, InsufficientResources, "5 of 8 free"),
-    ("allocate", {"wanted": [(BUNDLE, 2)], "job": "b"}, UsageError, "only given whole"),
+    ("allocate", {"wanted": [(BUNDLE, 2)], "job": "b"}, UsageError, "only allocated exclusively"),
     ("allocate", {"wanted": CORE, "job": "b", "start": 5, "end": 5}, UsageError, "not after its beginning"),
     ("allocate", {"wanted": CORE, "job": "b", "start": 6, "end": 5}, UsageError, "not after its beginning"),
     ("allocate", {"wanted": CORE, "job": "b", "start": -1}, UsageError, "start"),
