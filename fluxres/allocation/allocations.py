@@ -546,17 +546,17 @@ class Allocations(Holdings):
         """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that.
 
         Args:
-            drawn: for which pools what of it is drawn anew: that is nothing that is held on.
+            drawn: for which pools what of it is drawn, as far as that is known.
         """
         pools: list[int] | None = None
-        anew: dict[int, int] = {}
-        for _, account, units in drawn.tolist():
-            anew[account] = anew.get(account, 0) + units
+        anew = set(drawn[:, 1].tolist())
         for change in planned:
-            left = change.amount - anew.get(change.v, 0)
+            if change.v in anew:
+                continue  # the caller knows what it is drawn for
+            left = change.amount
             for consumers, units in self.drawn.ending(owner, change.v, start):
                 pools = pools or self.pools_with_implied(owner)
-                used = [window for v in consumers for window in self._used(owner, v, {}, pools)]
+                used = [window for v in consumers for window in self.windows_of(owner, v, {}, pools)]
                 if units <= left and any(s <= start < e for s, e in used):
                     self.drawn.put(owner, consumers, change.v, ((start, end, units),))
                     left -= units
@@ -583,10 +583,10 @@ class Allocations(Holdings):
         """
         pools = self.pools_with_implied(owner)
         for consumers in self.drawn.related(owner, vertices, self.accounts.end):
-            used = [window for v in consumers for window in self._used(owner, v, gone, pools)]
+            used = [window for v in consumers for window in self.windows_of(owner, v, gone, pools)]
             yield consumers, steps.without(0, clock.FOREVER, used)
 
-    def _used(self, owner: str, v: int, gone: Mapping[int, Steps], pools: list[int]) -> list[tuple[int, int]]:
+    def windows_of(self, owner: str, v: int, gone: Mapping[int, Steps], pools: list[int]) -> list[tuple[int, int]]:
         """Windows in which an owner has a pool or something in it; what was drawn there for others does not count."""
         inside = pools[bisect_left(pools, v) : bisect_left(pools, self.accounts.end.item(v))]
         found = [(s, e) for u in inside for s, e, _ in steps.excess(self._had(owner, u, gone), self.drawn.total(owner, u))]

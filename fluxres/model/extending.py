@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fluxres.allocation import steps
 from fluxres.allocation.allocations import Change
+from fluxres.allocation.drawn import Consumers, Rows
 from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from fluxres.allocation.records import Records
     from fluxres.model.resource_graph import ResourceGraph
 
-Longer = tuple[tuple[int, int], list[tuple[int, int]]]
-"""A window, and the pools with units that are held on through it."""
+Window = tuple[int, int]
+Longer = tuple[Window, list[tuple[int, int]], Rows]
+"""A window, the pools with units that are held on through it, and for which of them what is drawn."""
 
 
 @contextmanager
@@ -54,16 +57,16 @@ class Move(NamedTuple):
         shorter: what is given back.
     """
 
-    longer: list[tuple[tuple[int, int], list[Change]]]
+    longer: list[tuple[Window, list[Change], Rows]]
     shorter: Batch | list[Piece]
 
     def apply(self, records: Records, job: str) -> None:
         """Make the move; where the planner refuses a part of it for its bounds, nothing has changed."""
         slots = records.slots_of.get(job)
-        held_on: list[tuple[tuple[int, int], list[Change]]] = []
+        held_on: list[tuple[Window, list[Change]]] = []
         try:
-            for window, planned in self.longer:
-                records.allocate(planned, job, *window)
+            for window, planned, drawn in self.longer:
+                records.allocate(planned, job, *window, drawn=drawn)
                 held_on.append((window, planned))
         except FluxresError:
             for window, planned in reversed(held_on):
@@ -120,11 +123,10 @@ def plan(records: Records, job: str, end: int, now: int) -> Move:
     _require_later(job, lasting.values(), end, now)
     shorter = [(v, None) for v, spans in lasting.items() if spans[-1][1] > end]
     pieces = records.plan_free(job, shorter, end, None) if shorter else []
-    last = {v: spans[-1] for v, spans in lasting.items()}
-    longer = _longer(last, end, _drawn_again(records, job, last))
+    longer = _longer(records, job, given, end, now)
     try:
         with lifted(records.structure):
-            return Move([(window, _plan(records, job, window, named)) for window, named in longer], pieces)
+            return Move([(window, _plan(records, job, window, named), drawn) for window, named, drawn in longer], pieces)
     except InsufficientResources as error:
         latest = _latest(records, job, longer)
         raise InsufficientResources(
@@ -154,40 +156,33 @@ def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> No
         raise UsageError(message, hint="give an end that comes")
 
 
-def _drawn_again(records: Records, job: str, last: dict[int, tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """(moment, account, units) of what was drawn for pools that are held on, and went with them before the rest (rule F2)."""
-    ledger = records.drawn.ledgers.get(job)
-    found = []
-    for account, shares in ledger.held.items() if ledger is not None else ():
-        for consumers, held in shares.items():
-            _, stop, units = held[-1]
-            if account in last and stop < last[account][1] and stop == max(_end_in(records, last, v) for v in consumers):
-                found.append((stop, account, units))
-    return found
-
-
-def _end_in(records: Records, last: dict[int, tuple[int, int, int]], v: int) -> int:
-    """Until when the job has the pool, something in it, or one that it is in; -1 where it has nothing of it."""
-    inside = (last[u][1] for u in last if v <= u < records.accounts.end.item(v))
-    return max([*inside, *(last[u][1] for u in records.accounts.ancestors(v) if u in last)], default=-1)
-
-
-def _longer(last: dict[int, tuple[int, int, int]], end: int, again: Sequence[tuple[int, int, int]]) -> list[Longer]:
-    """What is held on, by windows in each of which it is the same: so a pool and one below it are planned together.
-
-    Args:
-        last: by pool (start, end, units) of the last span.
-        again: (moment, pool, units) that are drawn again from a moment on.
-    """
-    ends = sorted({stop for _, stop, _ in last.values() if stop < end})
+def _longer(records: Records, job: str, given: dict[int, Steps], end: int, now: int) -> list[Longer]:
+    """What is held on, by windows in each of which it is the same: so a pool and one below it are planned together."""
+    own = {v: steps.excess(spans, records.drawn.total(job, v)) for v, spans in given.items()}
+    last = {v: spans[-1] for v, spans in own.items() if spans and spans[-1][1] > now}
+    drawn = [row for row in _drawn_to_the_end(records, job) if row[0] > now]
+    ends = sorted(stop for stop in {*(stop for _, stop, _ in last.values()), *(row[0] for row in drawn)} if stop < end)
     found: list[Longer] = []
     for lo, hi in pairwise([*ends, end]):
         named = {v: amount for v, (_, stop, amount) in last.items() if stop <= lo}
-        for moment, v, units in again:
-            if moment <= lo:
-                named[v] = named.get(v, 0) + units
-        found.append(((lo, hi), sorted(named.items())))
+        rows: list[tuple[int, int, int]] = []
+        for stop, consumers, account, units in drawn:
+            if stop <= lo:
+                named[account] = named.get(account, 0) + units
+                rows += [(consumers[0], account, units), *((v, account, 0) for v in consumers[1:])]
+        found.append(((lo, hi), sorted(named.items()), np.array(rows, np.int64).reshape(-1, 3)))
     return found
+
+
+def _drawn_to_the_end(records: Records, job: str) -> Iterator[tuple[int, Consumers, int, int]]:
+    """(end, pools, account, units) of what is drawn for pools until the job has nothing of these any more (rule F2)."""
+    ledger = records.drawn.ledgers.get(job)
+    pools = records.pools_with_implied(job)
+    for account, shares in ledger.held.items() if ledger is not None else ():
+        for consumers, held in shares.items():
+            _, stop, units = held[-1]
+            if stop == max((e for v in consumers for _, e in records.windows_of(job, v, {}, pools)), default=-1):
+                yield stop, consumers, account, units
 
 
 def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:
@@ -196,7 +191,7 @@ def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:
 
     def is_free(until: int) -> bool:
         try:
-            for (lo, hi), named in longer:
+            for (lo, hi), named, _ in longer:
                 if lo < min(hi, until):
                     _plan(records, job, (lo, min(hi, until)), named)
         except InsufficientResources:

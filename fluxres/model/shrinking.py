@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
+from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, NotHeld
 from fluxres.graph import surgery
@@ -74,25 +75,23 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
 
 def _held(graph: ResourceGraph, job: str, start: int | None, end: int | None) -> dict[int, int]:
     """By pool the units that can be taken back in the window: as many as are held at the worst moment of it."""
-    lo, hi = 0 if start is None else start, FOREVER if end is None else end
-    found: dict[int, int] = {}
-    for v in sorted(graph.records.require_job(job)):
-        spans = graph.records.steps_of(v, job)
-        if start is not None and end is not None:
-            amount = steps.least(spans, lo, hi)
-        else:
-            amount = min((n for _, _, n in steps.within(spans, lo, hi)), default=0)
-        if amount:
-            found[v] = amount
-    return found
+    pools = sorted(graph.records.require_job(job))
+    least = {v: _least(graph.records.steps_of(v, job), start, end) for v in pools}
+    return {v: amount for v, amount in least.items() if amount}
 
 
 def _implied(graph: ResourceGraph, job: str, start: int | None, end: int | None) -> dict[int, int]:
     """By pool what was charged below a supplier that the job holds whole: it goes back with units of that."""
-    lo, hi = 0 if start is None else start, FOREVER if end is None else end
     pools = graph.records.implied.get(job, {})
-    least = {v: min((n for _, _, n in steps.within(pools[v], lo, hi)), default=0) for v in sorted(pools)}
+    least = {v: _least(pools[v], start, end) for v in sorted(pools)}
     return {v: amount for v, amount in least.items() if amount}
+
+
+def _least(spans: Steps, start: int | None, end: int | None) -> int:
+    if start is not None and end is not None:
+        return steps.least(spans, start, end)
+    within = steps.within(spans, 0 if start is None else start, FOREVER if end is None else end)
+    return min((units for _, _, units in within), default=0)
 
 
 def _on_the_way(graph: ResourceGraph, job: str, held: dict[int, int], picks: list[tuple[int, int]]) -> list[tuple[int, int]]:
