@@ -7,6 +7,7 @@ not matter, for the job holds them already (rule A7).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
+Span = tuple[int, int, int]
+"""Start, end and units."""
 Longer = tuple[Window, list[tuple[int, int]], Rows]
 """A window, the pools with units that are held on through it, and for which of them what is drawn."""
 
@@ -160,7 +163,7 @@ def _longer(records: Records, job: str, given: dict[int, Steps], end: int, now: 
     """What is held on, by windows in each of which it is the same: so a pool and one below it are planned together."""
     own = {v: steps.excess(spans, records.drawn.total(job, v)) for v, spans in given.items()}
     last = {v: spans[-1] for v, spans in own.items() if spans and spans[-1][1] > now}
-    drawn = [row for row in _drawn_to_the_end(records, job) if row[0] > now]
+    drawn = list(_drawn_to_an_end(records, job, last))
     ends = sorted(stop for stop in {*(stop for _, stop, _ in last.values()), *(row[0] for row in drawn)} if stop < end)
     found: list[Longer] = []
     for lo, hi in pairwise([*ends, end]):
@@ -174,15 +177,22 @@ def _longer(records: Records, job: str, given: dict[int, Steps], end: int, now: 
     return found
 
 
-def _drawn_to_the_end(records: Records, job: str) -> Iterator[tuple[int, Consumers, int, int]]:
-    """(end, pools, account, units) of what is drawn for pools until the job has nothing of these any more (rule F2)."""
+def _drawn_to_an_end(records: Records, job: str, last: dict[int, Span]) -> Iterator[tuple[int, Consumers, int, int]]:
+    """(end, pools, account, units) of what is drawn for pools until something that the job has of these ends (rule F2)."""
     ledger = records.drawn.ledgers.get(job)
-    pools = records.pools_with_implied(job)
+    pools = sorted(last)
     for account, shares in ledger.held.items() if ledger is not None else ():
         for consumers, held in shares.items():
             _, stop, units = held[-1]
-            if stop == max((e for v in consumers for _, e in records.windows_of(job, v, {}, pools)), default=-1):
+            if any(stop == last[u][1] for v in consumers for u in _around(records, last, pools, v)):
                 yield stop, consumers, account, units
+
+
+def _around(records: Records, last: dict[int, Span], pools: list[int], v: int) -> list[int]:
+    """A pool, what the job has in it, and what implies it."""
+    size, end = records.accounts.size, records.accounts.end
+    inside = pools[bisect_left(pools, v) : bisect_left(pools, end.item(v))]
+    return inside + [u for u in records.accounts.ancestors(v) if u in last and last[u][2] == size.item(u)]
 
 
 def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:

@@ -375,3 +375,25 @@ def test_whatever_comes_and_goes_each_supplier_has_what_its_nodes_draw(site: Res
             of_job.update({"feed": units, f"pdu{number // 4}": units, f"node{number}": units})
         assert {holder: drawn(site, holder) for holder in site.jobs()} == expected
     assert site.check() == []
+
+
+def test_a_node_that_ends_before_what_is_in_it_is_extended_with_its_watts() -> None:
+    plain = """
+fluxres: 1
+name: lab
+resources: [{type: node, count: 2, draw: {power: 100}, with: [{type: core, count: 2}]}]
+graphs:
+  power: {pools: [{type: power, basename: pdu, size: 100, unit: W}], edges: [{from: "power:/pdu*", to: "/lab/node*"}]}
+"""
+    for_two = sites.graph(plain.replace("size: 100", "size: 200"))
+    for graph in (sites.graph(plain), for_two):
+        graph.allocate("/lab/node0/core0", job="a", start=0, end=6)
+        graph.allocate("/lab/node0", job="a", start=0, end=5)
+        graph.allocate("/lab/node1", job="a", start=5, end=8)
+        if graph is for_two:
+            graph.set_end("a", 8)
+            held = [(span.amount, span.start, span.end) for span in graph.allocation("a").spans if "pdu" in span.pool]
+            assert (held, graph.check()) == ([(100, 0, 5), (200, 5, 8)], [])
+        else:
+            with pytest.raises(InsufficientResources, match="power:/pdu: 100 units wanted, 0 of 100 free"):
+                graph.set_end("a", 8)

@@ -168,15 +168,20 @@ class Course:
         if job not in self.graph.jobs():
             return
         new, ends = self.source.randrange(5, HORIZON + 1, 5), self.ends(job)
-        last = {node: max(of_units.values()) for node, of_units in ends.items()}
+        drawn_until = {node: self.drawn_until(job, node) for node in ends}
         self.graph.set_end(job, new)
         for node, of_units in ends.items():
-            watts = self.watts[job, node, last[node] - 1]
+            until = drawn_until[node]
+            watts = self.watts[job, node, until - 1] if until in of_units.values() else 0
             for unit, end in of_units.items():
                 self.add(job, node, {unit}, (end, new), 0)
                 self.drop(job, node, unit, (new, HORIZON))
-            # Watts that ended before the last part of their node stay as they are.
-            self.add(job, node, (), (last[node], new), watts)
+            if watts:  # which ended with a part of the node, and go on with it
+                self.add(job, node, (), (until, new), watts)
+
+    def drawn_until(self, job: str, node: int) -> int:
+        """The moment at which what a job draws for a node ends; 0 where it draws nothing."""
+        return max((at + 1 for (holder, v, at), watts in self.watts.items() if (holder, v) == (job, node) and watts), default=0)
 
     def ends(self, job: str) -> dict[int, dict[str, int]]:
         """By node, the end of each of its parts that the job holds."""
