@@ -18,6 +18,7 @@ from fluxres.instance.nesting import Nesting
 from fluxres.instance.policy import QueuePolicy
 from fluxres.instance.runner import Runner
 from fluxres.instance.states import State
+from fluxres.model.locking import locked
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
@@ -96,6 +97,7 @@ class Instance(Nesting):
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
+    @locked
     def job(self, job: Job | JobId | int | str) -> Job:
         """A job by its id, in any form of RFC 19.
 
@@ -117,21 +119,25 @@ class Instance(Nesting):
             raise UsageError(f"job {found.id} is over: {found.result}", where=self.address)
         return found
 
+    @locked
     def jobs(self, *wanted: State) -> list[Job]:
         """Jobs in the order they came: the active ones, and those finished that are kept; or those in some states."""
         found = sorted((*self._finished.values(), *self._jobs.values()), key=lambda job: job.number)
         return [job for job in found if job.state in wanted] if wanted else found
 
     @property
+    @locked
     def pending(self) -> int:
         """Jobs that have no resources yet."""
         return sum(job.state in states.PENDING for job in self._jobs.values())
 
     @property
+    @locked
     def running(self) -> int:
         """Jobs that hold resources."""
         return len(self._jobs) - self.pending
 
+    @locked
     def cancel(self, job: Job | JobId | int | str, note: str = "") -> None:
         """Cancel a job, pending or running; with a child, all that runs in it.
 
@@ -139,6 +145,7 @@ class Instance(Nesting):
         """
         self.exception(job, "cancel", note=note)
 
+    @locked
     def exception(self, job: Job | JobId | int | str, kind: str, severity: int = 0, note: str = "") -> None:
         """Raise an exception on a job (RFC 21); severity 0 ends it.
 
@@ -151,6 +158,7 @@ class Instance(Nesting):
         self._except(found, kind, severity, note)
         self._after()
 
+    @locked
     def set_urgency(self, job: Job | JobId | int | str, urgent: int) -> None:
         """Give a pending job another urgency, and so another place in the queue.
 
@@ -171,6 +179,7 @@ class Instance(Nesting):
             self._prioritise(found)
         self._after()
 
+    @locked
     def set_duration(self, job: Job | JobId | int | str, duration_s: float | None) -> None:
         """Give a job another limit; None for none. That of a running job counts from its start.
 
@@ -246,6 +255,7 @@ class Instance(Nesting):
         if not self.keeps_limits:
             self._announce(end)
 
+    @locked
     def add_dependency(self, job: Job | JobId | int | str, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Let a pending job wait for something more.
 
@@ -277,6 +287,7 @@ class Instance(Nesting):
 
     # -- time --------------------------------------------------------------------------------------------------------
 
+    @locked
     def advance(self) -> None:
         """Do everything that is due by now, here and in the children: limits, begin times, reservations, expiry; then a pass.
 
@@ -291,6 +302,7 @@ class Instance(Nesting):
                 one._go_on(now)
                 one._after()
 
+    @locked
     def next_due(self) -> float | None:
         """When `advance` has something to do next, in seconds; None for never."""
         if self.is_closed:
@@ -300,6 +312,7 @@ class Instance(Nesting):
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)
 
+    @locked
     def schedule(self, limit: int | None = None) -> int:
         """One pass of the policy, with at most `limit` starts; how many jobs were started."""
         self._enter()
@@ -308,6 +321,7 @@ class Instance(Nesting):
     # -- the machine -------------------------------------------------------------------------------------------------
 
     @property
+    @locked
     def graph(self) -> ResourceGraph:
         """The resource graph, with what every running job holds; what is due is done first."""
         if not self.is_closed:
@@ -320,6 +334,7 @@ class Instance(Nesting):
             self._record(job)
         return self._graph
 
+    @locked
     def set_state(self, where: Targets, state: str) -> None:
         """Give pools a state (RFC 4), here and in the children that have them.
 
@@ -363,6 +378,7 @@ class Instance(Nesting):
         self.inventory = made
         self._recorded.clear()
 
+    @locked
     def check(self) -> list[Problem]:
         """Audit this instance and its children; empty when the rules hold (rule N1, and those of their graphs)."""
         return audit.check(self)

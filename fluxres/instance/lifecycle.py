@@ -26,6 +26,7 @@ from fluxres.instance.runner import Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.match.policy import policy as require_match_policy
+from fluxres.model.locking import locked
 from fluxres.model.matching import Wanted, as_request
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
@@ -56,6 +57,8 @@ class Lifecycle(Passes):
         if passes not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
         self._graph = graph
+        #: That of the graph, and of the whole tree of instances: threads may share them.
+        self.lock = graph.lock
         if clock is not None:
             graph.clock = clock
         self.clock = graph.clock
@@ -105,6 +108,7 @@ class Lifecycle(Passes):
     def _face(self) -> Instance:
         return cast("Instance", self)
 
+    @locked
     def measure_in(self, type_name: str | None) -> None:
         """Measure the size of jobs in units of a type; by default in cores, or in what the inventory hands out."""
         self._measure = type_name
@@ -205,6 +209,7 @@ class Lifecycle(Passes):
 
     # -- coming ------------------------------------------------------------------------------------------------------
 
+    @locked
     def submit(
         self,
         wanted: Wanted,
@@ -371,6 +376,7 @@ class Lifecycle(Passes):
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
+    @locked
     def finish(self, job: Job | JobId | int | str, status: int = 0) -> None:
         """A job has ended: its resources are free from now on, or when the jobs of its child have ended as well.
 

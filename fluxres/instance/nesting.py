@@ -25,6 +25,7 @@ from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.model import joining
 from fluxres.model.extending import lifted
+from fluxres.model.locking import locked
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
@@ -63,6 +64,7 @@ class Nesting(Lifecycle):
     # -- the tree ----------------------------------------------------------------------------------------------------
 
     @property
+    @locked
     def children(self) -> list[Instance]:
         """Instances that have a part of this one."""
         return list(self._children.values())
@@ -87,14 +89,17 @@ class Nesting(Lifecycle):
             yield found
             todo += reversed(found.children)
 
+    @locked
     def tree(self) -> list[Branch]:
         """This instance and all below it as values, depth first; `show` draws them."""
         return branches(self._face)
 
+    @locked
     def show(self) -> str:
         """The tree of instances as text."""
         return "\n".join(lines(self._face))
 
+    @locked
     def find(self, address: str) -> Instance:
         """The instance of an address: a whole one, or one that begins below this instance.
 
@@ -114,6 +119,7 @@ class Nesting(Lifecycle):
 
     # -- making children ---------------------------------------------------------------------------------------------
 
+    @locked
     def spawn(
         self,
         job: Job | JobId | int | str,
@@ -143,6 +149,7 @@ class Nesting(Lifecycle):
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
         self._record(found)
         graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True)
+        graph.lock = self.lock  # a change in one instance may be one in all above it
         upstream = graph.records.upstream = ParentSupply(self._face, found, graph)
         upstream.refresh()
         child = type(self._face)(
@@ -187,6 +194,7 @@ class Nesting(Lifecycle):
 
     # -- more and less -----------------------------------------------------------------------------------------------
 
+    @locked
     def grow(self, wanted: Targets | Wanted) -> list[str]:
         """Ask the parent for more; it becomes part of this instance (RFC 4 Merge).
 
@@ -205,6 +213,7 @@ class Nesting(Lifecycle):
         self._after()
         return added
 
+    @locked
     def shrink(self, wanted: Targets) -> list[str]:
         """Give pools back to the parent (RFC 4 Unlink), which may hand them out at once.
 
@@ -229,6 +238,7 @@ class Nesting(Lifecycle):
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
+    @locked
     def close(self, status: int = 0) -> None:
         """End this instance, and with `status` its job: its jobs are canceled, its children closed.
 
@@ -242,6 +252,7 @@ class Nesting(Lifecycle):
         if parent is not None and job is not None and job.state in states.RUNNING and not self._is_left:
             parent._settle(job, status)
 
+    @locked
     def fail(self, note: str = "") -> None:
         """End this instance as a failure: of its parent's job, too."""
         parent, job = self._kin()
@@ -249,6 +260,7 @@ class Nesting(Lifecycle):
         self.shut(note or "the instance failed")
         parent._raise(job, "exec", note)
 
+    @locked
     def shut(self, why: str, kind: str = "cancel") -> None:
         """End all jobs here and below, and not the job in the parent.  The instance is closed when the last of them has ended.
 
@@ -312,6 +324,7 @@ class Nesting(Lifecycle):
         if self.is_ending:
             raise StaleHandle("this instance is ending", where=self.address)
 
+    @locked
     def set_expiration(self, at_s: float | None) -> None:
         """When this instance ends by itself, with exception timelimit on its jobs; None for when its job does.
 
@@ -328,6 +341,7 @@ class Nesting(Lifecycle):
         self._pass_time()
 
     @property
+    @locked
     def expires_at(self) -> float | None:
         """When this instance ends by itself, in seconds; None for never."""
         return None if self.expires >= FOREVER else seconds(self.expires)
