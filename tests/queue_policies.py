@@ -13,5 +13,3 @@ POLICIES = (
     "fairshare:recalculate-s=5,half-life-s=30",
     "easy:queue-depth=4",
 )
-OF_ANY_REQUEST = tuple(policy for policy in POLICIES if policy != "easy-count")
-"""Those that also schedule requests for pools that are not all alike, which easy-count refuses."""

@@ -82,7 +82,8 @@ class Hybrid(Easy):
 class EasyCount(Easy):
     """EASY as counting simulators have it: for the head a number of pools is kept free, whichever they are.
 
-    Fewer jobs are held back than with names, and the head starts as early.  Only for requests of pools that are all alike.
+    Fewer jobs are held back than with names, and the head starts as early.  Where requests are not for pools that are all
+    alike, the head is reserved by name, as EASY does.
     """
 
     name = "easy-count"

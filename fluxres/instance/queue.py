@@ -147,17 +147,13 @@ class Queue:
     def reserve_count(self, job: Job) -> float | None:
         """Hold free for a job as many pools as it needs, whichever they are, from the earliest start on.
 
-        Only one job can have that.  Errors: PolicyError where pools are not interchangeable.
+        Only one job can have that.  Where pools are not all alike, a number of them says nothing: they are reserved by name.
         """
-        self._act()
         inventory = self._instance.inventory
         reserve = getattr(inventory, "reserve_count", None)
         if reserve is None:
-            raise PolicyError(
-                "only requests for pools that are all alike can be counted",
-                where=self._where,
-                hint="reserve by name (easy), or ask for whole pools of one type",
-            )
+            return self.reserve(job)
+        self._act()
         self._forget()
         return self._keep(job, reserve(job.number, job.ask, self._instance.now))
 

@@ -138,8 +138,6 @@ class Course:
         self.clock = Clock()
         inventory = random.choice(("graph", "auto", "named", "counted"))
         self.policy = random.choice(POLICIES)
-        if self.policy == "easy-count" and inventory in ("graph", "auto"):
-            inventory = "named"
         machine = "8" if inventory == "counted" else "node=5" if inventory == "named" else random.choice(MACHINES[inventory])
         self.style = random.choice(STYLES)
         self.is_manual = random.random() < 0.25
@@ -148,7 +146,7 @@ class Course:
         self.others: dict[str, tuple[frozenset[Any], float, float]] = {}
         self.locks: dict[str, str] = {}
         self.machine = f"{inventory} {machine} {self.policy} {self.style}{' manual' * self.is_manual}"
-        self.has_others = self.random.random() < 0.6 and not (self.policy == "easy-count" and inventory == "auto")
+        self.has_others = self.random.random() < 0.6
         if self.has_others and random.random() < 0.5:
             self.reserve(self.graph)
         self.top = Instance(
@@ -365,7 +363,7 @@ class Course:
 
     def spawn(self) -> None:
         job = self.job(State.RUN)
-        if job is not None and job.child is None and job.instance.depth < 2 and self.policy != "easy-count":
+        if job is not None and job.child is None and job.instance.depth < 2:
             self.attempt(job.instance.spawn, job, inventory="auto", refuses=True)
 
     def child(self) -> None:

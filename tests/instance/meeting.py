@@ -30,7 +30,7 @@ from fluxres.graph.structure import COLUMNS, Problem
 from fluxres.instance import Instance, Job, State
 from fluxres.instance.runner import Runner
 from fluxres.model import audit
-from tests.queue_policies import OF_ANY_REQUEST
+from tests.queue_policies import POLICIES
 
 STEPS = 60
 INVENTORIES = ("graph", "graph", "graph", "auto", "auto", "named:node", "named:core", "counted:memory")
@@ -413,7 +413,7 @@ class Course:
         inventory = source.choice(["graph", "graph", "auto", "auto", "named:core"])
         self.top = Instance(
             self.machine.graph,
-            queue_policy=source.choice(OF_ANY_REQUEST),
+            queue_policy=source.choice(POLICIES),
             match_policy=source.choice(["first", "high"]),
             clock=self.clock,
             name="top",
@@ -486,7 +486,7 @@ class Course:
         if found:
             job = self.source.choice(found)
             kind = self.source.choice(INVENTORIES)
-            job.instance.spawn(job, queue_policy=self.source.choice(OF_ANY_REQUEST), inventory=kind, runner=self.runner())
+            job.instance.spawn(job, queue_policy=self.source.choice(POLICIES), inventory=kind, runner=self.runner())
 
     def deeper(self) -> None:
         """The innermost instance gets work, and that work an instance."""
@@ -494,7 +494,7 @@ class Course:
         wish = self.wish(instance)
         job = instance.submit(wish.request, duration_s=self.source.choice([None, 20]), payload=wish)
         if job.state is State.RUN:
-            instance.spawn(job, queue_policy=self.source.choice(OF_ANY_REQUEST), inventory="graph", runner=self.runner())
+            instance.spawn(job, queue_policy=self.source.choice(POLICIES), inventory="graph", runner=self.runner())
 
     def child(self) -> Instance | None:
         found = [instance for instance in self.top.walk() if instance.parent is not None]

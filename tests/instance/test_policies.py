@@ -54,8 +54,6 @@ JOBS = [(3, 100.0), (4, 10.0), (1, 100.0), (1, 200.0), (1, 20.0)]
     ],
 )
 def test_who_starts_at_once(name: str, expected: list[int], inventory: str) -> None:
-    if name == "easy-count" and inventory == "graph":
-        pytest.skip("what is counted must be alike")
     assert started(queue_of(name, JOBS, inventory=inventory)) == expected
 
 
@@ -157,11 +155,12 @@ def test_a_policy_that_goes_wrong_is_named_and_the_instance_is_whole(what: str) 
     assert instance.graph.jobs() == []
 
 
-def test_counting_needs_what_is_alike() -> None:
+def test_what_is_not_alike_is_reserved_by_name() -> None:
     instance = Instance(of_shape("node=1/core=4"), queue_policy="easy-count", inventory="auto")
     instance.submit("slot=1/core=3", duration_s=5)
-    with pytest.raises(PolicyError, match="alike"):
-        instance.submit("slot=1/core=3", duration_s=5)
+    head = instance.submit("slot=1/core=3", duration_s=5)
+    assert (head.reserved_at, instance.inventory.kind) == (5.0, "graph")
+    assert [instance.submit("slot=1/core", duration_s=s).state.name for s in (5, 6)] == ["RUN", "SCHED"]
 
 
 def test_age_and_size_and_urgency() -> None:

@@ -147,8 +147,6 @@ def test_rule_t1_holds_by_the_clock_on_the_wall() -> None:
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rule_t1_two_limits_of_one_moment(policy: str, inventory: str) -> None:
-    if policy == "easy-count" and inventory in ("graph", "auto"):
-        pytest.skip("what is counted must be alike")
     clock, runner = Hand(), Slow("quick")
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
     top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory, runner=runner)
@@ -199,8 +197,6 @@ def test_a_job_that_has_ended_is_not_asked_to_stop(inventory: str) -> None:
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rule_t1_at_the_moment_of_its_limit_a_job_may_end_and_has_what_it_has(policy: str, inventory: str) -> None:
-    if policy == "easy-count" and inventory in ("graph", "auto"):
-        pytest.skip("what is counted must be alike")
     clock, runner = Hand(), Slow("third")
     machine, ask = (of_number(6), "slot=1/core={}") if inventory == "counted" else (nodes(6), "slot={}/node")
     top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory, runner=runner)
@@ -581,8 +577,6 @@ def test_another_limit_is_refused_where_others_have_reserved(inventory: str) -> 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_reservation_of_others_delays_the_queue_and_does_not_starve_it(policy: str, inventory: str) -> None:
-    if policy == "easy-count" and inventory in ("graph", "auto"):
-        pytest.skip("what is counted must be alike")
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
     where = [("/processors/core", 3)] if inventory == "counted" else [(f"/cluster/node{n}", 1) for n in range(3)]
     machine.allocate(where, job="login", start=50, end=100)
@@ -702,8 +696,6 @@ def test_jobs_of_others_are_no_problem_and_their_ids_are_not_given_again() -> No
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_head_that_leaves_holds_nobody_back(policy: str, inventory: str, how: str) -> None:
-    if policy == "easy-count" and inventory in ("graph", "auto"):
-        pytest.skip("what is counted must be alike")
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
     top = Instance(machine, queue_policy=policy, clock=Hand(), inventory=inventory)
     running = top.submit(ask.format(1), duration_s=100)
