@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.holdings import Batch, Piece
+from fluxres.allocation.holdings import Batch, Piece, Target
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
@@ -55,7 +55,14 @@ def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1
         sink(event())
 
 
-def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Window, nslots: int | None = 0) -> Allocation:
+def given(
+    graph: ResourceGraph,
+    job: str,
+    held: Callable[[], Held],
+    window: Window,
+    nslots: int | None = 0,
+    implied: Sequence[Target] = (),
+) -> Allocation:
     """What a job was given in a window, as the face answers."""
     # Most callers look at R or at nothing: pools and spans are made when they are asked for.
     structure, generation = graph.structure, graph.generation
@@ -66,7 +73,8 @@ def given(graph: ResourceGraph, job: str, held: Callable[[], Held], window: Wind
     def spans() -> tuple[Span, ...]:
         return tuple([graph.span(job, amount, *window, structure.accounts.where(v)) for v, amount in pairs(held())])
 
-    return Allocation(job, pools, spans, DeferredR(structure, held, window, nslots), (seconds(window[0]), seconds(window[1])))
+    r = DeferredR(structure, held, window, nslots, implied)
+    return Allocation(job, pools, spans, r, (seconds(window[0]), seconds(window[1])))
 
 
 def columns(named: Iterable[tuple[int, int]]) -> Held:
@@ -84,15 +92,27 @@ def pairs(held: Held) -> list[tuple[int, int]]:
 
 
 class DeferredR:
-    """R of the pools held, made when it is asked for, with the graph in it where a form of it is named."""
+    """R of the pools held, made when it is asked for, with the graph in it where a form of it is named.
 
-    __slots__ = ("held", "nslots", "structure", "window")
+    Args:
+        implied: what was drawn below pools held whole; of that, the graph has what an enclosing instance gives on request.
+    """
 
-    def __init__(self, structure: Structure, held: Callable[[], Held], window: Window, nslots: int | None) -> None:
+    __slots__ = ("held", "implied", "nslots", "structure", "window")
+
+    def __init__(
+        self,
+        structure: Structure,
+        held: Callable[[], Held],
+        window: Window,
+        nslots: int | None,
+        implied: Sequence[Target] = (),
+    ) -> None:
         self.structure = structure
         self.held = held
         self.window = window
         self.nslots = nslots
+        self.implied = implied
 
     def __call__(self, form: str | None) -> dict[str, Any]:
         held = vertices, amounts = self.held()
@@ -100,10 +120,14 @@ class DeferredR:
             pools = vertices < self.structure.n
             vertices, amounts = vertices[pools], amounts[pools]
         r = resource_set(self.structure, vertices, amounts, *self.window, self.nslots)
-        return r if form is None else {**r, "scheduling": scheduling(self.structure, *held, form)}
+        if form is None:
+            return r
+        linked = self.structure.accounts.linked
+        asked = [(v, amount) for v, amount in self.implied if linked is not None and linked[v]]
+        return {**r, "scheduling": scheduling(self.structure, *(columns(pairs(held) + asked) if asked else held), form)}
 
     def __reduce__(self) -> tuple[type[DeferredR], tuple[Any, ...]]:
-        return DeferredR, (self.structure, partial(tuple, self.held()), self.window, self.nslots)
+        return DeferredR, (self.structure, partial(tuple, self.held()), self.window, self.nslots, tuple(self.implied))
 
 
 def require_end(graph: ResourceGraph, window: Window) -> None:
@@ -163,7 +187,7 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn)
     graph.revision += 1
-    return given(graph, job, lambda: (found.vertices, found.amounts), window, slots)
+    return given(graph, job, lambda: (found.vertices, found.amounts), window, slots, found.implied)
 
 
 def free(
@@ -206,12 +230,19 @@ def shrink(
     return of_spans(graph, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
 
 
-def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int, int]], nslots: int | None = None) -> Allocation:
+def of_spans(
+    graph: ResourceGraph,
+    job: str,
+    held: Sequence[tuple[int, int, int, int]],
+    nslots: int | None = None,
+    implied: Sequence[Target] = (),
+) -> Allocation:
     """Records of one job as the face answers.
 
     Args:
         held: (vertex, start, end, amount) in ticks, by vertex and start.
         nslots: for R; None where it is not known.
+        implied: what was drawn below pools held whole, at most at one time.
     """
     structure = graph.structure
 
@@ -220,7 +251,7 @@ def of_spans(graph: ResourceGraph, job: str, held: Sequence[tuple[int, int, int,
         return columns({v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}.items())
 
     window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-    r = DeferredR(structure, most, window, nslots)
+    r = DeferredR(structure, most, window, nslots, implied)
     spans = tuple(graph.span(job, amount, s, e, structure.accounts.where(v)) for v, s, e, amount in held)
     pools = dict.fromkeys(v for v, *_ in held if v < structure.n)
     return Allocation(job, tuple(Pool(graph, v) for v in pools), spans, r)

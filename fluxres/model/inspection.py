@@ -336,7 +336,12 @@ class Inspection:
         steps_of = self.records.steps_of
         pools = sorted(self.records.require_job(job))
         held = [(v, s, e, amount) for v in pools for s, e, amount in steps_of(v, job) if s < hi and lo < e]
-        return changes.of_spans(self._face, job, held, self.records.slots_of.get(job) if at is None else None)
+        implied = [
+            (v, max(amounts))
+            for v, spans in self.records.implied.get(job, {}).items()
+            if (amounts := [amount for s, e, amount in spans if s < hi and lo < e])
+        ]
+        return changes.of_spans(self._face, job, held, self.records.slots_of.get(job) if at is None else None, implied)
 
     def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
         """A record in seconds."""
