@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import LimitExceeded, StaleHandle, UnknownJob, UsageError
+from fluxres.errors import FluxresError, LimitExceeded, StaleHandle, UnknownJob, UsageError
 from fluxres.instance import due, foreign, parts, recording, states
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.job import Event, Job, JobId
@@ -225,7 +225,11 @@ class Nesting(Lifecycle):
         parent, job = self._kin()
         self._enter()
         parent._go_on(self.now)
-        given = parts.shrink(parent, job, self._face, wanted)
+        try:
+            given = parts.shrink(parent, job, self._face, wanted)
+        except FluxresError:
+            self._after()  # reservations that have gone are made again
+            raise
         self.queue.changed = True
         parent.queue.changed = True
         parent._after()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, StaleHandle, StillHeld, UsageError
+from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
+from fluxres.instance import states
 from fluxres.model import changes, joining, targets
-from fluxres.model.extending import lifted
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -77,16 +77,18 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     tops = _tops(structure, targets.resolve(child._graph, wanted), child.address)
     _require_idle(child, structure, tops)
     paths = [structure.path(v) for v in tops]
-    graph = _records(parent)
+    graph, holder = _records(parent), fluid.encode(job.number)
+    given = [_given(parent, job, path) for path in paths]
     if child.inventory.kind == "graph":
         child.queue.unreserve()
-    holder, graph_tops = fluid.encode(job.number), [graph.structure.vertex(path) for path in paths]
-    reduction = _reduction(child, graph, graph.records.drawn_with(holder, graph_tops, parent.now))
+        child.queue.changed = True
+    reduction = _reduction(child, graph, graph.records.drawn_with(holder, given, parent.now))
     if reduction:
         joining.leave(child._graph, reduction)
     for path in paths:
         joining.remove(child._graph, child._graph.structure.vertex(path))
-        _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
+        with parent._in_service():
+            _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
     _follow(child)
     for instance in (child, parent):
         _refresh(instance)
@@ -150,6 +152,11 @@ def _tops(structure: Structure, named: list[tuple[int, int | None]], where: str)
 
 
 def _require_idle(child: Instance, structure: Structure, tops: list[int]) -> None:
+    """Refuse where jobs of the child, or others in its graph, hold some of these pools; what its queue has reserved gives way.
+
+    Errors: StillHeld.
+    """
+    changes.expire_stages(child._graph)
     for job in child.jobs():
         if job.claim is None or job.state.letter == "I":
             continue
@@ -157,6 +164,26 @@ def _require_idle(child: Instance, structure: Structure, tops: list[int]) -> Non
             for v in tops:
                 if u < structure.end.item(v) and v < structure.end.item(u):
                     raise StillHeld(f"job {job.id} holds {structure.path(u)}", where=structure.path(v), hint="it must end first")
+    waiting = {fluid.encode(job.number) for job in child.jobs(*states.PENDING)}
+    for v in tops:
+        joining.require_removable(child._graph, v, waiting)
+
+
+def _given(parent: Instance, job: Job, path: str) -> int:
+    """A pool in the parent that its job can give back: it holds some of it, or holds it by something above.
+
+    Errors: NotHeld; UnknownPool for one that is no longer in the parent; StillHeld where others hold what the job has.
+    """
+    structure, records, name = parent._graph.structure, parent._graph.records, fluid.encode(job.number)
+    where, way_out = f"{parent.address} {path}", "close the instance, and all goes back"
+    if job.number in parent._disputed:
+        raise StillHeld(
+            f"job {job.id} has not ended by its limit, and others hold some of what it has", where=where, hint=way_out
+        )
+    v, held = structure.vertex(path), records.pools_of.get(name, set())
+    if not any(v <= u < structure.end.item(v) for u in held) and held.isdisjoint(structure.ancestors(v)):
+        raise NotHeld(f"job {job.id} does not hold it any more", where=where, hint=f"check() says more; {way_out}")
+    return v
 
 
 def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> None:
@@ -176,19 +203,18 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         at, others = next(u for u in below if u <= v < structure.end.item(u)), below
         rest += [u for u in others if u != at]
     before = records.drawn_at(job, now)
-    with lifted(graph.structure):
-        graph.free(job, [above])
-        if not rest:
-            return
-        # What was drawn for the rest stays with it.
-        left = records.drawn_at(job, now) if records.is_holder(job) else before[:0]
-        lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
-        lost = lost[[any(r < structure.end.item(u) and u < structure.end.item(r) for r in rest) for u in lost[:, 0].tolist()]]
-        units: dict[int, int] = {u: structure.size.item(u) for u in rest}
-        for _, account, amount in lost.tolist():
-            units[account] = units.get(account, 0) + amount
-        named = [(u, amount) for u, amount in units.items() if amount]
-        changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost)
+    graph.free(job, [above])
+    if not rest:
+        return
+    # What was drawn for the rest stays with it.
+    left = records.drawn_at(job, now) if records.is_holder(job) else before[:0]
+    lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
+    lost = lost[[any(r < structure.end.item(u) and u < structure.end.item(r) for r in rest) for u in lost[:, 0].tolist()]]
+    units: dict[int, int] = {u: structure.size.item(u) for u in rest}
+    for _, account, amount in lost.tolist():
+        units[account] = units.get(account, 0) + amount
+    named = [(u, amount) for u, amount in units.items() if amount]
+    changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost)
 
 
 def _require_undrawn(child: Instance, part: ResourceGraph) -> None:

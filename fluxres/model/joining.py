@@ -8,7 +8,7 @@ gave, is refused with the graph as it was.
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -284,6 +284,30 @@ def remove(graph: ResourceGraph, v: int) -> None:
     where = graph.structure.where(v)
     tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
+
+
+def require_removable(graph: ResourceGraph, v: int, waiting: Container[str]) -> None:
+    """Refuse to remove a pool of which anything is held, or drawn through an edge that goes with it, now or later.
+
+    Args:
+        waiting: jobs whose reservations are no hindrance.
+
+    Errors: StillHeld; UsageError as `remove`.
+    """
+    before, records, now = graph.structure, graph.records, graph.now()
+    after, old_to_new = surgery.remove(before, v)
+    new = before.accounts.renumbered(after.accounts, old_to_new)
+    above = set(before.ancestors(v))
+    for u in sorted(records.held):
+        if new.item(u) >= 0 and u not in above:
+            continue
+        for owner, held in records.held[u].items():
+            if owner == ELSEWHERE or owner in waiting or held[-1][1] <= now:
+                continue
+            if u not in above:
+                raise _still_held(before, v, f"{records.job_behind(owner)} holds {before.accounts.where(u)}")
+            if steps.whole(held, now, FOREVER, 0, before.size.item(u)):
+                raise _still_held(before, v, f"held through {before.where(u)}")
 
 
 def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:

@@ -10,7 +10,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fluxres import InsufficientResources, StillHeld, UnknownJob, UsageError, limits
+from fluxres import (
+    AuxiliaryGraph,
+    Edge,
+    InsufficientResources,
+    NotHeld,
+    Resource,
+    ResourceGraph,
+    StillHeld,
+    UnknownJob,
+    UsageError,
+    build,
+    limits,
+)
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
 from fluxres.instance import Instance, State
 from tests.instance.machines import Hand, of_shape, racks
@@ -331,3 +343,66 @@ def test_a_job_waits_for_pools_of_a_type_that_its_instance_has_given_back(invent
     child.grow([f"/cluster/node0/core{n}" for n in range(2)])
     assert held.state is State.RUN
     assert top.check() == []
+
+
+@pytest.mark.parametrize("holds", ["allocation", "reservation", "whole", "stage", "edge"])
+def test_rule_n1_a_pool_that_others_hold_in_a_child_stays_with_all_that_was_drawn_for_it(holds: str) -> None:
+    top = Instance(supplied(), name="top")
+    job = top.submit("slot/[node;power=90]")
+    child = top.spawn(job)
+    where = {"edge": "power: power:/pdu0 -> /lab/node0", "whole": "/lab/node0"}.get(holds, "/lab/node0/core0")
+    if holds == "stage":
+        child.graph.stage(where, job="outsider")
+    else:
+        child.graph.allocate({where: 1}, job="outsider", start=5 if holds == "reservation" else 0, end=9)
+    pdu = child.graph.pool("power:/pdu0")
+    before = pdu.size, pdu.available(), len(child.graph), top.graph.allocation(str(job.id)).spans
+    with pytest.raises(StillHeld, match="outsider holds"):
+        child.shrink("/lab/node0")
+    pdu = child.graph.pool("power:/pdu0")
+    assert (pdu.size, pdu.available(), len(child.graph), top.graph.allocation(str(job.id)).spans) == before
+    assert top.check() == []
+
+
+def test_rule_n1_of_two_pools_both_go_back_or_none() -> None:
+    top = Instance(supplied(), name="top")
+    job = top.submit("slot=2/node")
+    child = top.spawn(job)
+    child.graph.allocate("/lab/node1/core0", job="outsider")
+    with pytest.raises(StillHeld, match="outsider holds"):
+        child.shrink(["/lab/node0", "/lab/node1"])
+    assert [pool.path for pool in child.graph.find("type=node")] == ["/lab/node0", "/lab/node1"]
+    assert [span.pool for span in top.graph.allocation(str(job.id)).spans] == ["/lab/node0", "/lab/node1"]
+    child.graph.free("outsider")
+    assert child.shrink(["/lab/node0", "/lab/node1"]) == ["/lab/node0", "/lab/node1"]
+
+
+def test_rule_n1_what_the_parent_does_not_hold_any_more_is_not_given_back() -> None:
+    top = Instance(supplied(), name="top")
+    job = top.submit("slot=2/node")
+    child = top.spawn(job)
+    top.graph.free(str(job.id), ["/lab/node1"])
+    with pytest.raises(NotHeld, match=f"/lab/node1: job {job.id} does not hold it any more .*close the instance"):
+        child.shrink(["/lab/node0", "/lab/node1"])
+    assert [pool.path for pool in child.graph.find("type=node")] == ["/lab/node0", "/lab/node1"]
+    assert [span.pool for span in top.graph.allocation(str(job.id)).spans] == ["/lab/node0"]
+
+
+def test_what_was_reserved_in_a_child_is_reserved_again_where_a_pool_stays() -> None:
+    top = Instance(supplied(), queue_policy="easy", name="top")
+    child = top.spawn(top.submit("slot=2/[node;power=100]"))
+    child.submit("slot/core", duration_s=10)
+    child.graph.allocate({"power:/pdu0": 150}, job="outsider")
+    waiting = child.submit("slot=2/node", duration_s=10)
+    assert waiting.reserved_at == 10
+    with pytest.raises(StillHeld, match="draw 150 of it, and 100 would be left"):
+        child.shrink("/lab/node1")
+    assert (waiting.reserved_at, top.check()) == (10, [])
+
+
+def supplied() -> ResourceGraph:
+    """Two nodes of two cores, supplied from one PDU by cables with a capacity."""
+    pdu = Resource("pdu", 1, id=[0], size=300, unit="W")
+    edges = [Edge("power:/pdu0", "/lab/node*", relation="supplies", capacity=300)]
+    power = AuxiliaryGraph(hierarchy=True, pools=[pdu], edges=edges)
+    return build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", graphs={"power": power})
