@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,9 +108,10 @@ def _lost(graph: ResourceGraph, job: str, pools: list[tuple[int, int]], now: int
     Args:
         pools: what it has at least, by vertex and units.
     """
-    structure, records = graph.structure, graph.records
+    structure, records, linked = graph.structure, graph.records, graph.structure.accounts.linked
     found: list[tuple[int, list[str]]] = []
-    todo, had = sorted(pools), records.pools_of.get(job, set()) | {v for v, _ in pools}
+    todo, named = sorted(pools), {v for v, _ in pools}
+    held = sorted(v for v in records.pools_of.get(job, ()) if steps.amount_at(records.steps_of(v, job), now))
     while todo:
         v, amount = todo.pop()
         if steps.amount_at(records.steps_of(v, job), now) >= amount or any(
@@ -117,9 +119,9 @@ def _lost(graph: ResourceGraph, job: str, pools: list[tuple[int, int]], now: int
         ):
             continue
         below = structure.children(v).tolist()
-        if any(u in had or job in records.shared.get(u, ()) for u in below):
-            # Others hold a part of it, and the job the rest.
-            todo += [(u, structure.size.item(u)) for u in below if u not in had]
+        if bisect_left(held, v + 1) < bisect_left(held, structure.end.item(v)):
+            # Others hold a part of it, and the job the rest; what the enclosing instance gives on request is no part of it.
+            todo += [(u, structure.size.item(u)) for u in below if u not in named and (linked is None or not linked[u])]
         else:
             near = (v, *structure.ancestors(v), *below)
             found.append((v, sorted({name for u in near for name, *_ in records.spans(u, now, now + 1)} - {job})))

@@ -283,8 +283,17 @@ class GraphInventory:
         """Pools with a record, and those of which others hold some."""
         if claim.key in self._disputed:
             return [v for v, _ in self._held(claim)]
-        n = self.graph.structure.n
-        return sorted(v for v in self.graph.records.pools_of.get(fluid.encode(claim.key), ()) if v < n)
+        structure, records, job = self.graph.structure, self.graph.records, fluid.encode(claim.key)
+        found: list[int] = []
+        stop = 0
+        for v in sorted(v for v in records.pools_of.get(job, ()) if v < structure.n):
+            if v < stop:
+                continue  # it had this as a part, while others held the rest, and has all of it now
+            found.append(v)
+            end = structure.end.item(v)
+            if end > v + 1 and steps.amount_at(records.held[v][job], claim.end - 1) == structure.size.item(v):
+                stop = end
+        return found
 
     def _held(self, claim: Hold) -> list[tuple[int, int]]:
         if claim.key in self._disputed:

@@ -649,6 +649,24 @@ def test_states_that_others_set_are_noticed(inventory: str) -> None:
     assert (waiting.state, top.check()) == (State.RUN, [])
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named:node"])
+def test_rule_t1_a_late_job_that_was_left_its_parts_for_a_while_is_named_once_others_have_its_pool(inventory: str) -> None:
+    clock = Hand()
+    top = Instance(of_shape("node=2/core=2"), clock=clock, inventory=inventory, runner=Slow(), name="top")
+    job = top.submit("slot/node", duration_s=3)
+    top.graph.allocate("/cluster/node0", job="login", start=6, end=30)
+    clock.now_s = 4.0
+    top.advance()
+    assert top.check() == []
+    clock.now_s = 7.0
+    (problem,) = top.check()
+    assert (problem.where, job.pools) == ("top /cluster/node0", [("/cluster/node0", 1)])
+    assert problem.message == f"rule T1: {job.id} has not ended, and does not hold it any more; login does"
+    top.graph.free("login")
+    top.advance()
+    assert (top.check(), job.pools) == ([], [("/cluster/node0", 1)])
+
+
 def test_auto_goes_to_the_graph_when_others_hold_something_of_it() -> None:
     top, _, _ = late("auto", "conservative", size=4)
     job = top.submit("slot=2/node", duration_s=10, name="job")
