@@ -297,7 +297,8 @@ class GraphInventory:
 
     def _held(self, claim: Hold) -> list[tuple[int, int]]:
         if claim.key in self._disputed:
-            return recording.known(self.graph, self._disputed[claim.key])
+            n = self.graph.structure.n  # edges are drawn through, and are no pools
+            return [(v, amount) for v, amount in recording.known(self.graph, self._disputed[claim.key]) if v < n]
         job, records = fluid.encode(claim.key), self.graph.records
         return [(v, max(amount for _, _, amount in records.held[v][job])) for v in self.vertices(claim)]
 

@@ -9,12 +9,23 @@ from typing import Any
 import pytest
 
 import fluxres
-from fluxres import InfeasibleRequest, InsufficientResources, ResourceGraph, StaleHandle, StillHeld, UsageError
+from fluxres import (
+    AuxiliaryGraph,
+    Edge,
+    InfeasibleRequest,
+    InsufficientResources,
+    Resource,
+    ResourceGraph,
+    StaleHandle,
+    StillHeld,
+    UsageError,
+    build,
+)
 from fluxres.clock import TICKS_PER_S
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
 from fluxres.graph.structure import Problem
-from fluxres.instance import Instance, Job, Runner
+from fluxres.instance import Instance, Job, Runner, State
 from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
@@ -674,3 +685,23 @@ def test_rule_n1_the_instances_below_see_what_a_child_has_left_of_a_supplier(top
     assert (other.state.name, inner.graph.pool("power:/feed").available(), top.check()) == ("RUN", size - 600, [])
     assert inner.submit("slot=1/[core;power=200]", duration_s=50).state.name == "RUN"
     assert (watts(top.graph)["feed"], top.check()) == (800, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_rule_t1_a_late_job_that_drew_through_a_cable_has_pools_and_no_cables(inventory: str, clock: Hand) -> None:
+    top = Instance(cabled(clock), inventory=inventory, runner=Slow(), name="top")
+    job = top.submit("slot/[node;network=6]", duration_s=3)
+    before = job.pools
+    top.graph.allocate("/lab/node0", job="login", start=3, end=30)
+    clock.now_s = 5.0
+    assert [problem.where for problem in top.check()] == ["top /lab/node0"]
+    assert (job.pools, before) == ([("/lab/node0", 1)], [("/lab/node0", 1)])
+    top.down("/lab/node1")
+    assert top.submit("slot/node").state is State.SCHED
+
+
+def cabled(clock: Hand) -> ResourceGraph:
+    """Two nodes on a switch, by cables that carry 10 units each."""
+    edges = [Edge("network:/switch0", "/lab/node*", direction="both", capacity=10)]
+    network = AuxiliaryGraph(pools=[Resource("switch", 1, id=[0])], edges=edges)
+    return build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", clock=clock, graphs={"network": network})
