@@ -220,7 +220,8 @@ class Nesting(Lifecycle):
         Args:
             wanted: whole pools that nothing runs on, by path or handle.
 
-        Errors: UsageError without a parent or for units of a pool; StillHeld; nothing changes then.
+        Errors: UsageError without a parent or for units of a pool; NotHeld for what it has only as a way; StillHeld; nothing
+        changes then.
         """
         parent, job = self._kin()
         self._enter()

@@ -144,6 +144,10 @@ def _tops(structure: Structure, named: list[tuple[int, int | None]], where: str)
             )
         if v == 0 or v >= structure.tree_end:
             raise UsageError("the root is given back by closing the instance", where=f"{where} {structure.where(v)}")
+        if (structure.flags[v : structure.end.item(v)] & WAY).all():
+            message = "the instance has nothing of it to give back, it is only a way to others"
+            hint = "graph.find('available>0') names what is free in it, close() gives back all"
+            raise NotHeld(message, where=f"{where} {structure.where(v)}", hint=hint)
         if not found or v >= structure.end.item(found[-1]):
             found.append(v)
     if not found:

@@ -388,6 +388,22 @@ def test_rule_n1_what_the_parent_does_not_hold_any_more_is_not_given_back() -> N
     assert [span.pool for span in top.graph.allocation(str(job.id)).spans] == ["/lab/node0"]
 
 
+def test_what_a_child_has_only_as_a_way_is_not_given_back() -> None:
+    top = Instance(supplied(), name="top")
+    job = top.submit("slot=3/core")
+    child = top.spawn(job)
+    child.shrink("/lab/node1/core0")
+    before = len(child.graph), top.graph.allocation(str(job.id)).spans
+    for wanted in ("/lab/node1", ["/lab/node0/core1", "/lab/node1"]):
+        with pytest.raises(NotHeld, match=r"/lab/node1: the instance has nothing of it .*\(graph\.find\('available>0'\) names"):
+            child.shrink(wanted)
+        assert (len(child.graph), top.graph.allocation(str(job.id)).spans) == before
+    child.shrink("/lab/node0")
+    with pytest.raises(NotHeld, match="the instance has nothing of it"):
+        child.shrink("/lab/node1")
+    assert top.check() == []
+
+
 def test_what_was_reserved_in_a_child_is_reserved_again_where_a_pool_stays() -> None:
     top = Instance(supplied(), queue_policy="easy", name="top")
     child = top.spawn(top.submit("slot=2/[node;power=100]"))
