@@ -6,7 +6,7 @@ touched.  It works on the records, so a parent that only counts or names pools c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
     from fluxres.model.matching import Wanted
     from fluxres.model.targets import Targets
+
+
+IDLE_NODES: Final = "graph.find('type=node and available>0 and allocated=0 and not shared')"
+"""What finds nodes that nothing runs on."""
 
 
 def _records(parent: Instance) -> ResourceGraph:
@@ -71,7 +75,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     if child.inventory.kind == "counted":
         _records(child)  # the pool that it counts may be among those that go
     if targets.is_request(child._graph, wanted):
-        hint = "name them, such as graph.find('type=node and available')"
+        hint = f"name them, such as {IDLE_NODES}"
         raise UsageError(f"expected pools to give back, got a request: {wanted!r:.80}", where=child.address, hint=hint)
     structure = child._graph.structure
     tops = _tops(structure, targets.resolve(child._graph, wanted), child.address)

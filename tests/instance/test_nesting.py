@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 import pytest
@@ -402,6 +403,17 @@ def test_what_a_child_has_only_as_a_way_is_not_given_back() -> None:
     with pytest.raises(NotHeld, match="the instance has nothing of it"):
         child.shrink("/lab/node1")
     assert top.check() == []
+
+
+def test_pools_to_give_back_are_found_as_the_refusal_of_a_request_says() -> None:
+    top = Instance(of_shape("node=4/core=2"), name="top")
+    child = top.spawn(top.submit("slot=3/node"))
+    child.submit("slot/node")
+    child.submit("slot/core")
+    with pytest.raises(UsageError, match="expected pools to give back, got a request") as refused:
+        child.shrink("slot/node")
+    (criteria,) = re.findall(r"graph\.find\('(.+)'\)", refused.value.hint)
+    assert child.shrink(child.graph.find(criteria)) == ["/cluster/node2"]
 
 
 def test_what_was_reserved_in_a_child_is_reserved_again_where_a_pool_stays() -> None:
