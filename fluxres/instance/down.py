@@ -28,7 +28,7 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
     instance.queue.cleared()
     names = [graph.structure.where(v) for v in vertices]
     for child in instance.children:
-        known = [name for name in names if _has(child, name)]
+        known = [name for name in names if has(child, name)]
         if known:
             set_state(child, known, state)
             child._after()
@@ -55,7 +55,8 @@ def require_in_service_above(instance: Instance, where: Targets, state: str) -> 
                 )
 
 
-def _has(instance: Instance, where: str) -> bool:
+def has(instance: Instance, where: str) -> bool:
+    """Whether an instance has a pool."""
     try:
         instance._graph.structure.vertex(where)
     except UnknownPool:

@@ -15,6 +15,7 @@ from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UsageE
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance import states
+from fluxres.instance.down import has
 from fluxres.model import changes, joining, targets
 from fluxres.syntax import fluid
 
@@ -83,6 +84,9 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     paths = [structure.path(v) for v in tops]
     graph, holder = _records(parent), fluid.encode(job.number)
     given = [_given(parent, job, path) for path in paths]
+    ways = [(instance, path) for instance in child.walk() if instance is not child for path in paths if has(instance, path)]
+    for instance, path in ways:
+        _require_way(instance, path)
     if child.inventory.kind == "graph":
         child.queue.unreserve()
         child.queue.changed = True
@@ -93,6 +97,9 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         joining.remove(child._graph, child._graph.structure.vertex(path))
         with parent._in_service():
             _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
+    for instance, path in ways:
+        joining.remove(instance._graph, instance._graph.structure.vertex(path))
+        _refresh(instance)
     _follow(child)
     for instance in (child, parent):
         _refresh(instance)
@@ -175,6 +182,19 @@ def _require_idle(child: Instance, structure: Structure, tops: list[int]) -> Non
     waiting = {fluid.encode(job.number) for job in child.jobs(*states.PENDING)}
     for v in tops:
         joining.require_removable(child._graph, v, waiting)
+
+
+def _require_way(instance: Instance, path: str) -> None:
+    """Refuse where an instance below has more of a pool than the way to others: then it is not what its job holds.
+
+    Errors: StillHeld.
+    """
+    structure = instance._graph.structure
+    v = structure.vertex(path)
+    if not (structure.flags[v : structure.end.item(v)] & WAY).all():
+        message = "an instance below has it, and its job does not hold it any more"
+        raise StillHeld(message, where=f"{instance.address} {path}", hint="close that instance first")
+    joining.require_removable(instance._graph, v, ())
 
 
 def _given(parent: Instance, job: Job, path: str) -> int:

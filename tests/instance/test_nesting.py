@@ -428,6 +428,27 @@ def test_what_was_reserved_in_a_child_is_reserved_again_where_a_pool_stays() -> 
     assert (waiting.reserved_at, top.check()) == (10, [])
 
 
+def test_rule_n1_a_node_that_a_child_has_given_back_leaves_nothing_in_the_instances_below_it() -> None:
+    top = Instance(supplied(), name="top")
+    other = top.submit("slot/[core=1;power=100]")
+    child = top.spawn(top.submit("slot=3/core"))
+    inner = child.spawn(child.submit("slot=2/core"))
+    innermost = inner.spawn(inner.submit("slot=2/core"))
+    for one in (innermost, inner):
+        one.shrink("/lab/node0/core1")
+    child.shrink("/lab/node0")
+    for one in (child, inner, innermost):
+        assert [pool.path for pool in one.graph.find("type=node")] == ["/lab/node1"]
+    assert top.check() == []
+    more = top.submit("slot/[core=1;power=50]")
+    assert (more.pools[0], top.check()) == (("/lab/node0/core1", 1), [])
+    top.finish(other)
+    top.finish(more)
+    assert (top.check(), innermost.graph.pool("power:/pdu0").available()) == ([], 300)
+    child.grow("/lab/node0")
+    assert top.check() == []
+
+
 def supplied() -> ResourceGraph:
     """Two nodes of two cores, supplied from one PDU by cables with a capacity."""
     pdu = Resource("pdu", 1, id=[0], size=300, unit="W")
