@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.clock import FOREVER
-from fluxres.graph.kinds import WAY
+from fluxres.errors import UnknownPool
+from fluxres.graph.edges import rows_between
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
 from fluxres.instance import recording
 from fluxres.instance.graph_inventory import Held
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
+
+_UNAVAILABLE: Final = np.array([code for code, state in enumerate(STATES) if state in UNAVAILABLE_STATES], np.uint8)
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
@@ -139,7 +144,42 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
     own = [] if job.number in parent._disputed else np.flatnonzero((structure.flags & WAY) == 0).tolist()
     name, given = fluid.encode(job.number), {} if child.upstream is None else child.upstream.given()
     lacking = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
-    return [*(_n1(child, v, "the job in the parent does not hold it") for v in lacking), *_drawn(child, graph, job)]
+    return [
+        *(_n1(child, v, "the job in the parent does not hold it") for v in lacking),
+        *_in_service(child, graph),
+        *_cables(child, graph),
+        *_drawn(child, graph, job),
+    ]
+
+
+def _in_service(child: Instance, graph: ResourceGraph) -> list[Problem]:
+    """What takes no new work in the parent takes none in the child (rule A7)."""
+    theirs, mine, found = graph.structure, child._graph.structure, []
+    for p in np.flatnonzero(np.isin(theirs.state, _UNAVAILABLE)).tolist():
+        with suppress(UnknownPool):
+            v = mine.vertex(theirs.where(p))
+            if mine.state_name(v) not in UNAVAILABLE_STATES:
+                message = f"rule A7: it is {theirs.state_name(p)} in the parent, and not here"
+                found.append(Problem("error", f"{child.address} {mine.where(v)}", message))
+    return found
+
+
+def _cables(child: Instance, graph: ResourceGraph) -> list[Problem]:
+    """What a child draws, it draws through edges that its parent has as well."""
+    mine, theirs = child._graph.structure, graph.structure
+    found = []
+    for name, of_child in mine.subsystems.items():
+        of_parent = theirs.subsystems.get(name)
+        for src, dst in sorted(set(zip(of_child.src.tolist(), of_child.dst.tolist(), strict=True))):
+            is_there = False
+            if of_parent is not None:
+                with suppress(UnknownPool):
+                    above, below = theirs.vertex(mine.where(src)), theirs.vertex(mine.where(dst))
+                    is_there = len(rows_between(of_parent, above, below)) > 0
+            if not is_there:
+                message = f"rule N1: the parent has no such edge in '{name}' any more"
+                found.append(Problem("error", f"{child.address} {mine.where(src)} -> {mine.where(dst)}", message))
+    return found
 
 
 def _drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fluxres.errors import UnknownPool, UsageError
-from fluxres.graph.kinds import UNAVAILABLE_STATES
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 from fluxres.instance import states
 from fluxres.instance.states import State
 from fluxres.model import targets
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.instance.instance import Instance
     from fluxres.instance.job import Job
     from fluxres.model.targets import Targets
@@ -27,6 +32,7 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
     instance.inventory.refresh()
     instance.queue.cleared()
     names = [graph.structure.where(v) for v in vertices]
+    note(instance)
     for child in instance.children:
         known = [name for name in names if has(child, name)]
         if known:
@@ -34,6 +40,54 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
             child._after()
     if state == "down":
         _fail(instance, vertices)
+
+
+def note(instance: Instance) -> None:
+    """Remember the states that the children have been given."""
+    if instance.children:
+        structure = instance._graph.structure
+        instance.states_given = structure, structure.state.copy()
+
+
+def follow(instance: Instance) -> None:
+    """Give the children the states that others have set in the graph of their parent; what runs there goes on.
+
+    Cost: a comparison of the states; names of the pools that have changed, or, after a change of shape, of those not up.
+    """
+    if instance.states_given is None or not instance.children:
+        return
+    structure, before = instance._graph.structure, instance.states_given
+    if structure is before[0] and np.array_equal(structure.state, before[1]):
+        return
+    note(instance)
+    by_state: dict[int, list[str]] = {}
+    for name, code in _changed(before, structure):
+        by_state.setdefault(code, []).append(name)
+    for child in instance.children:
+        known = {code: [name for name in names if has(child, name)] for code, names in by_state.items()}
+        for code, names in known.items():
+            if names:
+                child._graph.set_state(names, STATES[code])
+        if any(known.values()):
+            child.inventory.refresh()
+            child.queue.cleared()
+            child.queue.changed = True
+            if child.passes == "event":
+                child._time.owe(child)
+            follow(child)
+
+
+def _changed(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:
+    """Pools with another state than before, and the code of that."""
+    if structure is before[0]:
+        changed = np.flatnonzero(structure.state != before[1]).tolist()
+        yield from ((structure.where(v), structure.state.item(v)) for v in changed)
+        return
+    old = {before[0].where(v): before[1].item(v) for v in np.flatnonzero(before[1]).tolist()}
+    new = {structure.where(v): structure.state.item(v) for v in np.flatnonzero(structure.state).tolist()}
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name, 0) != new.get(name, 0):
+            yield name, new.get(name, 0)
 
 
 def require_in_service_above(instance: Instance, where: Targets, state: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError
+from fluxres.instance import down
 from fluxres.model import changes
 from fluxres.syntax import fluid
 
@@ -28,6 +29,7 @@ def look(instance: Lifecycle) -> None:
     if instance.inventory.is_stale:
         instance.inventory.refresh()
         instance.queue.cleared()
+    down.follow(instance._face)
     records = graph.records
     names = [name for name in records.jobs() if not _is_own(instance, name)]
     if (names or records.stages) and instance.inventory.kind != "graph":

@@ -307,7 +307,8 @@ class Instance(Nesting):
         """When `advance` has something to do next, in seconds; None for never."""
         if self.is_closed:
             return None
-        if self._graph.revision != self.inventory.revision or self._time.is_behind:
+        lineage = [self, *self.above()]
+        if any(one._graph.revision != one.inventory.revision for one in lineage) or self._time.is_behind:
             return seconds(self._time.look())  # others have changed something, or a policy went wrong
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle, UnknownJob, UsageError
-from fluxres.instance import due, foreign, parts, recording, states
+from fluxres.instance import down, due, foreign, parts, recording, states
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.job import Event, Job, JobId
 from fluxres.instance.lifecycle import Lifecycle
@@ -31,6 +34,7 @@ from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.instance.instance import Instance
     from fluxres.instance.timekeeper import Timekeeper
 
@@ -56,6 +60,8 @@ class Nesting(Lifecycle):
         self.expires_given = FOREVER
         self.inventory_kind = settings["inventory"]
         self._children: dict[int, Instance] = {}
+        self.states_given: tuple[Structure, NDArray[np.uint8]] | None = None
+        """The states of the pools, as the children know them."""
         self.shares_supplies = self.is_spreading = False
         """Of an outermost instance: whether instances below draw on common suppliers; whether what came back is offered now."""
         self.supplies_returned = self.supplies_seen = 0
@@ -73,6 +79,13 @@ class Nesting(Lifecycle):
     def depth(self) -> int:
         """Instances above this one."""
         return 0 if self.parent is None else self.parent.depth + 1
+
+    def above(self) -> Iterator[Instance]:
+        """The instances above this one, the next first."""
+        found = self.parent
+        while found is not None:
+            yield found
+            found = found.parent
 
     @property
     def address(self) -> str:
@@ -171,7 +184,10 @@ class Nesting(Lifecycle):
         child.parent, child.job_in_parent = self._face, found
         child._live_by(self._time)
         child._expire_at(found.limit)
+        is_first = not self._children
         found.child = self._children[found.number] = child
+        if is_first:
+            down.note(self._face)
         return child
 
     def _own_policy(self) -> str | QueuePolicy:
@@ -387,6 +403,8 @@ class Nesting(Lifecycle):
 
     def _go_on(self, now: int) -> None:
         time, outermost = self._time, self.outermost
+        if self.parent is not None and not time.still:
+            self.parent._see_changes(now)
         if outermost.shares_supplies and time.settled < now and not time.is_moving:
             due.announce_late(outermost.walk())
         super()._go_on(now)
@@ -397,6 +415,13 @@ class Nesting(Lifecycle):
             due.hold_all_through(reversed(list(outermost.walk())))
         if not time.still:
             self._reclaim()
+
+    def _see_changes(self, now: int) -> None:
+        """See what others have changed in this graph and those above it, before a call of an instance below goes on."""
+        if self.parent is not None:
+            self.parent._see_changes(now)
+        if self._graph.revision != self.inventory.revision and not self.is_closed:
+            self._go_on(now)
 
     def _make_up(self) -> None:
         self._reclaim()

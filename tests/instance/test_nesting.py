@@ -225,6 +225,76 @@ def test_states_reach_children() -> None:
     assert top.check() == []
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("call", ["submit", "advance", "graph", "of the parent", "of the grandchild", "check"])
+def test_rule_a7_states_that_others_set_in_the_graph_of_a_parent_reach_children(call: str, inventory: str) -> None:
+    top, _ = top_of(inventory)
+    child = top.spawn(top.submit("slot=1/node"))
+    running = child.submit("slot=1/core")
+    inner = child.spawn(child.submit("slot=3/core"))
+    top._graph.set_state(["/cluster/rack0/node0/core0", "/cluster/rack0/node0/core1"], "down")
+    assert {one.next_due() for one in (top, child, inner)} == {0.0}
+    job = (child if call == "submit" else inner).submit("slot=1/core") if call in ("submit", "of the grandchild") else None
+    if call == "advance":
+        child.advance()
+    elif call == "of the parent":
+        top.submit("slot=1/core")
+    elif call == "check":
+        assert top.check() == []
+    elif call == "graph":
+        assert len(inner.graph.find("state=down").vertices) == 1
+    assert len(child._graph.find("state=down").vertices) == 2
+    assert len(inner._graph.find("state=down").vertices) == 1
+    assert running.state is State.RUN  # as in the parent: what runs there goes on
+    if call == "of the grandchild":
+        assert job is not None
+        assert job.pools == [("/cluster/rack0/node0/core2", 1)]
+    assert inner.submit("slot=1/core").pools != [("/cluster/rack0/node0/core1", 1)]
+    child.finish(running)
+    assert child.submit("slot=1/core").state is State.SCHED
+    with pytest.raises(UsageError, match="it is down in top"):
+        child.up("/cluster/rack0/node0/core0")
+    top._graph.set_state("/cluster/rack0/node0/core0", "up")
+    assert child.graph.find("state=down").vertices.size == 1
+    assert (child.pending, top.check()) == (0 if call != "submit" else 1, [])
+
+
+def test_a_state_of_its_own_stays_while_others_change_the_graph_of_the_parent() -> None:
+    top, _ = top_of()
+    child = top.spawn(top.submit("slot=1/node"))
+    child.drain("/cluster/rack0/node0/core3")
+    top.graph.set_state("/cluster/rack1/node0", "drain")
+    top.graph.add_edge("/cluster/rack1/node0", "/cluster/rack1/node1", "wires", hierarchy=False)
+    top.graph.set_state("/cluster/rack0/node0/core2", "drain")
+    assert [pool.name for pool in child.graph.find("state=drain")] == ["core2", "core3"]
+    assert top.check() == []
+
+
+def test_rule_a7_check_names_what_is_out_of_service_in_the_parent_alone() -> None:
+    top, _ = top_of()
+    child = top.spawn(top.submit("slot=1/node"))
+    top.drain("/cluster/rack0/node0/core2")
+    child._graph.set_state("/cluster/rack0/node0/core2", "up")
+    (problem,) = top.check()
+    assert (problem.where, problem.message) == (
+        f"{child.address} /cluster/rack0/node0/core2",
+        "rule A7: it is drain in the parent, and not here",
+    )
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_rule_n1_check_names_an_edge_that_others_took_from_the_parent(replaced: bool) -> None:
+    machine = supplied()
+    top = Instance(machine, name="top")
+    child = top.spawn(top.submit("slot/node"))
+    machine.remove_edge("power:/pdu0", "/lab/node0", "power")
+    if replaced:
+        machine.add_edge("power:/pdu0", "/lab/node0", "power", relation="supplies", capacity=250)
+    expected = [] if replaced else [f"{child.address} power:/pdu0 -> /lab/node0"]
+    assert [problem.where for problem in top.check()] == expected
+    assert all(problem.message == "rule N1: the parent has no such edge in 'power' any more" for problem in top.check())
+
+
 def test_a_duration_reaches_children() -> None:
     top, clock = top_of()
     job = top.submit("slot=1/rack", duration_s=100)
