@@ -28,13 +28,16 @@ _UNAVAILABLE_CODES: Final = np.array([i for i, s in enumerate(STATES) if s in UN
 class Outage:
     """What is out of service in one structure with its present states.
 
+    Args:
+        is_lifted: as if every pool were in service.
+
     Cost: a vector operation over the states; where a supplier is out of service, some over its graph, and over the pools.
     """
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, *, is_lifted: bool = False) -> None:
         self._structure = structure
         #: Topmost pools whose own state forbids new work, ascending.
-        self.stated = _topmost(structure)
+        self.stated = np.zeros(0, np.int32) if is_lifted else _topmost(structure)
         #: Topmost pools such that they and all below them take no new work, ascending, none below another.
         self.roots = self.stated
         self.dead: Dead = NOTHING_DEAD

@@ -9,7 +9,7 @@ the methods below, so that what is derived from it is dropped in the same breath
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -439,6 +439,19 @@ class Structure:
         if self._outage is None:
             self._outage = Outage(self)
         return self._outage
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """As if everything were in service: rule A7 is about new work, and a job that goes on running on a drained node is none.
+
+        The states themselves stay as they are, for whoever reads them within the block.
+        """
+        before = self._outage
+        self._outage = Outage(self, is_lifted=True)
+        try:
+            yield
+        finally:
+            self._outage = before
 
     def unavailable_above(self, v: int) -> int:
         """The topmost pool whose state keeps `v` (itself, a descendant or what only it supplies) from new work, or -1."""

@@ -27,7 +27,6 @@ from fluxres.instance.states import State
 from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.model import joining
-from fluxres.model.extending import lifted
 from fluxres.model.locking import locked
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
@@ -499,7 +498,7 @@ class Nesting(Lifecycle):
         with ExitStack() as stack:
             one: Instance | None = self._face
             while one is not None:
-                stack.enter_context(lifted(one._graph.structure))
+                stack.enter_context(one._graph.structure.lifted())
                 one = one.parent
             yield
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources, NotHeld, UnknownJob, UnknownPool, UsageError
 from fluxres.model import changes
-from fluxres.model.extending import lifted
 
 if TYPE_CHECKING:
     from fluxres.instance.inventory import Inventory
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def record(graph: ResourceGraph, job: str, pools: Sequence[tuple[str, int]], start: int, end: int) -> None:
     """Make pools an allocation of the job that holds them, over [start, end) in ticks."""
-    with lifted(graph.structure):
+    with graph.structure.lifted():
         changes.allocate_more(graph, job, known(graph, pools), (start, min(end, FOREVER)))
 
 
@@ -39,7 +38,7 @@ def hold(
     accounts = graph.structure.accounts
     if not pools or (start >= end and not anew):
         return []
-    with lifted(graph.structure):
+    with graph.structure.lifted():
         if anew:
             with suppress(UnknownJob, NotHeld):
                 graph.free(job, start=seconds(now))

@@ -169,11 +169,14 @@ def _until(end: int | None) -> int:
 
 
 # Replaying goes to the records directly: the journal says itself when a stage expired, and the clock of the replay must not.
+# What is out of service keeps nobody from what an event gives: that was for its writer to refuse, and a job that holds on to a
+# drained node is written down like any other.
 
 
 def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
     window = e["start"], _until(e["end"])
-    planned = graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], *window, implies=True)
+    with graph.structure.lifted():
+        planned = graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], *window, implies=True)
     graph.records.allocate(planned, e["job"], *window, e.get("slots", 0), _rows(graph, e))
 
 
@@ -191,7 +194,8 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
         )
         for i, part in enumerate(e["parts"], 1)
     ]
-    together.grant(graph.records, parts)
+    with graph.structure.lifted():
+        together.grant(graph.records, parts)
 
 
 def _apply_free(graph: ResourceGraph, e: Event) -> None:
@@ -213,7 +217,9 @@ def _apply_stage(graph: ResourceGraph, e: Event) -> None:
     drawn = tuple(map(tuple, _rows(graph, e).tolist()))
     pools = tuple(_targets(graph, e["pools"]))
     staged = Staged(e["stage"], e["job"], pools, *window, _until(e["expires"]), e.get("slots", 0), drawn)
-    graph.records.stage(staged, graph.records.plan_stage(staged, implies=True))
+    with graph.structure.lifted():
+        planned = graph.records.plan_stage(staged, implies=True)
+    graph.records.stage(staged, planned)
 
 
 def _apply_commit(graph: ResourceGraph, e: Event) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +21,6 @@ from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, UsageError
-from fluxres.graph.kinds import STATES
-from fluxres.graph.structure import Structure
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -35,21 +32,6 @@ Span = tuple[int, int, int]
 """Start, end and units."""
 Longer = tuple[Window, list[tuple[int, int]], Rows]
 """A window, the pools with units that are held on through it, and for which of them what is drawn."""
-
-
-@contextmanager
-def lifted(structure: Structure) -> Iterator[None]:
-    """As if everything were in service: rule A7 is about new work, and a job that runs on a drained node is none."""
-    if not len(structure.unavailable_roots()):
-        yield
-        return
-    before = structure.state.copy()
-    structure.set_state(np.flatnonzero(before).astype(np.int32), "up")
-    try:
-        yield
-    finally:
-        for code in np.unique(before).tolist():
-            structure.set_state(np.flatnonzero(before == code).astype(np.int32), STATES[code])
 
 
 class Move(NamedTuple):
@@ -128,7 +110,7 @@ def plan(records: Records, job: str, end: int, now: int) -> Move:
     pieces = records.plan_free(job, shorter, end, None) if shorter else []
     longer = _longer(records, job, given, end, now)
     try:
-        with lifted(records.structure):
+        with records.structure.lifted():
             return Move([(window, _plan(records, job, window, named), drawn) for window, named, drawn in longer], pieces)
     except InsufficientResources as error:
         latest = _latest(records, job, longer)
@@ -209,7 +191,7 @@ def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:
         return True
 
     low, high = -1, len(moments)
-    with lifted(records.structure):
+    with records.structure.lifted():
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if is_free(moments[middle]) else (low, middle)

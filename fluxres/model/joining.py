@@ -28,7 +28,6 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, targets
 from fluxres.model.drawn import require_drawn, require_kept
-from fluxres.model.extending import lifted
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -153,7 +152,7 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     made = type(graph)(part, clock=graph._clock_given)
     top, stop = [(0, part.size.item(0))], structure.end.item(v)
     inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}
-    with lifted(part):
+    with part.lifted():
         for owner in records.pools_of:
             # What a whole holding above implies is the owner's here, too.
             for window in _union(records.whole_above(v, owner, 0, FOREVER)):

@@ -528,6 +528,8 @@ class ResourceGraph(Requests):
     def apply(self, event: events.Event) -> None:
         """Replay one event of a journal.
 
+        What is out of service may be given by it: its writer has checked that, and jobs hold on to what was drained.
+
         Errors: InputError for an event it does not know; otherwise those of the operation.
         """
         events.apply(self, event)

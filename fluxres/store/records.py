@@ -17,7 +17,6 @@ from fluxres.allocation.drawn import Drawn
 from fluxres.allocation.records import Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
-from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store.encoding import DrawnRow, RecordColumns
@@ -104,20 +103,16 @@ def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: C
 
     Errors: those of an allocation.
     """
-    # A pool that is down keeps what it holds (rule A7), but would not be given anew: states come last.
-    states = structure.state.copy()
-    structure.state[:] = 0
     graph = ResourceGraph(structure, name=name, clock=clock)
     order = np.lexsort((wanted.vertex, wanted.end, wanted.start, wanted.owner))
     owner, start, end = (column[order] for column in (wanted.owner, wanted.start, wanted.end))
     cuts = np.flatnonzero((np.diff(owner) != 0) | (np.diff(start) != 0) | (np.diff(end) != 0)) + 1
     targets = list(zip(wanted.vertex[order].tolist(), wanted.amount[order].tolist(), strict=True))
     bounds = [0, *cuts.tolist(), len(targets)] if targets else [0]
-    for lo, hi in pairwise(bounds):
-        job, window = wanted.owners[owner[lo]], (int(start[lo]), int(end[lo]))
-        graph.records.allocate(graph.records.plan_allocate(targets[lo:hi], job, *window, implies=True), job, *window)
-    for code in np.unique(states).tolist():
-        structure.set_state(np.flatnonzero(states == code).astype(np.int32), STATES[code])
+    with structure.lifted():  # a pool that is down keeps what it holds (rule A7), but would not be given anew
+        for lo, hi in pairwise(bounds):
+            job, window = wanted.owners[owner[lo]], (int(start[lo]), int(end[lo]))
+            graph.records.allocate(graph.records.plan_allocate(targets[lo:hi], job, *window, implies=True), job, *window)
     graph.records.slots_of = dict(wanted.slots_of)
     _put_drawn(graph.records, wanted)
     return graph

@@ -111,6 +111,12 @@ def test_a_pool_below_an_unavailable_one_is_unavailable(s: Structure, data: st.D
         assert s.unavailable_above(v) == (chain[-1] if chain else -1)
         roots |= {chain[-1]} if chain else set()
     assert s.unavailable_roots().tolist() == sorted(roots)
+    states = s.state.tolist()
+    with s.lifted(), s.lifted():
+        assert s.unavailable_roots().tolist() == []
+        assert {s.unavailable_above(v) for v in range(s.n)} == {-1}
+        assert s.state.tolist() == states
+    assert s.unavailable_roots().tolist() == sorted(roots)
 
 
 def test_names_by_template() -> None:

@@ -106,3 +106,21 @@ def test_events_name_pools_outside_containment_by_graph_and_old_ones_by_uuid() -
         for event in events:
             graph.apply(event)
         assert facts(graph) == facts(g)
+
+
+def test_what_is_out_of_service_is_given_by_an_event() -> None:
+    """Its writer has checked that: the job held on to it."""
+    told: list[Any] = []
+    g = machine()
+    g.sink = told.append
+    g.allocate("/demo/rack", job="a", end=20)
+    g.stage("/demo/rack", job="a", start=20, end=30)
+    g.allocate_all([("/demo/rack", "b")], start=30, end=40)
+    h = machine()
+    h.set_state("/demo/rack", "drain")
+    for event in told:
+        h.apply(event)
+    assert trace(h) == trace(g)
+    assert h.pool("/demo/rack").state == "drain"
+    with pytest.raises(FluxresError, match="it is drain"):
+        h.allocate("/demo/rack", job="c", start=50, end=60)
