@@ -380,7 +380,13 @@ class Allocations(Holdings):
                 self.planner.cover(v, s, e, False)
 
     def plan_free(
-        self, job: str, targets: Iterable[tuple[int, int | None]] | None, start: int | None, end: int | None
+        self,
+        job: str,
+        targets: Iterable[tuple[int, int | None]] | None,
+        start: int | None,
+        end: int | None,
+        *,
+        implied: bool = False,
     ) -> Batch | list[Piece]:
         """Check a free or a shrink without making it.
 
@@ -388,6 +394,7 @@ class Allocations(Holdings):
             job: that gives back.
             targets: (vertex, amount or None for all of it); None for every pool of the job.
             start, end: window in ticks; None for the whole time the job holds the pool.
+            implied: what is implied may go back without the pool above: an instance below the job drew it, and has no use for it.
 
         Returns: (vertex, amount, start, end) pieces, or all of a batch, for :meth:`free`.
         Errors: UnknownJob, NotHeld (naming the pool to free instead where the hold is implied); nothing changes.
@@ -406,8 +413,9 @@ class Allocations(Holdings):
         lo, hi = (0 if start is None else start), (clock.FOREVER if end is None else end)
         self._check_window(lo, hi)
         windowed = start is not None and end is not None
+        with_above = implied or targets is None
         for v, amount in wanted.items():
-            held = self._freeable(job, v, lo, hi, targets is None or any(u in wanted for u in self.accounts.ancestors(v)))
+            held = self._freeable(job, v, lo, hi, with_above or any(u in wanted for u in self.accounts.ancestors(v)))
             pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")

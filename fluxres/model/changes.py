@@ -258,13 +258,16 @@ def of_spans(
 
 
 def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
-    """Take back pieces that a job is known to hold."""
+    """Take back pieces that a job is known to hold, or to have implied: one change for each window."""
     structure = graph.structure
-    for v, amount, start, end in pieces:
-        targets_of: list[tuple[int, int | None]] = [(v, amount)]
-        tell(graph, partial(events.free, structure, job, targets_of, start, end))
-    graph.records.free(pieces, job)
-    graph.revision += 1
+    windows: dict[Window, list[tuple[int, int | None]]] = {}
+    for v, amount, *window in pieces:
+        windows.setdefault((window[0], window[1]), []).append((v, amount))
+    for (start, end), named in windows.items():
+        planned = graph.records.plan_free(job, named, start, end, implied=True)
+        tell(graph, partial(events.free, structure, job, named, start, end, implied=True), len(named))
+        graph.records.free(planned, job)
+        graph.revision += 1
 
 
 def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> Allocation:

@@ -102,10 +102,17 @@ def free(
     start: int | None,
     end: int | None,
     slots: int = 0,
+    *,
+    implied: bool = False,
 ) -> Event:
-    """A job gives back; pools None is everything, start and end None the whole time."""
+    """A job gives back; pools None is everything, start and end None the whole time.
+
+    Args:
+        implied: whether what is implied goes back without the pool above.
+    """
     pools = None if targets is None else _named(structure, targets)
-    return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end), **_slots(slots)}
+    more = {**_slots(slots), **({"implied": True} if implied else {})}
+    return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end), **more}
 
 
 def set_end(job: str, start: int, end: int) -> Event:
@@ -200,7 +207,8 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
 
 def _apply_free(graph: ResourceGraph, e: Event) -> None:
     pools = None if e["pools"] is None else _targets(graph, e["pools"])
-    graph.records.free(graph.records.plan_free(e["job"], pools, e["start"], e["end"]), e["job"], e.get("slots", 0))
+    planned = graph.records.plan_free(e["job"], pools, e["start"], e["end"], implied=bool(e.get("implied")))
+    graph.records.free(planned, e["job"], e.get("slots", 0))
 
 
 def _apply_set_end(graph: ResourceGraph, e: Event) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
+from fluxres.clock import ticks
 from fluxres.errors import FluxresError, InputError
-from fluxres.model import ResourceGraph
+from fluxres.model import ResourceGraph, changes
 from tests.allocation.test_records import machine, trace
 from tests.graph.builders import demo
 
@@ -124,3 +125,26 @@ def test_what_is_out_of_service_is_given_by_an_event() -> None:
     assert h.pool("/demo/rack").state == "drain"
     with pytest.raises(FluxresError, match="it is drain"):
         h.allocate("/demo/rack", job="c", start=50, end=60)
+
+
+def test_what_is_held_through_a_pool_above_is_given_back_before_it_and_with_it() -> None:
+    """One event is one revision, and is replayed as it was made, whatever windows the pieces have."""
+    told: list[Any] = []
+    g = machine()
+    g.sink = told.append
+    rack, memory = (g.vertex(path) for path in ("/demo/rack", "/demo/rack/node0/memory"))
+    g.allocate("/demo/rack", job="a", end=20)
+    changes.allocate_more(g, "a", [(memory, 6)], (0, ticks(30)))
+    began = g.revision, len(told)
+    changes.free_pieces(g, "a", [(memory, 1, ticks(5), ticks(25))])
+    changes.free_pieces(g, "a", [(memory, 1, ticks(5), ticks(25)), (rack, 1, ticks(5), ticks(20))])
+    assert (g.revision - began[0], len(told) - began[1]) == (3, 3)
+    assert [(span.pool, span.amount, span.start, span.end) for span in g.allocation("a").spans] == [
+        ("/demo/rack", 1, 0, 5),
+        ("/demo/rack/node0/memory", 4, 5, 25),
+        ("/demo/rack/node0/memory", 6, 25, 30),
+    ]
+    h = machine()
+    for event in told:
+        h.apply(event)
+    assert (trace(h), h.revision) == (trace(g), g.revision)

@@ -71,7 +71,18 @@ def give_a_part_back(graph: ResourceGraph, clock: Hand) -> None:
     assert child.shrink("/lab/node0/core1") == ["/lab/node0/core1"]
 
 
-COURSES = (outlast, lengthen, give_a_part_back)
+def come_late_in_a_child(graph: ResourceGraph, clock: Hand) -> None:
+    """A child that draws power is not over at its limit, and all of its supply is drained."""
+    top = Instance(graph, runner=Late())
+    child = top.spawn(top.submit("slot/node", duration_s=5), runner=Late())
+    child.submit("slot/[core;power=90]")
+    top.drain(["/lab/node0", "power:/pdu0"])
+    clock.now_s += 8
+    top.advance()
+    assert top.check() == []
+
+
+COURSES = (outlast, lengthen, give_a_part_back, come_late_in_a_child)
 
 
 @pytest.mark.parametrize("course", COURSES)
@@ -108,3 +119,16 @@ def test_changes_begin_with_a_hold_on_a_drained_node(tmp_path: Path) -> None:
     fluxres.save(graph, tmp_path / "late.changes", changed_only=True)
     back = fluxres.load(tmp_path / "drained.yaml", changes=[tmp_path / "late.changes"], clock=clock)
     assert facts(back)["held"] == facts(graph)["held"]
+
+
+def test_rule_d1_what_a_child_draws_and_gives_back_is_read_back(store: SqliteStore) -> None:
+    clock = Hand(BEGIN_S)
+    with store.writing(clock=clock) as tx:
+        top = Instance(tx.graph)
+        child = top.spawn(top.submit("slot/node"))
+        child.finish(child.submit("slot/[core;power=90]"))
+        child.submit("slot/[core;power=70]", duration_s=20)
+        seq = tx.position.seq
+    assert facts(store.load(clock=clock)) == facts(tx.graph)
+    assert [entry.event["event"] for entry in store.log(after=seq)] == ["allocate", "allocate", "free", "allocate"]
+    assert store.log(after=seq)[2].event["pools"] == [["power:/pdu0", 90], ["power: power:/pdu0 -> /lab/node0", 90]]
