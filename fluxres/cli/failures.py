@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import sys
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
@@ -26,16 +26,16 @@ _REASONS_MAX: Final = 10
 def report(error: BaseException, *, as_json: bool) -> int:
     """Tell standard error what happened; the exit status."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        sys.stderr.write("fluxres: interrupted\n")
+        tell("fluxres: interrupted\n")
         return INTERRUPTED
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _silence()
         return CLOSED_PIPE
     told = _as_fluxres(error)
     if as_json:
-        sys.stderr.write(json.dumps({**told.to_dict(), "status": exit_status(told)}) + "\n")
+        tell(json.dumps({**told.to_dict(), "status": exit_status(told)}) + "\n")
         return exit_status(told)
-    sys.stderr.write("".join(f"{printable(line)}\n" for line in _lines(told)))
+    tell("".join(f"{printable(line)}\n" for line in _lines(told)))
     return exit_status(told)
 
 
@@ -67,9 +67,19 @@ def _as_fluxres(error: BaseException) -> FluxresError:
     return StoreError("not enough memory for this", hint="free some, or take a smaller part of the machine")
 
 
-def _silence() -> None:
-    """Let what is still in the buffer of standard output go nowhere, or Python complains about it at exit."""
+def tell(text: str) -> None:
+    """Write to standard error; what it does not take is lost, and the command ends as it would have."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO | None = None) -> None:
+    """Let what is still in the buffer of a stream go nowhere (of standard output, unless another is named), or Python complains
+    about it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
     except (OSError, ValueError):
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, Settings
 from fluxres.render.style import Style
 from fluxres.render.text import printable
@@ -96,4 +97,4 @@ def _is_utf8() -> bool:
 
 def note(text: str) -> None:
     """Tell standard error something that is not part of the answer."""
-    sys.stderr.write(f"fluxres: {text}\n")
+    tell(f"fluxres: {text}\n")

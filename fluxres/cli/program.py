@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TextIO
 import click
 
 from fluxres import __version__
-from fluxres.cli.failures import report
+from fluxres.cli.failures import report, tell
 from fluxres.cli.settings import EverywhereOption, Settings, everywhere
 from fluxres.errors import FluxresError, InputWarning
 
@@ -202,7 +202,7 @@ def _show(
 ) -> None:
     """Tell standard error what a reader left out; other warnings as Python shows them."""
     if not issubclass(category, InputWarning):
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+        tell(warnings.formatwarning(message, category, filename, lineno, line))
         return
     from fluxres.cli.output import note
     from fluxres.render.text import printable

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,65 @@ def test_a_full_disc_under_standard_output_is_an_error(tiny: Invoke) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         status, _, err = finish(process("find", "type=core", "-o", "paths", stdout=full))
     assert (status, err) == (4, "fluxres: ERROR standard output: No space left on device\n")
+
+
+def closing(*closed: int) -> Callable[[], None]:
+    """What a child does first: close some of its standard streams, as `>&-` does in a shell."""
+
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    return close
+
+
+COMMANDS = {
+    "a table": ("find", "type=node"),
+    "names": ("find", "type=node", "-o", "folded"),
+    "JSON": ("find", "type=node", "--json"),
+    "a file": ("save", "-"),
+    "help": ("--help",),
+    "the version": ("--version",),
+    "a session": ("query", "--help"),
+}
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_an_answer_to_a_closed_standard_output_is_lost_with_status_4(what: str, tiny: Invoke) -> None:
+    status, _, err = finish(process(*COMMANDS[what], preexec_fn=closing(1)))
+    assert status == 4
+    if what == "JSON":
+        assert json.loads(err)["where"] == "standard output"
+    else:
+        assert err == "fluxres: ERROR standard output: Bad file descriptor\n"
+
+
+def test_what_was_granted_with_standard_output_closed_is_not_called_refused(tiny: Invoke) -> None:
+    status, _, err = finish(process("allocate", "/tiny/rack0/node0", "--job", "j1", preexec_fn=closing(1)))
+    assert (status, err) == (4, "fluxres: ERROR standard output: Bad file descriptor\n")
+    assert [span["job"] for span in json.loads(tiny("allocated", "--json").stdout)["allocated"]] == ["j1"]
+    assert tiny("check", "--json").exit_code == 0
+
+
+@pytest.mark.parametrize("closed", [(0,), (2,), (0, 2), (0, 1, 2)])
+def test_closed_streams_change_no_status_but_that_of_a_lost_answer(closed: tuple[int, ...], tiny: Invoke) -> None:
+    lost = 4 if 1 in closed else 0
+    started = process("allocate", "/tiny/rack0/node0", "--job", "j1", preexec_fn=closing(*closed))
+    assert finish(started)[0] == lost
+    status, _, err = finish(process("allocate", "/tiny/rack0/node0", "--job", "j2", preexec_fn=closing(*closed)))
+    assert status == 1
+    assert ("held by j1" in err) == (2 not in closed)
+    status, _, err = finish(process("load", "-", preexec_fn=closing(*closed)))
+    assert (status, "Traceback" in err) == (2, False)
+    assert finish(process("info", preexec_fn=closing(*closed)))[0] == lost
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_standard_error_changes_no_status(tiny: Invoke) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        assert finish(process("find", "nope=3", stderr=full))[0] == 2
+        assert finish(process("free", "nobody", stderr=full))[0] == 2
+        assert finish(process("save", "out.hq", stderr=full))[0] == 0
 
 
 def test_a_typo_in_a_file_is_named_by_line_and_column(place: Path) -> None:
