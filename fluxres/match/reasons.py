@@ -237,6 +237,8 @@ class _Writer:
             if lacking.any():
                 causes.append(self.inside(demand, rest[lacking]))
                 rest, room = rest[~lacking], room[~lacking]
+        elif room.sum() < asked and (in_part := self.only_in_part(demand, rest)).any():
+            causes.append(self.cause("below", rest[in_part]))
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
 
     def supplied(self, demand: Demand, times: int, asked: int) -> PartReport:
@@ -248,6 +250,10 @@ class _Writer:
             if worthless:
                 causes.append(self.cause("unit", np.array(worthless, np.int32)))
             short = sorted((givers for givers in found.short if givers[0] not in set(worthless)), key=self.supplies.free)
+            below = [givers for givers in short if any(map(self.supplies.is_in_use_below, givers))]
+            if below:
+                causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))
+                short = [givers for givers in short if givers not in below]
             if short:
                 some = short[: limits.WHY_POOLS_MAX]
                 paths = self.paths(np.array([givers[0] for givers in some], np.int32))
@@ -287,8 +293,15 @@ class _Writer:
         if demand.children or not len(pools):
             return np.ones(len(pools), np.int64)
         worth = self.situation.typology.most_worth(demand)
-        units = self.structure.size[pools] if demand.whole else self.free[pools]
+        units = self.structure.size[pools] if demand.whole else self.free[pools] - self.only_in_part(demand, pools)
         return (units * worth.numerator // worth.denominator).astype(np.int64)
+
+    def only_in_part(self, demand: Demand, pools: NDArray[np.int32]) -> Mask:
+        """Which pools have all their units free and can give all but one: all are the whole pool, in which something is held."""
+        if demand.whole or demand.children:
+            return np.zeros(len(pools), np.bool_)
+        first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(self.structure.end[pools])
+        return (first < stop) & (self.structure.size[pools] > 1) & (self.free[pools] == self.structure.size[pools])
 
     def instances(self, demand: Demand, pools: NDArray[np.int32], most: int) -> NDArray[np.int64]:
         """How many instances each pool has room for, up to `most`; pools that are alike inside are looked into once.

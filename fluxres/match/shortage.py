@@ -84,8 +84,8 @@ class Supplies:
             rest = times * need
             for u in givers:
                 worth = self._worth(demand, u)
-                units = min(left.get(u, self._situation.free(u)), ceil(rest / worth)) if worth else 0
-                left[u] = left.get(u, self._situation.free(u)) - units
+                units = min(left.get(u, self.most(u)), ceil(rest / worth)) if worth else 0
+                left[u] = left.get(u, self.most(u)) - units
                 rest -= units * worth
         return times, [givers for givers in needs if room[givers] == times < most]
 
@@ -96,7 +96,16 @@ class Supplies:
 
     def _there(self, demand: Demand, givers: Givers, left: dict[int, int]) -> Fraction:
         """What a supplier has, in what is asked for."""
-        return sum((left.get(u, self._situation.free(u)) * self._worth(demand, u) for u in givers), Fraction(0))
+        return sum((left.get(u, self.most(u)) * self._worth(demand, u) for u in givers), Fraction(0))
+
+    def most(self, u: int) -> int:
+        """Units that one match can take of a supplier: all of them would be the whole pool."""
+        return self._situation.free(u) - self.is_in_use_below(u)
+
+    def is_in_use_below(self, u: int) -> bool:
+        """Whether all units of a pool are free, and cannot be taken together because something below it is held."""
+        situation = self._situation
+        return situation.free(u) == situation.size[u] > 1 and not situation.is_clear(u)
 
     def _rounded(self, demand: Demand, givers: Givers, number: Fraction) -> Fraction:
         """Whole units of the supplier."""

@@ -244,9 +244,14 @@ class Traverser:
             most = room if whole else min(room, ceil(goal.left / factor))
             if demand.upstream:
                 most = self.charger.most(demand, v, factor, most)
-            mark = taken.mark
+            mark, least = taken.mark, 0
             for amount in range(most, room - 1 if whole else 0, -1):
                 taken.undo(mark)
+                if amount == most - 1:
+                    rest_at_most = self._units_in(demand, candidates[at + 1 :], goal.left)
+                    least = ceil((goal.left - rest_at_most) / factor)
+                if amount < least:
+                    break
                 if demand.shared and situation.size[v] == 1:
                     taken.share(v, goal.slot, goal.within)
                 else:
@@ -258,6 +263,16 @@ class Traverser:
                 following: Agenda = (goal._replace(left=goal.left - amount * factor, cursor=at + 1), rest)
                 yield (Cut(here), following) if demand.settled else following
             self.likeness.refuse(demand, v, refused)
+
+    def _units_in(self, demand: Demand, candidates: NDArray[np.int32], enough: Fraction | int) -> Fraction:
+        """Units that candidates have at most for a demand; no more are looked at than have `enough`."""
+        found = Fraction(0)
+        for v in candidates.tolist():
+            if found >= enough:
+                break
+            room, _, factor = self._room(demand, v)
+            found += room * factor
+        return found
 
     def _charges(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         """All units asked for, from every pool on the ways up; there is only one way to do that."""

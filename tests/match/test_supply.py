@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fluxres
 from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded
@@ -362,3 +363,48 @@ def test_a_feed_drawn_whole_implies_all_levels_of_suppliers_in_it(wanted: str, p
     graph.free("a")
     assert graph.jobs() == []
     assert graph.check() == []
+
+
+FEED = {
+    "fluxres": 1,
+    "name": "m",
+    "resources": [{"type": "node", "count": 2}],
+    "graphs": {
+        "power": {
+            "hierarchy": True,
+            "pools": [{"type": "feed", "id": 0, "size": 10_000, "with": [{"type": "pdu", "count": 2, "size": 6000}]}],
+            "edges": [{"from": "power:/feed0/pdu[0-1]", "to": "/m/node[0-1]", "pairing": "each"}],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("text", ["feed=10000", "slot/feed=10000", "feed=4000-10000"])
+def test_all_units_of_a_supplier_are_refused_at_once_while_one_below_it_is_in_use(text: str) -> None:
+    graph = fluxres.load(FEED)
+    graph.allocate([("power:/feed0/pdu0", 100)], job="x", duration_s=50)
+    if "-" in text:
+        assert graph.match(text).counts == (9999,)
+        return
+    with pytest.raises(InsufficientResources, match="cannot be given whole: in it something is held by x until 50 s") as refused:
+        graph.allocate(text, job="y")
+    assert refused.value.earliest == graph.earliest(text) == 50.0
+    refusal = graph.why_not(text)
+    assert refusal is not None
+    assert not refusal.undecided
+    assert 9999 in refusal.enough.values()
+    assert "together they ask for the same pools" not in str(refusal)
+
+
+def test_units_that_others_have_to_add_are_not_tried_one_by_one() -> None:
+    memory = {"type": "memory", "count": 3, "size": 10**6, "with": [{"type": "page", "count": 2}]}
+    graph = fluxres.load({"fluxres": 1, "name": "m", "resources": [memory]})
+    graph.allocate([f"/m/memory{k}/page0" for k in range(3)], job="x", duration_s=50)
+    assert graph.match(f"memory={3 * 10**6 - 3}").amounts.tolist() == [10**6 - 1] * 3
+    refusal = graph.why_not(f"memory={3 * 10**6 - 2}")
+    assert refusal is not None
+    assert (refusal.undecided, refusal.earliest, refusal.enough) == (False, 50.0, {"resources[0]": 3 * 10**6 - 3})
+    assert refusal.sentences()[0] == (
+        "resources[0]: 2999998 of type memory asked for, 2999997 available in 3 of 3 candidates: "
+        "3 cannot be given whole: in them something is held by x until 50 s."
+    )
