@@ -47,7 +47,8 @@ def _lines(error: FluxresError) -> list[str]:
     lines = [f"fluxres: ERROR {first}", *(f"  {line}" for line in more)]
     reasons = getattr(error, "reasons", None) or {}
     if isinstance(reasons, dict) and len(reasons) > 1:
-        others = [f"  {where}: {why}" for where, why in reasons.items() if (where, why) != (error.where, error.message)]
+        said = f"{error.where}: {error.message}"
+        others = [f"  {where}: {why}" for where, why in reasons.items() if f"{where}: {why}".removesuffix(".") not in said]
         lines += others[:_REASONS_MAX]
         lines += [f"  and {len(others) - _REASONS_MAX} more"] * (len(others) > _REASONS_MAX)
     return lines

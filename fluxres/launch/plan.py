@@ -89,8 +89,18 @@ def _plan(graph: ResourceGraph, begin: Begin, request: Request) -> list[Planned]
     for part, child in child_begins(graph, begin):
         job = top.submit(part)
         if job.started_at is None:
-            raise InfeasibleRequest(
-                f"there is nothing left for {child.tree_id}", where=begin.tree_id, hint="use a smaller fan-out"
-            )
+            raise _nothing_left(graph, begin.tree_id, child.tree_id, part)
         found += _plan(graph.copy(job=str(job.id)), child, request)
     return found
+
+
+def _nothing_left(graph: ResourceGraph, where: str, child: str, part: Request) -> InfeasibleRequest:
+    """Why the part of one more child cannot be given to it."""
+    refusal = graph.why_not(part)
+    short = [] if refusal is None else [one for one in refusal.parts if one.is_short]
+    hint = "use a smaller fan-out"
+    if any(one.each for one in short):
+        hint = "the children share the whole machine, and its suppliers cannot feed all of it at once: take a part (fluxres copy)"
+    reasons = {} if refusal is None else refusal.reasons()
+    said = "".join(f": {place}: {why}" for place, why in list(reasons.items())[:1]).removesuffix(".")
+    return InfeasibleRequest(f"there is nothing left for {child}{said}", where=where, hint=hint, reasons=reasons)

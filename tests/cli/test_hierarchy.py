@@ -168,3 +168,34 @@ def test_a_second_ctrl_c_does_not_wait_for_deaf_jobs(tmp_path: Path) -> None:
     status, _, _ = finish(running)
     assert status == 130
     assert marked(mark) == {}
+
+
+FED = """
+fluxres: 1
+name: m
+resources: [{type: node, count: 4, draw: {power: 400}, with: [{type: core, count: 2}]}]
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: pdu, size: 1000, unit: W}]
+    edges: [{from: "power:/pdu", to: "/m/node*"}]
+"""
+
+
+def test_a_part_that_cannot_be_fed_is_refused_for_its_power(fluxres: Invoke, place: Path) -> None:
+    (place / "fed.yaml").write_text(FED, encoding="utf-8")
+    told = fluxres("hierarchy", "--machine", "fed.yaml", "-T", "2", "-J", "2", "-d", status=3).stderr
+    first, *more = told.splitlines()
+    assert first.startswith("fluxres: ERROR tree: there is nothing left for tree.2: resources[0].with[0]: ")
+    assert "lack 400 power (pdu: 200 of 1000 W free)" in first
+    assert "(the children share the whole machine, and its suppliers cannot feed all of it at once" in first
+    assert "smaller fan-out" not in told
+    assert [line.partition(":")[0] for line in more] == ["  resources[0].with[0].draw.power"]
+
+
+def test_each_reason_of_a_job_that_is_too_large_stands_once(fluxres: Invoke, place: Path) -> None:
+    (place / "fed.yaml").write_text(FED, encoding="utf-8")
+    wanted = ("-r", "slot=2/node/[core=9;core=1]")
+    told = fluxres("hierarchy", "--machine", "fed.yaml", "-T", "1", "-J", "2", "-d", *wanted, status=3).stderr
+    assert told.count("resources[0].with[0]: ") == 1
+    assert told.count("resources[0].with[0].with[0]: ") == 1
