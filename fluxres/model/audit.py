@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def check(graph: ResourceGraph) -> list[Problem]:
     """Problems of the graph; empty when the numbered rules hold (specs/rules.md)."""
-    return check_structure(graph.structure) + check_records(graph.records) + list(_check_draws(graph.structure))
+    return check_structure(graph.structure) + check_records(graph.records) + list(check_draws(graph.structure))
 
 
-def _check_draws(structure: Structure) -> Iterator[Problem]:
+def check_draws(structure: Structure) -> Iterator[Problem]:
     """What pools draw by themselves, and nothing supplies, or not as much.  Cost: the way of each pool that draws anything."""
     draws = Draws(structure)
     for name in draws.types:

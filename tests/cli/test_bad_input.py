@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -183,3 +184,25 @@ def test_what_a_save_leaves_out_is_told_wherever_it_goes(tiny: Invoke, place: Pa
         shown = tiny("save", dest)
         assert told in shown.stderr, dest
         assert told not in shown.stdout
+
+
+def test_load_says_which_pools_draw_more_than_they_can_be_given(fluxres: Invoke, place: Path) -> None:
+    site = """
+fluxres: 1
+name: m
+resources: [{type: node, count: 9, draw: {power: 1000}}]
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: pdu, size: 9000, unit: W}]
+    edges: [{from: "power:/pdu", to: "/m/node*", capacity: 900}]
+"""
+    (place / "m.yaml").write_text(site, encoding="utf-8")
+    told = fluxres("load", "m.yaml").stderr.splitlines()
+    warned = json.loads(fluxres("check", "--json").stdout)["problems"]
+    assert told == [f"fluxres: {p['where']}: {p['message']}" if p["where"] else f"fluxres: {p['message']}" for p in warned]
+    assert told[0].startswith("fluxres: /m/node0: draws 1000 W of power: power:/pdu -> /m/node0, which has 900 W")
+    assert told[-1] == "fluxres: 9 pools in all draw more power than they can be given"
+    assert len(told) == limits.WHY_NAMES_MAX + 1
+    (place / "m.yaml").write_text(site.replace("900}", "1000}"), encoding="utf-8")
+    assert fluxres("load", "m.yaml", "--replace").stderr == ""
