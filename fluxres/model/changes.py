@@ -159,7 +159,8 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
     named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
     if with_draws:
         named, drawn = drawing.with_draws(graph, named, window)
-    planned = graph.records.plan_allocate(named, job, *window, implies=len(drawn) > 0)
+    with drawing.named_in_refusals(graph, drawn):
+        planned = graph.records.plan_allocate(named, job, *window, implies=len(drawn) > 0)
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
     graph.records.allocate(planned, job, *window, drawn=drawn)
@@ -173,7 +174,8 @@ def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], 
     Args:
         drawn: for which pools what of it is drawn.
     """
-    planned = graph.records.plan_allocate(named, job, *window, implies=True)
+    with drawing.named_in_refusals(graph, drawn):
+        planned = graph.records.plan_allocate(named, job, *window, implies=True)
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
     graph.records.allocate(planned, job, *window, drawn=drawn)
@@ -313,7 +315,8 @@ def stage(
     expires = min(graph.now() + life, FOREVER)
     rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
-    planned = graph.records.plan_stage(staged, implies=implies)
+    with drawing.named_in_refusals(graph, drawn):
+        planned = graph.records.plan_stage(staged, implies=implies)
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(named))
     graph.records.stage(staged, planned)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.errors import InfeasibleRequest
+from fluxres.errors import InfeasibleRequest, InsufficientResources
 
 if TYPE_CHECKING:
     from fluxres.match import Matcher
@@ -37,6 +39,28 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int]) -> t
             if v < graph.structure.n and amount == graph.structure.size.item(v):
                 charge.add(v, kind)
     return [*named, *sorted(charge.units.items())], np.array(sorted(charge.rows), np.int64).reshape(-1, 3)
+
+
+@contextmanager
+def named_in_refusals(graph: ResourceGraph, drawn: Rows) -> Iterator[None]:
+    """Let a refusal of units that nobody named say which pools draw them.
+
+    Args:
+        drawn: (pool, account, units) of what pools draw by themselves.
+    """
+    try:
+        yield
+    except (InsufficientResources, InfeasibleRequest) as error:
+        where = graph.structure.accounts.where
+        meant = [u for u in np.unique(drawn[:, 1]).tolist() if error.where.endswith(where(u))]
+        pools = np.unique(drawn[np.isin(drawn[:, 1], meant), 0]).tolist()
+        if pools:
+            more = len(pools) - 1
+            they = f"{where(pools[0])} and {more} more draw" if more else f"{where(pools[0])} draws"
+            error.message += f"; {they} them"
+            if isinstance(error, InfeasibleRequest):
+                error.hint = "allocate fewer of these" if more else "nothing can supply it"
+        raise
 
 
 class _Charge:

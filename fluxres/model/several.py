@@ -240,7 +240,8 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
         for i in order:
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
-                lock(Share(part.place, part.job, part.pools, start, end, implies=len(part.drawn) > 0))
+                with drawing.named_in_refusals(graph, part.drawn):
+                    lock(Share(part.place, part.job, part.pools, start, end, implies=len(part.drawn) > 0))
                 continue
             with located(part.place):
                 match = matching.matcher(graph).match(part.request, start, end, policy)

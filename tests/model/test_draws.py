@@ -269,3 +269,27 @@ def test_a_supplier_that_stands_by_is_named_where_the_first_has_too_little() -> 
     refusal = g.why_not("slot=1/node")
     assert refusal is not None
     assert not any("stands by" in sentence for sentence in refusal.sentences())
+
+
+@pytest.mark.parametrize("way", ["allocate", "stage", "allocate_all", "grow"])
+def test_a_refusal_of_units_that_nobody_named_says_which_pools_draw_them(site: ResourceGraph, way: str) -> None:
+    site.allocate("slot/core", job="j", duration_s=10)
+
+    def give(*wanted: str) -> None:
+        if way == "allocate_all":
+            site.allocate_all([(list(wanted), "k")], duration_s=10)
+        elif way == "grow":
+            site.grow("j", list(wanted))
+        else:
+            getattr(site, way)(list(wanted), job="k", duration_s=10)
+
+    with pytest.raises(InfeasibleRequest) as never:
+        give(*(node(number) for number in range(1, 8)))
+    assert never.value.message == "2800 units wanted of a pool of 2600; /site/rack0/node1 and 6 more draw them"
+    assert never.value.hint == "allocate fewer of these"
+    site.allocate([("power:/feed/pdu1/power", 1500)], job="x", duration_s=10)
+    with pytest.raises(InsufficientResources, match=r"pdu1/power: 400 units wanted.*; /site/rack1/node4 draws them \(free from"):
+        give(node(4))
+    assert site.jobs() == ["j", "x"]
+    with pytest.raises(InfeasibleRequest, match=r"9999 units wanted of a pool of 1800 \(ask for at most 1800\)"):
+        site.allocate([(node(1), 1), ("power:/feed/pdu1/power", 9999)], job="k", duration_s=10)
