@@ -1,23 +1,21 @@
 """Words of the command line that mean pools, moments and tags.
 
-`/demo/rack[0-1]/node[0-3]=1` names eight pools and a unit of each: any part of a path may be a hostlist, with brackets and
-commas.  A name that really has brackets or commas in it is taken as it is when there is such a pool.
+`/demo/rack[0-1]/node[0-3]=1` names eight pools and a unit of each.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import product
-from math import inf, prod
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fluxres import clock, limits
-from fluxres.errors import LimitExceeded, UnknownPool, UsageError
+from fluxres.errors import UsageError
 from fluxres.render.amounts import when
-from fluxres.syntax import hostlist, moment
+from fluxres.syntax import moment
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph, Selection
@@ -45,51 +43,14 @@ class Window(click.ParamType[tuple[float, float]]):
         return value if isinstance(value, tuple) else moment.parse_window(value, clock.system())
 
 
-def expand(where: str) -> list[str]:
-    """The paths or URIs that a text with brackets or commas stands for.
-
-    Errors: InputError for brackets that are wrong; LimitExceeded beyond IDSET_COUNT_MAX paths.
-
-    >>> expand("power:/pdu0/node[0-1]")
-    ['power:/pdu0/node0', 'power:/pdu0/node1']
-    """
-    if not _folds(where):
-        return [where]
-    parts = _outside_brackets(where)
-    if prod(hostlist.count(part) if _folds(part) else 1 for part in parts) > limits.IDSET_COUNT_MAX:
-        raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} pools in one argument", where=where)
-    return ["/".join(names) for names in product(*(hostlist.parse(part) if _folds(part) else [part] for part in parts))]
-
-
-def _folds(text: str) -> bool:
-    return "[" in text or "," in text
-
-
-def _outside_brackets(where: str) -> list[str]:
-    parts, start, depth = [], 0, 0
-    for at, character in enumerate(where):
-        depth += (character == "[") - (character == "]")
-        if character == "/" and depth == 0:
-            parts.append(where[start:at])
-            start = at + 1
-    return [*parts, where[start:]]
-
-
 def vertices(graph: ResourceGraph, words: Iterable[str]) -> list[int]:
     """Vertex numbers of the pools that these paths name, in the order named.
 
     Errors: UnknownPool, InputError.
     """
-    found: list[int] = []
-    for word in words:
-        if _folds(word):
-            try:
-                found.append(graph.vertex(word))
-                continue
-            except UnknownPool:
-                pass
-        found += [graph.vertex(where) for where in expand(word)]
-    return found
+    from fluxres.model.targets import vertices_named
+
+    return [v for word in words for v in vertices_named(graph.structure, word)]
 
 
 def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = None) -> list[tuple[int, int | None]]:
@@ -97,7 +58,7 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
 
     Errors: UsageError when both or neither are given, or nothing was found.
     """
-    from fluxres.graph.accounts import is_edge
+    from fluxres.model.targets import accounts_named
 
     if criteria is not None:
         return [(v, None) for v in found(graph, words, criteria).vertices.tolist()]
@@ -109,18 +70,8 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
     named: list[tuple[int, int | None]] = []
     for word in words:
         where, amount = _amount(graph, word)
-        found_there = _edges(graph, where) if is_edge(where) else vertices(graph, [where])
-        named += [(v, amount) for v in found_there]
+        named += [(v, amount) for v in accounts_named(graph.structure, where)]
     return named
-
-
-def _edges(graph: ResourceGraph, where: str) -> list[int]:
-    """Edges with a capacity, by the name that `allocated` shows: ``power: power:/pdu0 -> /demo/node[0-3]``.
-
-    Errors: UnknownPool.
-    """
-    accounts = graph.structure.accounts
-    return accounts.edges_between(where, lambda end: vertices(graph, [end])) or [accounts.number(where)]
 
 
 def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:

@@ -174,7 +174,7 @@ class _Search:
         return self._matching(self.structure.uuid, node) if node.op == "~" else self._at(node.texts)
 
     def _at(self, places: Iterable[str]) -> Mask:
-        return self._only(self.structure.vertex(place) for place in places)
+        return self._only(v for place in places for v in targets.vertices_named(self.structure, place))
 
     def _parent(self, node: Compare) -> Mask:
         structure = self.structure

@@ -20,6 +20,7 @@ from fluxres.graph.forest import Forest
 from fluxres.graph.structure import Structure
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
+from fluxres.syntax.folded import expand, folds
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -36,7 +37,12 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
     Errors: UnknownPool; StaleHandle for a handle of another generation or graph; UsageError for another type.
     """
     if isinstance(where, str):
-        return graph.structure.vertex(where)
+        try:
+            return graph.structure.vertex(where)
+        except UnknownPool as error:
+            if "[" in where:
+                error.hint = "one pool is named here, without brackets; find('path=…') takes brackets"
+            raise
     if isinstance(where, Pool):
         if where.graph is not graph:
             raise StaleHandle("this handle belongs to another graph", hint="ask this graph for the pool, by path or uuid")
@@ -59,6 +65,38 @@ def account(graph: ResourceGraph, where: Where) -> int:
     if isinstance(where, int | np.integer) and graph.structure.n <= where < accounts.n:
         return int(where)
     return vertex(graph, where)
+
+
+def vertices_named(structure: Structure, where: str) -> list[int]:
+    """Vertex numbers of the pools that a path, URI or uuid names: several where it has brackets or commas.
+
+    A name that really has brackets or commas in it is taken as it is when there is such a pool.
+
+    Errors: UnknownPool; InputError for brackets that are wrong; LimitExceeded beyond IDSET_COUNT_MAX pools.
+    """
+    if folds(where):
+        try:
+            return [structure.vertex(where)]
+        except UnknownPool:
+            pass
+    return [structure.vertex(one) for one in expand(where)]
+
+
+def accounts_named(structure: Structure, where: str) -> list[int]:
+    """The same for pools, and for edges with a capacity by the name that `allocated` shows.
+
+    That is ``power: power:/pdu0 -> /demo/node[0-3]``.
+
+    Errors: as :func:`vertices_named`.
+    """
+    if not is_edge(where):
+        return vertices_named(structure, where)
+    accounts = structure.accounts
+    return accounts.edges_between(where, lambda end: vertices_named(structure, end)) or [accounts.number(where)]
+
+
+def _accounts(graph: ResourceGraph, where: Where) -> list[int]:
+    return accounts_named(graph.structure, where) if isinstance(where, str) else [account(graph, where)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +173,18 @@ def is_request(graph: ResourceGraph, wanted: object) -> bool:
 
 
 def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tuple[int, int | None]]:
-    """Numbers of pools and edges, and amounts; None where no amount was given.
+    """Numbers of pools and edges, and amounts; None where no amount was given. A text may name several, with brackets.
 
-    Errors: as :func:`vertex`; UsageError for an amount that is not a whole number.
+    Errors: as :func:`vertex` and :func:`vertices_named`; UsageError for an amount that is not a whole number.
     """
     if isinstance(targets, str | Pool | int | np.integer):
-        return [(account(graph, targets), None)]
+        return [(v, None) for v in _accounts(graph, targets)]
     if isinstance(targets, Selection):
         if targets.graph is not graph:
             raise StaleHandle("this selection belongs to another graph", hint="search in this graph")
         return [(v, None) for v in targets.vertices.tolist()]
     if isinstance(targets, Mapping):
-        return [(account(graph, where), _amount(amount)) for where, amount in targets.items()]
+        return [(v, _amount(amount)) for where, amount in targets.items() for v in _accounts(graph, where)]
     if not isinstance(targets, Iterable) or isinstance(targets, bytes | bytearray | memoryview):
         raise UsageError(f"pools are named by a path, a selection, pairs or a mapping, not by {targets!r:.80}")
     found: list[tuple[int, int | None]] = []
@@ -154,9 +192,10 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
         if isinstance(item, tuple | list):
             if len(item) != 2:
                 raise UsageError(f"expected a pair of pool and amount, got {item!r}")
-            found.append((account(graph, item[0]), _amount(item[1])))
+            amount = _amount(item[1])
+            found += [(v, amount) for v in _accounts(graph, item[0])]
         else:
-            found.append((account(graph, item), None))
+            found += [(v, None) for v in _accounts(graph, item)]
     return found
 
 

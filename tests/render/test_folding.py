@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres.cli.arguments import expand
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe
 from fluxres.graph.recipe import expand as build
@@ -19,6 +18,7 @@ from fluxres.render.folding import fold, fold_all
 from fluxres.render.names import folded, runs
 from fluxres.render.signatures import Subtrees, groups, looks, mixed
 from fluxres.syntax import hostlist
+from fluxres.syntax.folded import expand
 from tests.strategies import Machine, machines
 
 
