@@ -112,7 +112,8 @@ class PartReport:
         ruled_out = "; ".join(f"{cause.number} {cause.sentence()}" for cause in self.causes)
         if self.each:
             each = f" ({self.each} each)" if self.each < self.asked else ""
-            head = f"{self.place}: {self.asked} {what} asked for{each}, suppliers have room for {self.room}"
+            room = f"have room for {self.room}" if self.room else f"cannot give {self.each} at once"
+            head = f"{self.place}: {self.asked} {what} asked for{each}, suppliers {room}"
             return f"{head}: of {self.candidates}, {ruled_out}." if ruled_out else f"{head}."
         head = f"{self.place}: {self.asked} {what} asked for, {self.room} available in {self.left} of {self.candidates} {kind}"
         return f"{head}: {ruled_out}." if ruled_out else f"{head}."
@@ -301,7 +302,9 @@ class _Writer:
         if demand.whole or demand.children:
             return np.zeros(len(pools), np.bool_)
         first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(self.structure.end[pools])
-        return (first < stop) & (self.structure.size[pools] > 1) & (self.free[pools] == self.structure.size[pools])
+        sizes = self.structure.size[pools]
+        found: Mask = (first < stop) & (sizes > 1) & (self.free[pools] == sizes)
+        return found
 
     def instances(self, demand: Demand, pools: NDArray[np.int32], most: int) -> NDArray[np.int64]:
         """How many instances each pool has room for, up to `most`; pools that are alike inside are looked into once.

@@ -408,3 +408,14 @@ def test_units_that_others_have_to_add_are_not_tried_one_by_one() -> None:
         "resources[0]: 2999998 of type memory asked for, 2999997 available in 3 of 3 candidates: "
         "3 cannot be given whole: in them something is held by x until 50 s."
     )
+
+
+@pytest.mark.parametrize(("text", "said"), [("slot/[node;power=3001]", ""), ("slot=2/[node;power=3001]", " (3001 each)")])
+def test_too_much_at_once_is_not_called_room_for_none(site: ResourceGraph, text: str, said: str) -> None:
+    refusal = site.why_not(text)
+    assert refusal is not None
+    asked = 3001 * (2 if said else 1)
+    part = next(part for part in refusal.parts if part.type == "power")
+    head = f"{part.place}: {asked} of type power asked for{said}, suppliers cannot give 3001 at once: of "
+    assert part.sentence().startswith(head)
+    assert "power on pdu0: 3000 of 3000 W free" in part.sentence()
