@@ -307,8 +307,12 @@ class Instance(Nesting):
         """When `advance` has something to do next, in seconds; None for never."""
         if self.is_closed:
             return None
-        lineage = [self, *self.above()]
-        if any(one._graph.revision != one.inventory.revision for one in lineage) or self._time.is_behind:
+        is_changed = self._graph.revision != self.inventory.revision
+        if (
+            is_changed
+            or self._time.is_behind
+            or any(one._graph.revision != one.inventory.revision for one in self._instances_above())
+        ):
             return seconds(self._time.look())  # others have changed something, or a policy went wrong
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)

@@ -53,14 +53,14 @@ class Nesting(Lifecycle):
     job_in_parent: Job | None = None
     _is_left = False
     """Whether the job in the parent has finished, and only waits for this instance to be over."""
+    states_given: tuple[Structure, NDArray[np.uint8]] | None = None
+    """The states of the pools, as the children know them."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.expires_given = FOREVER
         self.inventory_kind = settings["inventory"]
         self._children: dict[int, Instance] = {}
-        self.states_given: tuple[Structure, NDArray[np.uint8]] | None = None
-        """The states of the pools, as the children know them."""
         self.shares_supplies = self.is_spreading = False
         """Of an outermost instance: whether instances below draw on common suppliers; whether what came back is offered now."""
         self.supplies_returned = self.supplies_seen = 0
@@ -79,7 +79,7 @@ class Nesting(Lifecycle):
         """Instances above this one."""
         return 0 if self.parent is None else self.parent.depth + 1
 
-    def above(self) -> Iterator[Instance]:
+    def _instances_above(self) -> Iterator[Instance]:
         """The instances above this one, the next first."""
         found = self.parent
         while found is not None:
@@ -496,10 +496,8 @@ class Nesting(Lifecycle):
     def _in_service(self) -> Iterator[None]:
         """As if everything were in service, here and above: a job that goes on is no new work (rule A7)."""
         with ExitStack() as stack:
-            one: Instance | None = self._face
-            while one is not None:
+            for one in (self._face, *self._instances_above()):
                 stack.enter_context(one._graph.structure.lifted())
-                one = one.parent
             yield
 
     # -- time --------------------------------------------------------------------------------------------------------
