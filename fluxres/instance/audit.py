@@ -13,11 +13,10 @@ from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.clock import FOREVER
 from fluxres.errors import UnknownPool
-from fluxres.graph.edges import rows_between
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
 from fluxres.instance import recording
-from fluxres.instance.graph_inventory import Held
+from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -95,40 +94,44 @@ def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
             continue  # it may end at this very moment, or its start is being decided
         upstream = None if job.child is None else job.child.upstream
         asked = set() if upstream is None else set(upstream.above().values())  # held only when the child draws it
-        if job.number in instance._disputed:
-            pools = recording.known(graph, instance.inventory.pools(job.claim))
-        else:
+        pools = None
+        if job.number not in instance._disputed:
             pools = [(v, 1) for v in _claimed(instance, graph, job)]  # it may have had more of them before
-        pools = [(v, amount) for v, amount in pools if v not in asked and v < graph.structure.n]
+        elif isinstance(instance.inventory, GraphInventory):
+            pools = instance.inventory.disputed(job.claim)
+        if pools is None:
+            pools = recording.known(graph, instance.inventory.pools(job.claim))
+        pools = [(v, amount) for v, amount in pools if v not in asked]
         for v, others in _lost(graph, fluid.encode(job.number), pools, now):
             who = f"; {', '.join(others)} does" if others else ""
-            where = f"{instance.address} {graph.structure.where(v)}"
+            where = f"{instance.address} {graph.structure.accounts.where(v)}"
             found.append(Problem("error", where, f"rule T1: {job.id} has not ended, and does not hold it any more{who}"))
     return found
 
 
 def _lost(graph: ResourceGraph, job: str, pools: list[tuple[int, int]], now: int) -> list[tuple[int, list[str]]]:
-    """Pools that a job has and does not hold in the records at this moment, nor by their parts; and which jobs do.
+    """Pools and edges that a job has and does not hold in the records at this moment, nor by their parts; and which jobs do.
 
     Args:
         pools: what it has at least, by vertex and units.
     """
-    structure, records, linked = graph.structure, graph.records, graph.structure.accounts.linked
+    structure, records, accounts = graph.structure, graph.records, graph.structure.accounts
     found: list[tuple[int, list[str]]] = []
     todo, named = sorted(pools), {v for v, _ in pools}
     held = sorted(v for v in records.pools_of.get(job, ()) if steps.amount_at(records.steps_of(v, job), now))
     while todo:
         v, amount = todo.pop()
         if steps.amount_at(records.steps_of(v, job), now) >= amount or any(
-            steps.amount_at(records.steps_of(u, job), now) == structure.size.item(u) for u in structure.ancestors(v)
+            steps.amount_at(records.steps_of(u, job), now) == accounts.size.item(u) for u in accounts.ancestors(v)
         ):
             continue
-        below = structure.children(v).tolist()
-        if bisect_left(held, v + 1) < bisect_left(held, structure.end.item(v)):
+        below = [] if accounts.is_edge(v) else structure.children(v).tolist()
+        if bisect_left(held, v + 1) < bisect_left(held, accounts.end.item(v)):
             # Others hold a part of it, and the job the rest; what the enclosing instance gives on request is no part of it.
-            todo += [(u, structure.size.item(u)) for u in below if u not in named and (linked is None or not linked[u])]
+            inside = [u for u in below if accounts.linked is None or not accounts.linked[u]]
+            todo += [(u, accounts.size.item(u)) for u in inside if u not in named]
         else:
-            near = (v, *structure.ancestors(v), *below)
+            near = (v, *accounts.ancestors(v), *below)
             found.append((v, sorted({name for u in near for name, *_ in records.spans(u, now, now + 1)} - {job})))
     return found
 
@@ -167,18 +170,21 @@ def _in_service(child: Instance, graph: ResourceGraph) -> list[Problem]:
 def _cables(child: Instance, graph: ResourceGraph) -> list[Problem]:
     """What a child draws, it draws through edges that its parent has as well."""
     mine, theirs = child._graph.structure, graph.structure
-    found = []
+    found, number = [], np.full(mine.n, -1, np.int64)
+    graphs = mine.subsystems.values()
+    for v in np.unique(
+        np.concatenate([np.zeros(0, np.int32), *(ends for one in graphs for ends in (one.src, one.dst))])
+    ).tolist():
+        with suppress(UnknownPool):
+            number[v] = theirs.vertex(mine.where(v))
     for name, of_child in mine.subsystems.items():
-        of_parent = theirs.subsystems.get(name)
-        for src, dst in sorted(set(zip(of_child.src.tolist(), of_child.dst.tolist(), strict=True))):
-            is_there = False
-            if of_parent is not None:
-                with suppress(UnknownPool):
-                    above, below = theirs.vertex(mine.where(src)), theirs.vertex(mine.where(dst))
-                    is_there = len(rows_between(of_parent, above, below)) > 0
-            if not is_there:
-                message = f"rule N1: the parent has no such edge in '{name}' any more"
-                found.append(Problem("error", f"{child.address} {mine.where(src)} -> {mine.where(dst)}", message))
+        of_parent, src, dst = theirs.subsystems.get(name), number[of_child.src], number[of_child.dst]
+        is_there = (src >= 0) & (dst >= 0) & (of_parent is not None)
+        if of_parent is not None:
+            is_there &= np.isin(src * theirs.n + dst, of_parent.src.astype(np.int64) * theirs.n + of_parent.dst)
+        for row in np.flatnonzero(~is_there).tolist():
+            where = f"{child.address} {mine.where(of_child.src.item(row))} -> {mine.where(of_child.dst.item(row))}"
+            found.append(Problem("error", where, f"rule N1: the parent has no such edge in '{name}' any more"))
     return found
 
 

@@ -295,10 +295,16 @@ class GraphInventory:
                 stop = end
         return found
 
+    def disputed(self, claim: Hold) -> list[tuple[int, int]] | None:
+        """Pools and edges with the units that a job is to have, where others hold some of them; None where nobody does."""
+        found = self._disputed.get(claim.key)
+        return None if found is None else recording.known(self.graph, found)
+
     def _held(self, claim: Hold) -> list[tuple[int, int]]:
-        if claim.key in self._disputed:
+        disputed = self.disputed(claim)
+        if disputed is not None:
             n = self.graph.structure.n  # edges are drawn through, and are no pools
-            return [(v, amount) for v, amount in recording.known(self.graph, self._disputed[claim.key]) if v < n]
+            return [(v, amount) for v, amount in disputed if v < n]
         job, records = fluid.encode(claim.key), self.graph.records
         return [(v, max(amount for _, _, amount in records.held[v][job])) for v in self.vertices(claim)]
 

@@ -700,6 +700,20 @@ def test_rule_t1_a_late_job_that_drew_through_a_cable_has_pools_and_no_cables(in
     assert top.submit("slot/node").state is State.SCHED
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_rule_t1_a_cable_that_others_took_from_a_late_job_is_named(inventory: str, clock: Hand) -> None:
+    top = Instance(cabled(clock), inventory=inventory, runner=Slow(), name="top")
+    job = top.submit("slot/[node;network=6]", duration_s=3)
+    cable = "network: network:/switch0 -> /lab/node0"
+    top.graph.allocate({cable: 8}, job="login", start=3, end=30)
+    clock.now_s = 5.0
+    (problem,) = top.check()
+    assert (problem.where, job.exceptions[-1].type) == (f"top {cable}", "overlap")
+    assert problem.message == f"rule T1: {job.id} has not ended, and does not hold it any more; login does"
+    top.graph.free("login")
+    assert top.check() == []
+
+
 def cabled(clock: Hand) -> ResourceGraph:
     """Two nodes on a switch, by cables that carry 10 units each."""
     edges = [Edge("network:/switch0", "/lab/node*", direction="both", capacity=10)]
