@@ -15,7 +15,7 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar
@@ -671,12 +671,20 @@ class Course:
                 raise Broken(f"{drawn[v]} are drawn from {machine.said[v]}, which knows of {held}")
 
 
-def run(first: int, number: int, *, stop_at: int = 3, aloud: bool = False, speed: float = 0.0) -> tuple[list[str], Counter[str]]:
+def run(
+    first: int,
+    number: int,
+    *,
+    stop_at: int = 3,
+    aloud: bool = False,
+    speed: float = 0.0,
+    make: Callable[[int, float], Course] = Course,
+) -> tuple[list[str], Counter[str]]:
     """A number of courses from a seed on: what was wrong, and how often what was done."""
     wrong: list[str] = []
     counts: Counter[str] = Counter()
     for seed in range(first, first + number):
-        course = Course(seed, speed)
+        course = make(seed, speed)
         try:
             course.run()
         except Exception as error:  # noqa: BLE001  # whatever it is, the course and its step are said
