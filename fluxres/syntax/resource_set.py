@@ -64,6 +64,8 @@ class ResourceSet:
         nslots: int = 0,
         scheduling: Any = None,
     ) -> None:
+        if targets and not (isinstance(targets, Mapping) and all(isinstance(target, Target) for target in targets.values())):
+            raise UsageError("expected targets by rank", hint="ResourceSet.parse(…) reads R, as plain values or JSON")
         self._targets = dict(sorted((targets or {}).items()))
         self.properties: Mapping[str, IDset] = dict(properties or {})
         self.starttime = starttime

@@ -235,3 +235,9 @@ def test_anything_is_read_or_refused(values: Any) -> None:
         ResourceSet.parse(values)
     except FluxresError:
         return
+
+
+@pytest.mark.parametrize("values", [{"version": 1, "execution": {"R_lite": []}}, '{"version": 1}', {0: {"core": "0-3"}}])
+def test_what_is_no_targets_by_rank_is_refused_with_the_way_to_read_it(values: Any) -> None:
+    with pytest.raises(UsageError, match=r"targets by rank \(ResourceSet\.parse\(…\) reads R"):
+        ResourceSet(values)
