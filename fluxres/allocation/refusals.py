@@ -32,7 +32,7 @@ def way(records: Allocations, v: int) -> InfeasibleRequest:
     return InfeasibleRequest(
         "this graph has the pool only as the way to others, and none of its units",
         where=records.accounts.where(v),
-        hint="ask the graph that it was copied from",
+        hint="its units are in the graph that it was copied from, or left this one with unlink",
     )
 
 

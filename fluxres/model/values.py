@@ -40,6 +40,8 @@ class Span:
 class Allocation:
     """Pools with units given to one job; iterates over the pools.  A value: it does not follow later changes.
 
+    Two are equal that have the same job and the same spans of the same pools.
+
     Args:
         job: id of the job.
         pools: the pools that carry a record, in vertex order, or what makes them.
@@ -91,6 +93,15 @@ class Allocation:
         if callable(self._spans):
             self._spans = self._spans()
         return self._spans
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Allocation):
+            return NotImplemented
+        same = self is other or (self.job == other.job and self.spans == other.spans)
+        return same and [span.pool for span in self.spans] == [span.pool for span in other.spans]
+
+    def __hash__(self) -> int:
+        return hash(self.job)
 
     def __repr__(self) -> str:
         return f"Allocation(job={self.job!r}, spans={self.spans!r})"

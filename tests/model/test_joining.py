@@ -11,7 +11,16 @@ import pytest
 
 import fluxres
 from fluxres import clock
-from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownJob, UnknownPool, UsageError
+from fluxres.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    MergeConflict,
+    StaleHandle,
+    StillHeld,
+    UnknownJob,
+    UnknownPool,
+    UsageError,
+)
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
@@ -439,3 +448,14 @@ def test_places_in_auxiliary_hierarchies_that_take_no_graph(at: str, kind: type[
     with pytest.raises(kind, match=message):
         g.merge(fluxres.build(root=fluxres.Resource("strip", id=[7])), at=at)
     assert len(g) == len(powered_site())
+
+
+def test_what_is_left_as_a_way_by_unlink_is_not_said_to_be_copied() -> None:
+    power = {"hierarchy": True, "pools": [{"type": "pdu"}], "edges": [{"from": "power:/pdu", "to": "/m/rack"}]}
+    power["edges"] += [{"from": "/m/rack", "to": "/m/desk"}]  # type: ignore[operator]  # a list of them
+    machine = {"fluxres": 1, "name": "m", "resources": [{"type": "rack"}, {"type": "desk"}], "graphs": {"power": power}}
+    graph = fluxres.load(machine)
+    graph.unlink("/m/rack")
+    with pytest.raises(InfeasibleRequest) as refused:
+        graph.allocate("power:/pdu/rack", job="j")
+    assert "left this one with unlink" in refused.value.hint
