@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres import clock, limits
-from fluxres.errors import UsageError
+from fluxres.errors import FluxresError, UsageError
 from fluxres.render.amounts import when
 from fluxres.syntax import moment
+from fluxres.syntax.excerpt import excerpt
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph, Selection
 
 _AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)
+
+_WITH_UNIT = re.compile(r"[0-9][0-9.]*\s*[A-Za-z][A-Za-z/]*", re.ASCII)
 
 
 class Moment(click.ParamType[float]):
@@ -77,10 +80,25 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
 def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:
     match = _AMOUNT.fullmatch(word)
     if match is None or not match["where"]:
+        _refuse_unit(graph, word)
         return word, None
     if len(match["amount"]) > 20:
         raise UsageError(f"amount: expected at most {limits.SIZE_MAX} units", where=match["where"])
     return match["where"], int(match["amount"])
+
+
+def _refuse_unit(graph: ResourceGraph, word: str) -> None:
+    """Refuse an amount with a unit (`/demo/memory=10GiB`) of a pool that there is. Errors: UsageError."""
+    where, equals, amount = word.rpartition("=")
+    if not equals or _WITH_UNIT.fullmatch(amount) is None:
+        return
+    try:
+        v = vertices(graph, [where])[0]
+    except FluxresError:
+        return
+    unit = graph.structure.kind_of(v).unit
+    counted = f"it is counted in {unit}: give a number of them" if unit else "give a number alone"
+    raise UsageError(f"amount: expected a number of units, got {excerpt(amount)}", where=where, hint=counted)
 
 
 def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> list[int]:

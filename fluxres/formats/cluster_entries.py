@@ -162,7 +162,7 @@ class Entries:
         }
         if fields.get("size") == 0 and not fields.get("way"):
             raise InputError(
-                "expected int >= 1, got 0", where=entry.where("size"), hint="only the way of a copy has pools of size 0"
+                "expected int >= 1, got 0", where=entry.where("size"), hint="0 is for the way of a copy, with 'way: true'"
             )
         for key in ("properties", "tags"):
             value = entry.get(key)

@@ -8,7 +8,8 @@ first thing that is wrong.
 from __future__ import annotations
 
 import difflib
-from typing import Any, TypeVar
+import re
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -17,6 +18,11 @@ from fluxres.errors import InputError
 from fluxres.formats.yaml_document import Document, Key
 
 T = TypeVar("T")
+
+
+_WITH_UNIT = re.compile(r"([0-9]+) ?([A-Za-z/]{1,12})")
+_WITH_UNITS: Final = ("size", "capacity")
+"""Keys whose unit stands beside them."""
 
 
 class _Found(Exception):  # carries the first finding out of the walk
@@ -132,6 +138,12 @@ def _takes(kind: Any, value: object) -> bool:
             return False
 
 
+def _beside(value: object, kind: Any, path: list[Key]) -> str:
+    """A hint for a number that has its unit with it."""
+    found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and isinstance(kind, inspect.IntType) else None
+    return f"the unit has a key of its own: {path[-1]}: {found[1]}, unit: {found[2]}" if found and path[-1] in _WITH_UNITS else ""
+
+
 def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
     whole = whole or kind
     if isinstance(kind, inspect.Metadata):
@@ -143,7 +155,7 @@ def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
                 return _check(value, inner, path, kind)
         raise _Found(path, f"expected {_describe(kind)}, got {short(value)}")
     if not _takes(kind, value):
-        raise _Found(path, f"expected {_describe(whole)}, got {short(value)}")
+        raise _Found(path, f"expected {_describe(whole)}, got {short(value)}", _beside(value, kind, path))
     match kind:
         case inspect.StructType():
             _check_struct(value, kind, path)

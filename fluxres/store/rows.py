@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -289,8 +290,15 @@ class Rows:
             self.db.execute("DELETE FROM events WHERE graph = ? AND seq <= ?", (row.number, last))
 
 
-def unknown(name: str | None, names: list[str], url: str) -> UnknownGraph:
-    """That there is no such graph, with those there are."""
+def unknown(name: str | None, names: list[str], url: str, *, missing: Path | None = None) -> UnknownGraph:
+    """That there is no such graph, with those there are.
+
+    Args:
+        missing: the folder of the store, where it was named and there is none.
+    """
+    if missing is not None:
+        said = f"this store holds no graph yet: there is no folder {missing}"
+        return UnknownGraph(said, where=url, hint="check the address, or put a graph in with: fluxres load SOURCE")
     if not names:
         return UnknownGraph("this store holds no graph yet", where=url, hint="put one in with: fluxres load SOURCE")
     known = ", ".join(names)

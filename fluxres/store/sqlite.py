@@ -17,7 +17,7 @@ from pathlib import Path
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
-from fluxres.errors import StoreConflict, UsageError
+from fluxres.errors import StoreConflict, UnknownGraph, UsageError
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, schema
 from fluxres.store.disc import make_folder
@@ -172,7 +172,7 @@ class SqliteStore:
         Errors: StoreBusy, UnknownGraph, StoreError.
         """
         if not schema.exists(self.path):
-            raise unknown(name, [], self.url)
+            raise self._unmade(name)
         with self._locked(command, wait_s):
             schema.create(self.path, private=self.address.private)
             db = schema.begin(self.path)
@@ -303,19 +303,24 @@ class SqliteStore:
             if row.uid == uid:
                 rows.remember(row, places)
 
+    def _unmade(self, name: str | None) -> UnknownGraph:
+        """That nothing was put in yet; of a store that was named, whether its folder is missing."""
+        folder = self.path.parent
+        return unknown(name, [], self.url, missing=None if self.address.private or folder.is_dir() else folder)
+
     # -- within ------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _reading(self, name: str | None) -> Iterator[Rows]:
         with schema.reading(self.path) as db:
             if db is None:
-                raise unknown(name, [], self.url)
+                raise self._unmade(name)
             yield self._rows(db)
 
     @contextmanager
     def _changing(self, name: str | None, command: str, wait_s: float | None) -> Iterator[Rows]:
         if not schema.exists(self.path):
-            raise unknown(name, [], self.url)
+            raise self._unmade(name)
         with self._locked(command, wait_s):
             schema.create(self.path, private=self.address.private)
             with schema.writing(self.path) as db:

@@ -31,6 +31,7 @@ DEFAULT_LABEL: Final = "task"
 _BLANKS = re.compile(r"\s*")
 _WORD = re.compile(r"""[^\s={}\[\]/;'"]+""")
 _COUNT = re.compile(r"""[^\s={}\[\]/;'"]+|\[[^\s={}\[\]/;'"]*\]""")
+_WITH_UNIT = re.compile(r"([0-9]+)([A-Za-z]{1,9})")
 _ITEM = re.compile(r"""[^\s={}\[\]/;:,'"]+""")
 _VALUE = re.compile(r"""[^\s={}\[\];,'"]+""")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<real>\.[0-9]+)?(?P<power>[eE][-+]?[0-9]+)?")
@@ -91,7 +92,8 @@ class _Reader:
     def read(self) -> list[Resource]:
         found = self.level(1)
         if self.peek():
-            raise self.error("expected the end")
+            by_name = "pools are named by path, such as /demo/rack0/node[0-3], and asked for by number, such as node=4"
+            raise self.error("expected the end", by_name if self.peek() == "[" else "")
         seen: set[str | None] = set()
         for start, label in self.slots:
             if len(self.slots) > 1 and (label is None or label in seen):
@@ -146,7 +148,9 @@ class _Reader:
         try:
             count = counts.parse(text)
         except InputError as error:
-            raise type(error)(error.message, where=_at(start), hint=error.hint) from None
+            unit = _WITH_UNIT.fullmatch(text)
+            hint = error.hint if unit is None else f"a unit stands in braces: {unit[1]}{{unit:{unit[2]}}}"
+            raise type(error)(error.message, where=_at(start), hint=hint) from None
         if count.fixed is not None and text.isdigit():
             return count.fixed
         return count.to_mapping() if self.range_as_mapping and count.steps and "," not in text else text

@@ -206,3 +206,10 @@ graphs:
     assert len(told) == limits.WHY_NAMES_MAX + 1
     (place / "m.yaml").write_text(site.replace("900}", "1000}"), encoding="utf-8")
     assert fluxres("load", "m.yaml", "--replace").stderr == ""
+
+
+def test_an_amount_with_a_unit_is_refused_with_the_unit_that_counts(tiny: Invoke) -> None:
+    told = tiny("allocate", "/tiny/rack0/node0/memory=10GiB", "--job", "j", status=2).stderr
+    assert told.startswith("fluxres: ERROR /tiny/rack0/node0/memory: amount: expected a number of units, got '10GiB'")
+    assert "give a number" in told
+    assert "no pool 'memory=10GiB'" not in told

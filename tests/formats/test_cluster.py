@@ -486,6 +486,11 @@ def test_uuids_are_made_of_the_base_that_is_given() -> None:
         ("fluxres: 1\nresources:\n- {type: node, count: -1}", "3:23: resources[0].count", "expected int >= 1, got -1"),
         ("fluxres: 1\nresources:\n- {type: node, size: 0}", "3:22: resources[0].size", "expected int >= 1, got 0"),
         ("fluxres: 1\nresources:\n- {type: node, size: 1.5}", "3:22: resources[0].size", "expected int >= 0, got 1.5"),
+        (
+            "fluxres: 1\nresources:\n- {type: m, size: 256GiB}",
+            "3:19: resources[0].size",
+            "(the unit has a key of its own: size: 256, unit: GiB)",
+        ),
         ("fluxres: 1\nresources:\n- {type: node, state: dwon}", "3:23: resources[0].state", "(did you mean 'down'?)"),
         ("fluxres: 1\nresources:\n- {type: node, id: 1-}", "3:20: resources[0].id", "expected an id or a range"),
         ("fluxres: 1\nresources:\n- {type: node, id: []}", "3:20: resources[0].id", "expected at least one entry"),

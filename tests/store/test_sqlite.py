@@ -220,6 +220,15 @@ def test_a_store_keeps_several_graphs(store: SqliteStore) -> None:
         store.load()
 
 
+def test_a_store_in_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "nowehre" / "site.db"))
+    with pytest.raises(UnknownGraph, match=rf"no graph yet: there is no folder {tmp_path}/nowehre \(check the address"):
+        store.load()
+    store = open_store(str(tmp_path / "site.db"))
+    with pytest.raises(UnknownGraph, match=r"holds no graph yet \(put one in"):
+        store.load()
+
+
 @pytest.mark.parametrize("call", ["load", "use", "drop", "log"])
 def test_an_unknown_graph_is_named_with_those_there_are(store: SqliteStore, call: str) -> None:
     with pytest.raises(UnknownGraph, match="no graph yet"):

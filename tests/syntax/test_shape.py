@@ -207,3 +207,17 @@ def settled(values: Any) -> Any:
     """Resources with their counts as values: `3-3` and 3 are written the same."""
     below = [settled(value["with"]) if "with" in value else None for value in values]
     return [value | {"count": count.parse(value["count"]), "with": under} for value, under in zip(values, below, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "way_out"),
+    [
+        ("node[0-1]", "pools are named by path, such as /demo/rack0/node[0-3], and asked for by number, such as node=4"),
+        ("slot/memory=10GiB", "a unit stands in braces: 10{unit:GiB}"),
+    ],
+)
+def test_a_slip_is_refused_with_the_way_out(text: str, way_out: str) -> None:
+    with pytest.raises(InputError) as refused:
+        shape.parse(text)
+    assert refused.value.hint == way_out
+    assert shape.parse("slot/memory=10{unit:GiB}")
