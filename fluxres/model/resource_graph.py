@@ -199,7 +199,7 @@ class ResourceGraph(Requests):
         Args:
             job: id.
             wanted: as for allocate; without an amount all the job has of the pool.
-            start, end: only this window; the whole time by default.
+            start, end: only this window; the whole time by default, what is past of it too.
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
@@ -239,7 +239,7 @@ class ResourceGraph(Requests):
         Args:
             wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. What
                 was drawn for a pool goes with the last of it that the job has (rule F2); what is named beside it is part of that.
-            start, end: only this window; the whole time by default.
+            start, end: only this window; the whole time by default, what is past of it too.
             policy: for a request, which of the job's pools go first: the last ones by default, so that the first node stays.
 
         Returns: what was taken back.
