@@ -58,8 +58,7 @@ class _Reader:
         #: Types that pools draw by themselves, unless the request says how much is drawn of them.
         self.draws = typology.drawn_by_itself if typology.structure.kinds.may_draw else {}
         if self.draws:
-            said = {typology.numbers.get(name, -1) for name in asked}
-            said |= {kind for feeds in typology.paths.feeds if feeds.kind in said for kind in feeds.counted}
+            said = typology.said({typology.numbers.get(name, -1) for name in asked})
             self.draws = {kind: name for kind, name in self.draws.items() if kind not in said}
 
     def read(self, vertices: Iterable[Vertex], place: str, *, in_node: bool) -> tuple[Demand, ...]:

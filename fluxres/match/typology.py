@@ -124,6 +124,17 @@ class Typology:
             found[start] = found.get(start, 0) + int(inside[u - v])
         return list(found.items())
 
+    def said(self, kinds: set[int]) -> set[int]:
+        """What is drawn as much as asked for, and no more by itself, where units of these types or graphs are asked for.
+
+        Who asks for units of a type says what is drawn of the graphs that count it, and who asks by a graph says it of these types.
+        """
+        found = set(kinds)
+        for feeds in self.paths.feeds:
+            found |= feeds.counted if feeds.kind in kinds else set()
+            found |= {feeds.kind} if feeds.counted & kinds else set()
+        return found
+
     def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
         """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""
         found = self._supplies.get((kinds, over))

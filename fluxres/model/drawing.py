@@ -22,7 +22,7 @@ Named = list[tuple[int, int]]
 def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int]) -> tuple[Named, Rows]:
     """Pools with what they draw, and for which pool that is.
 
-    Nothing is added of a type that is named itself: then so much is drawn, and no more.
+    Nothing is added of a type of which units are named, nor of a graph that counts it: then so much is drawn, and no more.
 
     Errors: InfeasibleRequest where nothing supplies a pool.  Cost: none where no pool draws anything.
     """
@@ -32,7 +32,7 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int]) -> t
 
     matcher = matching.matcher(graph)
     matcher.follow_suppliers()
-    said = {graph.structure.accounts.type.item(v) for v, _ in named}
+    said = matcher.typology.said({graph.structure.accounts.type.item(v) for v, _ in named})
     charge = _Charge(graph, matcher, window)
     for kind in matcher.typology.drawn_by_itself.keys() - said:
         for v, amount in named:

@@ -81,6 +81,39 @@ def test_it_is_charged_whatever_gives_the_pool(site: ResourceGraph, wanted: Any,
     assert drawn(site).get("feed", 0) == watts
 
 
+BY_GRAPH = """
+fluxres: 1
+name: site
+resources: [{type: rack, count: 1, id: 0, with: [{type: node, count: 2, draw: {power: 400}}]}]
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: feed, size: 2000, unit: W, with: [{type: pdu, size: 1500, unit: W}]}]
+    edges:
+      - {from: "power:/feed/pdu", to: /site/rack0}
+      - {from: /site/rack0, to: "/site/rack0/node*", capacity: 900}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "of_feed", "of_pdu"),
+    [
+        ("slot/node", 400, 400),
+        ("/site/rack0/node0", 400, 400),
+        ("slot/[node;power=300]", 300, 300),
+        ("slot/[node;feed=300]", 300, 0),
+        ({"/site/rack0/node0": 1, "power:/feed": 300, "power:/feed/pdu": 300}, 300, 300),
+        ({"/site/rack0/node0": 1, "power:/feed/pdu": 300}, 0, 300),
+        ({"/site/rack0/node0": 1, "power: /site/rack0 -> /site/rack0/node0": 300}, 0, 0),
+    ],
+)
+def test_who_asks_for_units_of_a_type_says_what_is_drawn_of_its_graph(wanted: Any, of_feed: int, of_pdu: int) -> None:
+    made = sites.graph(BY_GRAPH)
+    made.allocate(wanted, job="j")
+    pools = (made.pool("power:/feed"), made.pool("power:/feed/pdu"))
+    assert [pool.size - pool.available() for pool in pools] == [of_feed, of_pdu]
+
+
 def test_nothing_is_drawn_that_is_not_there(site: ResourceGraph) -> None:
     site.allocate("slot=6/node", job="j", duration_s=10)
     assert drawn(site) == {"feed": 2400, "pdu0": 1600, "pdu1": 800}
