@@ -28,6 +28,9 @@ from fluxres.planner.lines import FEW_POOLS_MAX
 from fluxres.planner.planner import Planner
 from fluxres.syntax.moment import in_message
 
+Implies = bool | frozenset[int]
+"""Whether what lies below a pool held whole is implied by it; or which accounts are."""
+
 
 @dataclass(slots=True)
 class Change:
@@ -72,7 +75,7 @@ class Allocations(Holdings):
             )
 
     def _plan(
-        self, targets: Sequence[Target], owner: str, job: str, start: int, end: int, *, implies: bool = False
+        self, targets: Sequence[Target], owner: str, job: str, start: int, end: int, *, implies: Implies = False
     ) -> list[Change]:
         """Check an allocation as a whole; what applying it will do."""
         self._check_window(start, end)
@@ -89,10 +92,25 @@ class Allocations(Holdings):
             return changes
         changes = []
         for v in sorted(wanted):
-            around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
-            around += self.whole_above(v, owner, start, end)
+            around: list[tuple[int, int]] = []
+            if implies is True or v in implies:
+                around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
+                around += self.whole_above(v, owner, start, end)
             changes.append(self._plan_one(v, wanted[v], owner, job, start, end, around))
+            self._require_implied_fits(changes[-1], job, {owner, job})
+        if implies is not True:
+            self._check_nesting([change for change in changes if change.v not in implies])
         return changes
+
+    def _require_implied_fits(self, change: Change, job: str, owners: Collection[str]) -> None:
+        """Refuse more units below a pool held whole than there are: they would be records that do not fit, once that goes."""
+        if not change.implied:
+            return
+        had, size = steps.joined([self.given(change.v, owner) for owner in owners]), self.accounts.size.item(change.v)
+        for s, e in change.implied:
+            most = max((units for _, _, units in steps.within(had, s, e)), default=0)
+            if most + change.amount > size:
+                raise refusals.beyond(self, change.v, change.amount, most, job)
 
     def _plan_one(
         self, v: int, amount: int, owner: str, job: str, start: int, end: int, around: Sequence[tuple[int, int]] = ()
@@ -168,14 +186,16 @@ class Allocations(Holdings):
             if change.covers:
                 reach, above = self.accounts.end.item(change.v), change.v
 
-    def plan_allocate(self, targets: Sequence[Target], job: str, start: int, end: int, *, implies: bool = False) -> list[Change]:
+    def plan_allocate(
+        self, targets: Sequence[Target], job: str, start: int, end: int, *, implies: Implies = False
+    ) -> list[Change]:
         """Check an allocation without making it.
 
         Args:
             targets: (vertex, amount); a vertex named twice adds up.
             job: that grows, where it already holds some.
             start, end: window in ticks.
-            implies: pools below one that is held whole are implied by it; else naming them is an error.
+            implies: pools below one that is held whole are implied by it, all or these; else naming them is an error.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UsageError; in every case nothing changes.
         """

@@ -140,6 +140,16 @@ class Drawn:
                 self.put(owner, kept, int(old_to_new[account]), held)
 
 
+def implicit(targets: Iterable[tuple[int, int]], rows: Rows) -> frozenset[int]:
+    """Accounts among the targets of which nothing is named: all of it is drawn for others."""
+    named: dict[int, int] = {}
+    for v, amount in targets:
+        named[v] = named.get(v, 0) + amount
+    for _, account, units in rows.tolist():
+        named[account] = named.get(account, 0) - units
+    return frozenset(account for account in rows[:, 1].tolist() if named[account] <= 0)
+
+
 def minus(held: Mapping[int, Steps], gone: Mapping[int, Steps]) -> dict[int, Steps]:
     """By account what is left when something goes; accounts of which nothing is left are left out."""
     left = {account: steps.excess(spans, gone.get(account, ())) for account, spans in held.items()}

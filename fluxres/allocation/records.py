@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from fluxres.allocation import steps
-from fluxres.allocation.allocations import Allocations, Change
+from fluxres.allocation.allocations import Allocations, Change, Implies
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Staged
 from fluxres.allocation.steps import Steps
 from fluxres.errors import StaleHandle, UsageError
@@ -37,7 +37,7 @@ class Records(Allocations):
 
     # -- staging -----------------------------------------------------------------------------------------------------
 
-    def plan_stage(self, staged: Staged, *, implies: bool = False) -> list[Change]:
+    def plan_stage(self, staged: Staged, *, implies: Implies = False) -> list[Change]:
         """Check a stage without making it; arguments and errors as for :meth:`plan_allocate`."""
         if staged.stage in self.stages:
             raise UsageError(f"there is a stage '{staged.stage}' already")
@@ -82,6 +82,7 @@ class Records(Allocations):
         for v, amount in sorted(staged.targets):
             around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
             changes.append(self._plan_commit(staged, v, amount, around))
+            self._require_implied_fits(changes[-1], staged.job, {staged.job})
         return changes
 
     def commit(self, stage: str, changes: list[Change]) -> None:

@@ -56,6 +56,13 @@ def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: 
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
 
 
+def beyond(records: Allocations, v: int, amount: int, had: int, job: str) -> InsufficientResources:
+    """More units of a pool than it has, below one that the job holds whole."""
+    where, size = records.accounts.where(v), records.accounts.size.item(v)
+    message = f"{units(amount)} wanted, {max(size - had, 0)} of {size} free (held by {job})"
+    return InsufficientResources(message, where=where, reasons={where: job})
+
+
 def below(records: Allocations, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
     """The pool would be held whole, and somebody else holds `u` below it (rule A3)."""
     who = records.job_behind(owner)

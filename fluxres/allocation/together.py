@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation.allocations import Implies
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.holdings import STAGE_OWNER, Staged
 from fluxres.allocation.records import Records
@@ -37,7 +38,7 @@ class Share(NamedTuple):
         found: vertices, amounts and what is implied, as a matcher found them on the present state with what was locked before:
             nothing is checked again.
         slots: of the request; 0 where pools were named.
-        implies: targets below one that is held whole are implied by it; else they are refused.
+        implies: targets below one that is held whole are implied by it, all or these; else they are refused.
         drawn: for which pools what of it is drawn.
     """
 
@@ -48,7 +49,7 @@ class Share(NamedTuple):
     end: int
     found: tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]] | None = None
     slots: int = 0
-    implies: bool = False
+    implies: Implies = False
     drawn: Rows = NO_ROWS
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.allocation.drawn import NO_ROWS, Rows
+from fluxres.allocation.allocations import Implies
+from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
 from fluxres.allocation.holdings import Batch, Piece, Target
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
@@ -160,7 +161,7 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
     if with_draws:
         named, drawn = drawing.with_draws(graph, named, window)
     with drawing.named_in_refusals(graph, drawn):
-        planned = graph.records.plan_allocate(named, job, *window, implies=len(drawn) > 0)
+        planned = graph.records.plan_allocate(named, job, *window, implies=implicit(named, drawn))
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
     graph.records.allocate(planned, job, *window, drawn=drawn)
@@ -304,7 +305,7 @@ def stage(
     nslots: int = 0,
     drawn: Rows = NO_ROWS,
     *,
-    implies: bool = False,
+    implies: Implies = False,
 ) -> Stage:
     """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
     targets.job_id(job)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 from fluxres import limits
+from fluxres.allocation.drawn import implicit
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Length, Time, seconds, ticks
 from fluxres.errors import UsageError
@@ -307,7 +308,7 @@ class ResourceGraph(Requests):
                 return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
             window = self._given_window(start, end, duration_s)
             named, drawn = drawing.with_draws(self, targets.with_amounts(self, cast("Targets", wanted)), window)
-            return changes.stage(self, job, named, window, ttl_s, drawn=drawn, implies=len(drawn) > 0)
+            return changes.stage(self, job, named, window, ttl_s, drawn=drawn, implies=implicit(named, drawn))
 
     def new_stage_id(self) -> str:
         """The id of the next stage: none has it, and none had it, in this process or one before."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import together
-from fluxres.allocation.drawn import NO_ROWS, Rows
+from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
 from fluxres.allocation.together import Share, located, locking
 from fluxres.clock import FOREVER, Length, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
@@ -213,7 +213,9 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
     end = min(start + parts[sought[0]].length, FOREVER)
     with locking(graph.records) as lock:
         for i in named:
-            lock(Share(parts[i].place, parts[i].job, parts[i].pools, start, end, implies=len(parts[i].drawn) > 0))
+            lock(
+                Share(parts[i].place, parts[i].job, parts[i].pools, start, end, implies=implicit(parts[i].pools, parts[i].drawn))
+            )
         requests = [request for request in (parts[i].request for i in sought) if request is not None]
         found = weighing.matches(graph, requests, start, end, policy)
     if found is None or _meet(graph, [(parts[i].job or parts[i].place, each) for i, each in zip(sought, found, strict=True)]):
@@ -241,7 +243,7 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
                 with drawing.named_in_refusals(graph, part.drawn):
-                    lock(Share(part.place, part.job, part.pools, start, end, implies=len(part.drawn) > 0))
+                    lock(Share(part.place, part.job, part.pools, start, end, implies=implicit(part.pools, part.drawn)))
                 continue
             with located(part.place):
                 match = matching.matcher(graph).match(part.request, start, end, policy)
@@ -362,7 +364,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
             part.pools,
             start,
             min(start + part.length, FOREVER),
-            implies=len(part.drawn) > 0,
+            implies=implicit(part.pools, part.drawn),
             drawn=part.drawn,
         )
         if one is None

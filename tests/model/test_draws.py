@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fluxres
-from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources
+from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph, matching
 from fluxres.model.events import Event
@@ -326,3 +326,57 @@ def test_a_refusal_of_units_that_nobody_named_says_which_pools_draw_them(site: R
     assert site.jobs() == ["j", "x"]
     with pytest.raises(InfeasibleRequest, match=r"9999 units wanted of a pool of 1800 \(ask for at most 1800\)"):
         site.allocate([(node(1), 1), ("power:/feed/pdu1/power", 9999)], job="k", duration_s=10)
+
+
+def two_nodes(draw: str) -> ResourceGraph:
+    return made(f"""
+fluxres: 1
+name: lab
+resources: [{{type: node, count: 2{draw}, with: [{{type: core, count: 2}}, {{type: memory, size: 4, unit: GiB, id: 0}}]}}]
+graphs: {{power: {{pools: [{{type: power, count: 1, id: 0, size: 1000, unit: W}}], edges: [{{from: "power:/power0", to: "/lab/node*"}}]}}}}
+""")
+
+
+@pytest.mark.parametrize("way", ["allocate", "stage", "allocate_all"])
+@pytest.mark.parametrize("pools", [["node0", ("memory0", 4)], ["node0", ("memory0", 3)], ["node0", "core1"]])
+@pytest.mark.parametrize("draw", ["", ", draw: {power: 100}"])
+def test_rule_a1_a_node_that_draws_implies_no_pool_that_is_named(draw: str, pools: list[Any], way: str) -> None:
+    graph = two_nodes(draw)
+    graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
+    named = [
+        (f"/lab/{p}" if p == "node0" else f"/lab/node0/{p}", n) for p, n in (p if isinstance(p, tuple) else (p, 1) for p in pools)
+    ]
+    before = graph.allocation("j").spans
+    with pytest.raises((InsufficientResources, UsageError), match=r"4 units wanted, 3 of 4 free|named beside /lab/node0"):
+        if way == "allocate":
+            graph.allocate(named, job="j", end=10)
+        elif way == "stage":
+            graph.stage(named, job="j", end=10, ttl_s=5)
+        else:
+            graph.allocate_all([(named, "j")], duration_s=10)
+    assert graph.allocation("j").spans == before
+    assert graph.check() == []
+
+
+@pytest.mark.parametrize("beside", [[], ["/lab/node1"]])
+@pytest.mark.parametrize("draw", ["", ", draw: {power: 100}"])
+def test_a_core_of_a_node_that_the_job_has_is_refused_beside_whatever_draws(draw: str, beside: list[str]) -> None:
+    graph = two_nodes(draw)
+    graph.allocate("/lab/node0", job="j", end=10)
+    with pytest.raises(InsufficientResources, match="held through /lab/node0 by j"):
+        graph.allocate(["/lab/node0/core0", *beside], job="j", end=10)
+    graph.shrink("j", "/lab/node0")
+    assert graph.jobs() == []
+
+
+def test_units_that_are_implied_are_no_more_than_there_are() -> None:
+    graph = two_nodes("")
+    memory, node = graph.structure.vertex("/lab/node0/memory0"), graph.structure.vertex("/lab/node0")
+    graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
+    with pytest.raises(InsufficientResources, match="4 units wanted, 3 of 4 free"):
+        graph.records.plan_allocate([(node, 1), (memory, 4)], "j", 0, 10_000_000, implies=True)
+    planned = graph.records.plan_allocate([(node, 1), (memory, 3)], "j", 0, 10_000_000, implies=True)
+    graph.records.allocate(planned, "j", 0, 10_000_000)
+    assert graph.check() == []
+    graph.shrink("j", "/lab/node0")
+    assert graph.pool("/lab/node0/memory0").available() == 0
