@@ -150,16 +150,19 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
         raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
     part, vertices = surgery.extract(structure, v, take_ancestors=False)
     made = type(graph)(part, clock=graph._clock_given)
-    top, stop = [(0, part.size.item(0))], structure.end.item(v)
+    size, stop = part.size.item(0), structure.end.item(v)
     inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}
     with part.lifted():
         for owner in records.pools_of:
             # What a whole holding above implies is the owner's here, too.
-            for window in _union(records.whole_above(v, owner, 0, FOREVER)):
-                made.records.allocate(made.records.plan_allocate(top, owner, *window), owner, *window)
-                if owner.startswith(STAGE_OWNER):
-                    staged = records.stages[owner.removeprefix(STAGE_OWNER)]
-                    made.records.stages[staged.stage] = replace(staged, targets=tuple(top))
+            whole = _union(records.whole_above(v, owner, 0, FOREVER))
+            if whole and owner.startswith(STAGE_OWNER):
+                staged = records.stages[owner.removeprefix(STAGE_OWNER)]
+                made.records.stages[staged.stage] = replace(staged, targets=((0, size),))
+            # What the owner had of the top itself is taken below, with what else is implied.
+            had = records.implied.get(owner, {}).get(v, ())
+            for *window, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
+                made.records.allocate(made.records.plan_allocate([(0, units)], owner, *window), owner, *window)
     # Suppliers come along as the way to them; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)

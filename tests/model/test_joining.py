@@ -491,3 +491,27 @@ def test_what_is_left_as_a_way_by_unlink_is_not_said_to_be_copied() -> None:
     with pytest.raises(InfeasibleRequest) as refused:
         graph.allocate("power:/pdu/rack", job="j")
     assert "left this one with unlink" in refused.value.hint
+
+
+def spans(graph: ResourceGraph, job: str) -> list[tuple[str, float, float]]:
+    return [(span.pool, span.start, span.end) for span in graph.allocation(job).spans]
+
+
+def test_a_duplicate_of_what_a_job_had_before_all_around_it_holds_it_once() -> None:
+    rack = fluxres.Resource("rack", 2, children=[fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)])])
+    g = fluxres.build(rack, name="lab")
+    g.allocate("/lab/rack0/node0/core1", job="c", start=0, end=3)
+    g.allocate("/lab/rack0/node0", job="c", start=2, end=5)
+    g.allocate("/lab/rack0", job="c", start=3, end=8)
+    part = g.duplicate("/lab/rack0/node0")
+    assert spans(part, "c") == [
+        ("/node0", 2, 8),
+        ("/node0/core1", 0, 2),
+    ]
+    assert part.check() == []
+    part.shrink("c", "/node0", start=2, end=4)
+    assert spans(part, "c") == [
+        ("/node0", 4, 8),
+        ("/node0/core1", 0, 3),
+    ]
+    assert part.check() == []
