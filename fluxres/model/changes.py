@@ -250,8 +250,15 @@ def of_spans(
     structure = graph.structure
 
     def most() -> Held:
-        # R has one window and one amount of each pool: the longest and the largest.
-        return columns({v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}.items())
+        # R has one window and one amount of each pool, the longest and the largest, and nothing below a whole one.
+        amounts = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
+        size, end, reach = structure.accounts.size, structure.accounts.end, 0
+        named: list[Target] = []
+        for v, amount in sorted(amounts.items()):
+            if v >= reach:
+                named.append((v, amount))
+                reach = end.item(v) if amount == size.item(v) else reach
+        return columns(named)
 
     window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
     r = DeferredR(structure, most, window, nslots, implied)

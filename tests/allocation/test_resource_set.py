@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fluxres
 from fluxres.errors import UsageError
 from fluxres.formats import yaml_document
 from fluxres.graph import uuids
@@ -193,3 +194,17 @@ def test_slots_come_back_with_the_journal_and_the_snapshot() -> None:
     assert slots(restored) == slots(g)
     restored.unlink("/cluster/rack1")
     assert slots(restored) == slots(g)
+
+
+def test_a_job_that_holds_a_pool_and_later_all_around_it_has_the_latter_in_r() -> None:
+    node = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 4)])
+    graph = fluxres.build(fluxres.Resource("rack", 2, children=[node]), name="lab")
+    graph.allocate(["/lab/rack1/node0/core1", "/lab/rack0/node1/core3"], job="j", start=0, end=5)
+    graph.allocate("/lab/rack1", job="j", start=5, end=10)
+    for form in (None, "jgf"):
+        r = graph.allocation("j").R(form)
+        assert r["execution"]["R_lite"] == [
+            {"rank": "1", "children": {"core": "3"}},
+            {"rank": "2-3", "children": {"core": "0-3"}},
+        ]
+        assert (r["execution"]["starttime"], r["execution"]["expiration"]) == (0, 10)
