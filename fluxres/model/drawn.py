@@ -44,7 +44,7 @@ def require_drawn(graph: ResourceGraph, after: Structure, between: Iterable[Ends
                     f"{_by(graph, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
                 )
         elif there[0] and (new >= 0 or not there[1]):
-            job = _supplied(graph, before.subsystems[name], src, dst)
+            job = _supplied(graph, before.subsystems[name], src, dst, goes=not there[1])
             if job is not None:
                 what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
                 raise StillHeld(what, where=where, hint=_FREE)
@@ -82,8 +82,14 @@ def _by(graph: ResourceGraph, account: int) -> str:
     return f"{jobs[0]} draws" if len(jobs) == 1 else f"{len(jobs)} jobs draw"
 
 
-def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int) -> str | None:
-    """A job that holds units of a supplier on one side of an edge, and something that is supplied on the other."""
+def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
+    """A job that holds units of a supplier on one side of an edge, and something that is supplied on the other.
+
+    In a graph of links alone, whose suppliers have no units, what is supplied is enough.
+
+    Args:
+        goes: the edge is to be removed; where no link is limited, none is drawn through that would have to stay.
+    """
     structure, records, now = graph.structure, graph.records, graph.now()
     feeds = next((feeds for feeds in structure.feeds if feeds.graph is subsystem), None)
     if feeds is None or not records.held:
@@ -94,6 +100,8 @@ def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int) ->
         if ((feeds.above == above) & (feeds.below == below)).any():
             up |= _upward(structure, feeds, above)
             down |= downward(feeds, below)
+    if not feeds.counted and (feeds.is_limited or not goes):
+        up = set(records.held)
     lasting = {owner for v in up for owner, held in records.held.get(v, {}).items() if held[-1][1] > now and owner != ELSEWHERE}
     for owner in sorted(lasting):
         for v in records.pools_of[owner]:

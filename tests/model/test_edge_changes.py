@@ -335,3 +335,61 @@ def test_a_pool_outside_containment_is_found_by_where_and_its_path_says_so(g: Re
     with pytest.raises(UnknownPool) as other:
         g.pool("/pdu7")
     assert other.value.hint == ""
+
+
+def links(capacity: float | None) -> ResourceGraph:
+    limit = {} if capacity is None else {"capacity": capacity}
+    edges = [
+        fluxres.Edge("network:/switch0", "/lab/node*", direction="both", **limit),
+        fluxres.Edge("network:/switch1", "network:/switch0", direction="both", capacity=4),
+    ]
+    network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 2)], edges=edges)
+    node = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)])
+    return fluxres.build(node, name="lab", graphs={"network": network})
+
+
+@pytest.mark.parametrize("ends", [("network:/switch0", "/lab/node0"), ("/lab/node0", "network:/switch0")])
+@pytest.mark.parametrize("capacity", [None, 10])
+@pytest.mark.parametrize("unit", ["node", "core"])
+def test_rule_f1_what_is_drawn_through_a_link_without_a_capacity_is_not_known(
+    unit: str, capacity: float | None, ends: tuple[str, str]
+) -> None:
+    g = links(capacity)
+    g.allocate(f"slot/[{unit};network=4]", job="j", duration_s=9)
+    if capacity is not None:
+        g.set_edge(*ends, "network", capacity=math.inf)
+    for refused in (lambda: g.set_edge(*ends, "network", capacity=1), lambda: g.remove_edge(*ends, "network")):
+        with pytest.raises(StillHeld, match="j may draw through it"):
+            refused()
+    g.set_edge("network:/switch0", "/lab/node1", "network", capacity=1)  # j has nothing there
+    g.free("j")
+    g.set_edge(*ends, "network", capacity=1)
+    assert not g.satisfiable("slot=2/[node;network=2]")
+
+
+def test_links_that_limit_nothing_come_and_go_while_jobs_run() -> None:
+    edges = [fluxres.Edge("network:/switch0", "/lab/node*", direction="both")]
+    network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 1)], edges=edges)
+    g = fluxres.build(fluxres.Resource("node", 2), name="lab", graphs={"network": network})
+    g.allocate("/lab/node0", job="j", duration_s=9)
+    g.remove_edge("network:/switch0", "/lab/node0", "network")
+    assert g.check() == []
+
+
+def test_rule_f1_what_ended_is_in_the_way_of_no_change() -> None:
+    now = [0.0]
+    node = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)], draw={"power": 150})
+    edges = [fluxres.Edge("power:/pdu0", "/lab/node*", relation="supplies", capacity=200)]
+    pdu = fluxres.Resource("pdu", 1, size=300, unit="W", id=[0])
+    power = fluxres.AuxiliaryGraph(hierarchy=True, pools=[pdu], edges=edges)
+    g = fluxres.build(node, name="lab", clock=lambda: now[0], graphs={"power": power})
+    g.allocate("/lab/node0", job="old", start=0, end=3)
+    g.allocate("/lab/node1", job="new", start=0, end=9)
+    now[0] = 5
+    g.set_edge("power:/pdu0", "/lab/node0", "power", capacity=100)
+    with pytest.raises(StillHeld, match="new draws 150 units"):
+        g.set_edge("power:/pdu0", "/lab/node1", "power", capacity=100)
+    assert [problem for problem in g.check() if problem.severity == "error"] == []
+    assert {span.pool: span.amount for span in g.allocation("old").spans} == {"/lab/node0": 1, "power:/pdu0": 150}
+    assert g.expire() == ["old"]
+    assert [problem for problem in g.check() if problem.severity == "error"] == []
