@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -333,27 +334,30 @@ def two_nodes(draw: str) -> ResourceGraph:
 fluxres: 1
 name: lab
 resources: [{{type: node, count: 2{draw}, with: [{{type: core, count: 2}}, {{type: memory, size: 4, unit: GiB, id: 0}}]}}]
-graphs: {{power: {{pools: [{{type: power, count: 1, id: 0, size: 1000, unit: W}}], edges: [{{from: "power:/power0", to: "/lab/node*"}}]}}}}
+graphs:
+  power:
+    pools: [{{type: power, count: 1, id: 0, size: 1000, unit: W}}]
+    edges: [{{from: "power:/power0", to: "/lab/node*"}}]
 """)
 
 
-@pytest.mark.parametrize("way", ["allocate", "stage", "allocate_all"])
-@pytest.mark.parametrize("pools", [["node0", ("memory0", 4)], ["node0", ("memory0", 3)], ["node0", "core1"]])
+GIVES: dict[str, Callable[[ResourceGraph, Any], object]] = {
+    "allocate": lambda graph, named: graph.allocate(named, job="j", end=10),
+    "stage": lambda graph, named: graph.stage(named, job="j", end=10, ttl_s=5),
+    "allocate_all": lambda graph, named: graph.allocate_all([(named, "j")], duration_s=10),
+}
+
+
+@pytest.mark.parametrize("way", GIVES)
+@pytest.mark.parametrize("inside", [("memory0", 4), ("memory0", 3), ("core1", 1)])
 @pytest.mark.parametrize("draw", ["", ", draw: {power: 100}"])
-def test_rule_a1_a_node_that_draws_implies_no_pool_that_is_named(draw: str, pools: list[Any], way: str) -> None:
+def test_rule_a1_a_node_that_draws_implies_no_pool_that_is_named(draw: str, inside: tuple[str, int], way: str) -> None:
     graph = two_nodes(draw)
     graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
-    named = [
-        (f"/lab/{p}" if p == "node0" else f"/lab/node0/{p}", n) for p, n in (p if isinstance(p, tuple) else (p, 1) for p in pools)
-    ]
+    name, units = inside
     before = graph.allocation("j").spans
     with pytest.raises((InsufficientResources, UsageError), match=r"4 units wanted, 3 of 4 free|named beside /lab/node0"):
-        if way == "allocate":
-            graph.allocate(named, job="j", end=10)
-        elif way == "stage":
-            graph.stage(named, job="j", end=10, ttl_s=5)
-        else:
-            graph.allocate_all([(named, "j")], duration_s=10)
+        GIVES[way](graph, [("/lab/node0", 1), (f"/lab/node0/{name}", units)])
     assert graph.allocation("j").spans == before
     assert graph.check() == []
 
