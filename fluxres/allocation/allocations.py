@@ -22,6 +22,7 @@ from fluxres.allocation.holdings import Batch, Holdings, Piece, Target
 from fluxres.allocation.steps import Steps
 from fluxres.errors import FluxresError, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.planner.lines import FEW_POOLS_MAX
@@ -64,6 +65,8 @@ class Allocations(Holdings):
     def __init__(self, structure: Structure, planner: Planner) -> None:
         super().__init__(structure)
         self.planner = planner
+        #: What pools draw by themselves.
+        self.draws = Draws(structure)
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
@@ -537,10 +540,19 @@ class Allocations(Holdings):
         by_window: dict[tuple[int, int], list[Piece]] = {}
         for piece in planned:
             by_window.setdefault(piece[2:], []).append(piece)
+        lost: list[tuple[Consumers, int, Steps]] = []
+        if job in self.drawn.ledgers:
+            gone: dict[int, Steps] = {}
+            for v, amount, s, e in (piece for together in by_window.values() for piece in together):
+                gone[v] = steps.add(gone.get(v, ()), s, e, amount)
+            lost = self._own_draws_lost(job, gone)
         for window, together in by_window.items():
             self._shrink(together, job, *window)
         if not self.is_holder(job) and job not in self.implied:
             self.slots_of.pop(job, None)
+        if job in self.drawn.ledgers:
+            for consumers, account, held in lost:
+                self.drawn.drop(job, consumers, account, held)
         if job in self.drawn.ledgers:
             self._settle_drawn(job, {piece[0] for together in by_window.values() for piece in together})
 
@@ -563,12 +575,43 @@ class Allocations(Holdings):
         for consumers, windows in self._left_alone(job, gone, gone):
             for account, held in self.drawn.of(job, consumers).items():
                 more[account] = steps.joined([more.get(account, ()), steps.clipped(held, windows)])
+        for _, account, held in self._own_draws_lost(job, gone):
+            more[account] = steps.joined([more.get(account, ()), held])
         # What is named beside the pool it was drawn for is not taken twice, and nothing is that is not held: so no free can fail.
         rest = drawing.minus(more, gone)
         rest = {account: steps.least_of(held, self._had(job, account, gone)) for account, held in rest.items()}
         own = [piece for piece in pieces if piece[0] not in rest]
         joined = {account: steps.joined([gone.get(account, ()), held]) for account, held in sorted(rest.items())}
         return own + [(account, amount, s, e) for account, held in joined.items() for s, e, amount in held]
+
+    def _own_draws_lost(self, job: str, gone: Mapping[int, Steps]) -> list[tuple[Consumers, int, Steps]]:
+        """What pools drew by themselves that a job gives back and of which it keeps parts: that goes with the pools (rule F2)."""
+        found: list[tuple[Consumers, int, Steps]] = []
+        if not self.structure.kinds.may_draw or job not in self.drawn.ledgers:
+            return found
+        for consumers, alone in self._left_alone(job, gone, gone):
+            if len(consumers) > 1:
+                continue
+            after = self._whole_windows(job, consumers[0], gone)
+            kept = [part for window in self._whole_windows(job, consumers[0], {}) for part in steps.without(*window, after)]
+            lost = sorted({part for window in kept for part in steps.without(*window, alone)})
+            for account, held in self.drawn.of(job, consumers).items() if lost else ():
+                most = self.draws.drawn_from(consumers[0], account)
+                parts = [(s, e, min(units, most)) for s, e, units in steps.clipped(held, lost)]
+                if spans := steps.canonical(parts):
+                    found.append((consumers, account, spans))
+        return found
+
+    def _whole_windows(self, owner: str, v: int, gone: Mapping[int, Steps]) -> list[tuple[int, int]]:
+        """Windows, disjoint, in which an owner has all of a pool, by itself or by one above."""
+        found: list[tuple[int, int]] = []
+        for u in (v, *self.accounts.ancestors(v)):
+            found += steps.whole(self._had(owner, u, gone), 0, clock.FOREVER, 0, self.accounts.size.item(u))
+        return steps.without(0, clock.FOREVER, steps.without(0, clock.FOREVER, found))
+
+    def has_throughout(self, owner: str, v: int, start: int, end: int) -> bool:
+        """Whether an owner has all of a pool in the whole of a window."""
+        return not steps.without(start, end, self._whole_windows(owner, v, {}))
 
     def _draw_on(self, owner: str, planned: Sequence[Change], start: int, end: int, drawn: Rows) -> None:
         """What is held on from the moment at which it was drawn for a pool, which is held on as well, is drawn for that.

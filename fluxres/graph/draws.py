@@ -84,6 +84,20 @@ class Draws:
         structure, before = self._structure, self._of(name)[1]
         return before[structure.end] - before[:-1]
 
+    def drawn_from(self, v: int, account: int) -> int:
+        """Units that a pool with all in it may draw by itself from an account: those of the names of its graph or its type."""
+        accounts = self._structure.accounts
+        graphs = {accounts.edge(account)[0].name} if accounts.is_edge(account) else None
+        kind, found = accounts.type.item(account), 0
+        for name in self.types:
+            for feeds in self._graphs_of(name):
+                if feeds.graph.name in graphs if graphs is not None else kind in feeds.types:
+                    if graphs is None and name in self._structure.types and self._structure.types.index(name) != kind:
+                        continue
+                    found += int(self.total(name)[v])
+                    break
+        return found
+
     def _of(self, name: str) -> tuple[Int64, Int64]:
         found = self._inside.get(name)
         if found is None:

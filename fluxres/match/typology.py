@@ -6,6 +6,7 @@ be sought inside nodes, whether a pool can be had in units: all of that is decid
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -114,12 +115,18 @@ class Typology:
         names = self.draws.types if self._with_draws else ()
         return {kind: name for name in names if (kind := self.numbers.get(name, -1)) in self.paths.channels}
 
-    def draws_of(self, v: int, kind: int) -> list[tuple[int, int]]:
-        """(pool, units) of what a pool with all that is in it draws of a type: by nodes, as far as they are in it."""
+    def draws_of(self, v: int, kind: int, but: Callable[[int], bool] | None = None) -> list[tuple[int, int]]:
+        """(pool, units) of what a pool with all that is in it draws of a type: by nodes, as far as they are in it.
+
+        Args:
+            but: pools that draw already.
+        """
         name = self.drawn_by_itself[kind]
         inside = self.draws.own(name)[v : self.structure.end.item(v)]
         found: dict[int, int] = {}
         for u in (np.flatnonzero(inside) + v).tolist():
+            if but is not None and but(u):
+                continue
             start = max(self.node_at[u], v)
             found[start] = found.get(start, 0) + int(inside[u - v])
         return list(found.items())

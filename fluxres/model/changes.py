@@ -159,7 +159,7 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
     targets.job_id(job)
     named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
     if with_draws:
-        named, drawn = drawing.with_draws(graph, named, window)
+        named, drawn = drawing.with_draws(graph, named, window, job)
     with drawing.named_in_refusals(graph, drawn):
         planned = graph.records.plan_allocate(named, job, *window, implies=implicit(named, drawn))
     structure = graph.structure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,20 @@ from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 
 if TYPE_CHECKING:
+    from fluxres.allocation.records import Records
     from fluxres.match import Matcher
     from fluxres.model.resource_graph import ResourceGraph
 
 Named = list[tuple[int, int]]
 
 
-def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int]) -> tuple[Named, Rows]:
+def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str | None = None) -> tuple[Named, Rows]:
     """Pools with what they draw, and for which pool that is.
 
     Nothing is added of a type of which units are named, nor of a graph that counts it: then so much is drawn, and no more.
+
+    Args:
+        job: that is given them; what it has throughout the window draws already, and does not draw twice (rule F2).
 
     Errors: InfeasibleRequest where nothing supplies a pool.  Cost: none where no pool draws anything.
     """
@@ -33,7 +38,11 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int]) -> t
     matcher = matching.matcher(graph)
     matcher.follow_suppliers()
     said = matcher.typology.said({graph.structure.accounts.type.item(v) for v, _ in named})
-    charge = _Charge(graph, matcher, window)
+    records = graph.records
+    draws_already = None
+    if job is not None and records.is_holder(job):
+        draws_already = partial(_has, records, job, window)
+    charge = _Charge(graph, matcher, window, draws_already)
     for kind in matcher.typology.drawn_by_itself.keys() - said:
         for v, amount in named:
             if v < graph.structure.n and amount == graph.structure.size.item(v):
@@ -63,17 +72,24 @@ def named_in_refusals(graph: ResourceGraph, drawn: Rows) -> Iterator[None]:
         raise
 
 
+def _has(records: Records, job: str, window: tuple[int, int], v: int) -> bool:
+    return records.has_throughout(job, v, *window)
+
+
 class _Charge:
     """Units of suppliers, one draw after the other."""
 
-    def __init__(self, graph: ResourceGraph, matcher: Matcher, window: tuple[int, int]) -> None:
+    def __init__(
+        self, graph: ResourceGraph, matcher: Matcher, window: tuple[int, int], but: Callable[[int], bool] | None
+    ) -> None:
+        self._but = but
         self._graph, self._typology, self._window = graph, matcher.typology, window
         self.units: dict[int, int] = {}
         self.rows: list[tuple[int, int, int]] = []
 
     def add(self, v: int, kind: int) -> None:
         typology = self._typology
-        for start, units in typology.draws_of(v, kind):
+        for start, units in typology.draws_of(v, kind, self._but):
             charges = typology.paths.charged(start, kind)
             if charges is None:
                 where, name = self._graph.structure.where(start), typology.drawn_by_itself[kind]

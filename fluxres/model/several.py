@@ -145,7 +145,7 @@ def _part(
             raise UsageError("expected a request, got pools by name", hint="pools that are named are given at a start")
         length, now = matching.length(None, duration_s), graph.now()
         named, drawn = drawing.with_draws(
-            graph, targets.with_amounts(graph, cast("Targets", what)), (now, min(now + length, FOREVER))
+            graph, targets.with_amounts(graph, cast("Targets", what)), (now, min(now + length, FOREVER)), job
         )
         return Part(place, job, None, named, length, drawn)
     request = matching.as_request(cast("Wanted", what))

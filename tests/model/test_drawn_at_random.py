@@ -133,6 +133,8 @@ class Course:
             key = job, node, moment
             units = self.held.get(key, set())
             units.discard(unit)
+            if unit == "node" and self.draws:
+                self.watts[key] = 0  # which the node drew, and not what is in it
             if not units:
                 self.held.pop(key, None)
                 del self.watts[key]

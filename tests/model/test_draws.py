@@ -384,3 +384,86 @@ def test_units_that_are_implied_are_no_more_than_there_are() -> None:
     assert graph.check() == []
     graph.shrink("j", "/lab/node0")
     assert graph.pool("/lab/node0/memory0").available() == 0
+
+
+def lab(watts: int = 1000) -> ResourceGraph:
+    """A rack of two nodes of 100 W, each with two cores and a GPU that draws 30 W more."""
+    return made(f"""
+fluxres: 1
+name: lab
+resources:
+  - type: rack
+    count: 1
+    id: [0]
+    with:
+      - type: node
+        count: 2
+        draw: {{power: 100}}
+        with: [{{type: core, count: 2}}, {{type: gpu, count: 1, draw: {{power: 30}}}}]
+graphs:
+  power:
+    pools: [{{type: power, count: 1, id: 0, size: {watts}, unit: W}}]
+    edges: [{{from: "power:/power0", to: "/lab/rack0/node*", capacity: 400}}]
+""")
+
+
+RACK = "/lab/rack0"
+
+
+def state(graph: ResourceGraph) -> tuple[object, ...]:
+    assert graph.check() == []
+    records = graph.records
+    spans = {(v, job): held for v, holders in records.held.items() for job, held in holders.items()}
+    return spans, dict(records.implied), sorted(records.drawn.rows())
+
+
+@pytest.mark.parametrize(
+    ("parts", "grown", "watts"),
+    [
+        (["node0/core0"], "/node0", 130),
+        (["node0/gpu0"], "/node0", 130),
+        (["node0/core0", "node1"], "/node0", 260),
+        (["node0/core0"], "", 260),
+        (["node0/core0", "node1/gpu0"], "", 260),
+        (["node1"], "", 260),
+        (["node0/gpu0", "node1"], "", 260),
+        (["node0", "node1"], "", 260),
+    ],
+)
+def test_rule_a6_growing_and_shrinking_leaves_no_watts(parts: list[str], grown: str, watts: int) -> None:
+    graph = lab()
+    graph.allocate([f"{RACK}/{part}" for part in parts], job="j", end=10)
+    before = state(graph)
+    for _ in range(3):
+        graph.grow("j", RACK + grown)
+        assert graph.check() == []
+        assert graph.pool("power:/power0").allocated() == watts
+        graph.shrink("j", RACK + grown)
+        assert state(graph) == before
+    graph.free("j")
+    assert graph.planner.moments(0, 10**18) == []
+
+
+def test_rule_f2_a_rack_around_a_node_draws_for_the_others() -> None:
+    graph = lab(260)
+    graph.allocate(f"{RACK}/node0", job="j", end=10)
+    graph.grow("j", RACK)
+    assert graph.pool("power:/power0").available() == 0
+    graph.shrink("j", RACK)
+    assert graph.pool("power:/power0").available() == 130
+    assert [span.pool for span in graph.allocation("j").spans][:1] == [f"{RACK}/node0"]
+
+
+def test_rule_f2_watts_that_were_asked_for_stay_with_what_is_in_a_node() -> None:
+    graph = lab()
+    graph.allocate("slot=1/[core=1;power=90]", job="j", duration_s=10)
+    graph.grow("j", f"{RACK}/node0")
+    assert graph.pool("power:/power0").allocated() == 220
+    graph.shrink("j", f"{RACK}/node0", start=4, end=6)
+    power = graph.pool("power:/power0")
+    assert [power.allocated(at=at) for at in (3, 4, 5, 6)] == [220, 90, 90, 220]
+    graph.shrink("j", f"{RACK}/node0")
+    assert [power.allocated(at=at) for at in (3, 4, 5, 6)] == [90, 90, 90, 90]
+    assert graph.check() == []
+    graph.free("j", f"{RACK}/node0/core0")
+    assert power.allocated() == 0
