@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation import steps, together
 from fluxres.allocation.allocations import Implies
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
 from fluxres.allocation.holdings import Batch, Piece, Target
 from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
+from fluxres.allocation.steps import Steps
+from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
@@ -159,7 +162,10 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
     targets.job_id(job)
     named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
     if with_draws:
-        named, drawn = drawing.with_draws(graph, named, window, job)
+        parts = drawing.by_window(graph, named, window, job)
+        if len(parts) > 1:
+            return _allocate_by_window(graph, job, parts)
+        ((window, named, drawn),) = parts
     with drawing.named_in_refusals(graph, drawn):
         planned = graph.records.plan_allocate(named, job, *window, implies=implicit(named, drawn))
     structure = graph.structure
@@ -167,6 +173,23 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
     graph.records.allocate(planned, job, *window, drawn=drawn)
     graph.revision += 1
     return given(graph, job, lambda: columns(named), window)
+
+
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.Part]) -> Allocation:
+    """Give pools over windows that follow each other, in which what they draw differs: in all of them, or in none."""
+    structure = graph.structure
+    shares = [
+        Share(structure.where(0), job, named, *window, implies=implicit(named, drawn), drawn=drawn)
+        for window, named, drawn in parts
+    ]
+    pools = sum(len(share.targets) for share in shares)
+    together.grant(graph.records, shares, lambda: tell(graph, lambda: events.allocate_all(structure, shares), pools))
+    graph.revision += 1
+    spans: dict[int, Steps] = {}
+    for (start, end), named, _ in parts:
+        for v, amount in named:
+            spans[v] = steps.add(spans.get(v, ()), start, end, amount)
+    return of_spans(graph, job, [(v, s, e, n) for v, held in sorted(spans.items()) for s, e, n in held], 0)
 
 
 def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, drawn: Rows = NO_ROWS) -> None:

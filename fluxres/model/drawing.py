@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Named = list[tuple[int, int]]
+Part = tuple[tuple[int, int], Named, Rows]
+"""A window, what is given in it, and for which pool what of it is drawn."""
 
 
 def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str | None = None) -> tuple[Named, Rows]:
@@ -70,6 +73,30 @@ def named_in_refusals(graph: ResourceGraph, drawn: Rows) -> Iterator[None]:
             if isinstance(error, InfeasibleRequest):
                 error.hint = "allocate fewer of these" if more else "nothing can supply it"
         raise
+
+
+def by_window(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[Part]:
+    """As :func:`with_draws`, by the windows in which it differs, for a job that has some of the pools for a part of the time."""
+    found: list[Part] = []
+    for part in pairwise(_moments(graph, named, window, job)):
+        charged, drawn = with_draws(graph, named, part, job)
+        if found and np.array_equal(found[-1][2], drawn):
+            found[-1] = ((found[-1][0][0], part[1]), charged, drawn)
+        else:
+            found.append((part, charged, drawn))
+    return found
+
+
+def _moments(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[int]:
+    """The ends of a window, and where in it the holdings of a job begin and end, in these pools and around them."""
+    records, accounts = graph.records, graph.structure.accounts
+    start, end = window
+    found = {start, end}
+    if graph.structure.kinds.may_draw and records.is_holder(job) and start < end:
+        for u in records.pools_with_implied(job):
+            if u < graph.structure.n and any(v <= u < accounts.end.item(v) or u <= v < accounts.end.item(u) for v, _ in named):
+                found.update(at for s, e, _ in records.given(u, job) for at in (s, e) if start < at < end)
+    return sorted(found) if start < end else [start, end]
 
 
 def _has(records: Records, job: str, window: tuple[int, int], v: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from itertools import combinations
@@ -14,7 +15,7 @@ import fluxres
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph, matching
-from fluxres.model.events import Event
+from fluxres.model.events import Event, apply
 from tests import sites
 from tests.instance.machines import Hand
 
@@ -467,3 +468,26 @@ def test_rule_f2_watts_that_were_asked_for_stay_with_what_is_in_a_node() -> None
     assert graph.check() == []
     graph.free("j", f"{RACK}/node0/core0")
     assert power.allocated() == 0
+
+
+def test_rule_f2_a_rack_around_a_node_that_ends_earlier_draws_once_at_any_moment() -> None:
+    graph = lab()
+    twin = graph.duplicate()
+    events: list[Event] = []
+    graph.sink = events.append
+    graph.allocate(f"{RACK}/node0", job="j", start=2, end=5)
+    before, power = state(graph), graph.pool("power:/power0")
+    given = graph.allocate(RACK, job="j", start=0, end=10)
+    assert {(span.pool, span.start, span.end) for span in given.spans if span.pool == RACK} == {(RACK, 0, 10)}
+    assert [power.allocated(at=at) for at in (0, 2, 4, 5, 9)] == [260] * 5
+    graph.shrink("j", RACK, start=3, end=10)
+    assert [power.allocated(at=at) for at in (0, 2, 3, 4, 5, 9)] == [260, 260, 130, 130, 0, 0]
+    graph.shrink("j", RACK)
+    assert state(graph) == before
+    for event in events:
+        apply(twin, json.loads(json.dumps(event)))
+    assert state(twin) == before
+    graph.allocate("/lab/rack0/node1/gpu0", job="other", start=8, end=9)
+    with pytest.raises(InsufficientResources, match="other holds"):
+        graph.allocate(RACK, job="j", start=0, end=10)
+    assert [power.allocated(at=at) for at in (0, 2, 4, 5, 8)] == [0, 130, 130, 0, 30]
