@@ -179,8 +179,8 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.
     """Give pools over windows that follow each other, in which what they draw differs: in all of them, or in none."""
     structure = graph.structure
     shares = [
-        Share(structure.where(0), job, named, *window, implies=implicit(named, drawn), drawn=drawn)
-        for window, named, drawn in parts
+        Share(f"from {in_message(seconds(start))} on", job, named, start, end, implies=implicit(named, drawn), drawn=drawn)
+        for (start, end), named, drawn in parts
     ]
     pools = sum(len(share.targets) for share in shares)
     together.grant(graph.records, shares, lambda: tell(graph, lambda: events.allocate_all(structure, shares), pools))

@@ -161,8 +161,8 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
                 made.records.stages[staged.stage] = replace(staged, targets=((0, size),))
             # What the owner had of the top itself is taken below, with what else is implied.
             had = records.implied.get(owner, {}).get(v, ())
-            for *window, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
-                made.records.allocate(made.records.plan_allocate([(0, units)], owner, *window), owner, *window)
+            for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
+                made.records.allocate(made.records.plan_allocate([(0, units)], owner, s, e), owner, s, e)
     # Suppliers come along as the way to them; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)
