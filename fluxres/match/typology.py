@@ -134,7 +134,7 @@ class Typology:
     def said(self, kinds: set[int]) -> set[int]:
         """What is drawn as much as asked for, and no more by itself, where units of these types or graphs are asked for.
 
-        Who asks for units of a type says what is drawn of the graphs that count it, and who asks by a graph says it of these types.
+        Units asked for by a type say what is drawn of the graphs that count it; those asked for by a graph say it of these types.
         """
         found = set(kinds)
         for feeds in self.paths.feeds:
