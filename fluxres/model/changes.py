@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps, together
-from fluxres.allocation.allocations import Implies
+from fluxres.allocation.allocations import Change, Implies
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
 from fluxres.allocation.holdings import Batch, Piece, Target
 from fluxres.allocation.records import Staged
@@ -57,6 +57,34 @@ def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1
         sink.later(event, pools)
     elif sink is not None:
         sink(event())
+
+
+def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change], Window]) -> None:
+    """Refuse before an event is made what the planner would refuse for its bounds after it.
+
+    Args:
+        planned: what is to be given, and the window of it.
+
+    Errors: LimitExceeded.
+    """
+    if graph.planner.has_room(sum(_changed(changed) for changed, _ in planned)):
+        return
+    windows: dict[Window, list[int]] = {}
+    for changed, window in planned:
+        if isinstance(changed, Batch):
+            windows.setdefault(window, []).extend(changed.vertices.tolist())
+            continue
+        for change in changed:
+            windows.setdefault(window, []).append(change.v)
+            for v, start, end in (*change.absorbs, *((change.v, *implied) for implied in change.implied)):
+                windows.setdefault((start, end), []).append(v)
+    graph.planner.require_room(windows)
+
+
+def _changed(changed: Batch | Sequence[Change]) -> int:
+    if isinstance(changed, Batch):
+        return len(changed.vertices)
+    return sum(1 + len(change.absorbs) + len(change.implied) for change in changed)
 
 
 def given(
@@ -168,6 +196,7 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
         ((window, named, drawn),) = parts
     with drawing.named_in_refusals(graph, drawn):
         planned = graph.records.plan_allocate(named, job, *window, implies=implicit(named, drawn))
+    require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
     graph.records.allocate(planned, job, *window, drawn=drawn)
@@ -200,6 +229,7 @@ def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], 
     """
     with drawing.named_in_refusals(graph, drawn):
         planned = graph.records.plan_allocate(named, job, *window, implies=True)
+    require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
     graph.records.allocate(planned, job, *window, drawn=drawn)
@@ -210,6 +240,7 @@ def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
     """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned = graph.records.plan_match(*found.found, job, *window)
+    require_room(graph, (planned, window))
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn)
     graph.revision += 1
@@ -309,6 +340,7 @@ def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length
     until = extending.end_of(graph, job, end, duration_s)
     move = extending.plan(graph.records, job, until, now)
     if move.longer or move.shorter:
+        require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
         tell(graph, lambda: events.set_end(job, now, until))
         move.apply(graph.records, job)
         graph.revision += 1
@@ -348,6 +380,7 @@ def stage(
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
     with drawing.named_in_refusals(graph, drawn):
         planned = graph.records.plan_stage(staged, implies=implies)
+    require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(named))
     graph.records.stage(staged, planned)

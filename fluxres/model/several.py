@@ -395,6 +395,10 @@ def _grant(graph: ResourceGraph, shares: Sequence[Share]) -> list[Allocation]:
         with located(share.place):
             changes.require_end(graph, (share.start, share.end))
     pools = sum(len(share.targets) for share in shares)
+    windows: dict[changes.Window, list[int]] = {}
+    for share in shares:
+        windows.setdefault((share.start, share.end), []).extend(v for v, _ in share.targets)
+    graph.planner.require_room(windows)
     together.grant(graph.records, shares, lambda: changes.tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1
     return [

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from fluxres.clock import ticks
-from fluxres.errors import FluxresError, InputError
+from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.model import ResourceGraph, changes
-from tests.allocation.test_records import machine, trace
+from tests.allocation.test_records import CORE, MEMORY, NODE, machine, trace
 from tests.graph.builders import demo
 
 
@@ -148,3 +148,26 @@ def test_what_is_held_through_a_pool_above_is_given_back_before_it_and_with_it()
     for event in told:
         h.apply(event)
     assert (trace(h), h.revision) == (trace(g), g.revision)
+
+
+def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the job's own records below a pool are to be implied by it."""
+    told: list[Any] = []
+    g = machine()
+    for start in range(0, 6, 2):
+        g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 1)
+    g.allocate([(MEMORY, 1)], job="a", start=20, end=30)
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 8)
+    g.sink = told.append
+    before, revision = trace(g), g.revision
+    for call in (
+        lambda: g.allocate([(MEMORY, 1)], job="b", start=40, end=50),
+        lambda: g.allocate("slot/memory", job="b", start=40, end=50),
+        lambda: g.allocate_all([([(MEMORY, 1)], "b"), (CORE, "c")], start=40, end=50),
+        lambda: g.stage([(MEMORY, 1)], job="b", start=40, end=50),
+        lambda: g.grow("a", NODE, start=22, end=28),
+        lambda: g.set_end("a", 35),
+    ):
+        with pytest.raises(LimitExceeded, match="moments"):
+            call()
+        assert (trace(g), g.revision, told) == (before, revision, [])
