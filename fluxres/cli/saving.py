@@ -43,6 +43,15 @@ def save_file(
     return None
 
 
+def note_draws(graph: ResourceGraph) -> None:
+    """Tell standard error which pools draw what nothing supplies, or can never be given."""
+    from fluxres.model.audit import check_draws
+    from fluxres.render.text import printable
+
+    for problem in check_draws(graph.structure):
+        note(printable(f"{problem.where}: {problem.message}" if problem.where else problem.message))
+
+
 def answer_report(settings: Settings, report: SaveReport | None) -> None:
     """What a save did; what the format could not say goes to standard error as well."""
     from fluxres.render.text import plural

@@ -140,6 +140,12 @@ class Accounts:
         found[[v for of_graph in marks for v in of_graph.tolist()]] = True
         return found
 
+    @cached_property
+    def reduced(self) -> frozenset[int]:
+        """Of what a copy took a part only: pools and edges."""
+        marks = [limited.marked(FULL).tolist() for limited in self._limited if FULL in limited.graph.attributes]
+        return frozenset(self.structure.capacity).union(*marks)
+
     # -- edges -------------------------------------------------------------------------------------------------------
 
     def is_edge(self, v: int) -> bool:

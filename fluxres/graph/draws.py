@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
 
 Int64 = NDArray[np.int64]
+
+ONLY_A_WAY: Final = "which is here only as the way to others"
+"""Of a supplier in a part of a machine that has no units of it: other parts draw from it as well."""
+WITH_UNITS: Final = "the copy of a job has the units that the job holds, a copy or duplicate of `/` has all suppliers"
+"""How to get a part of a machine in which what draws something can be allocated."""
 
 
 class Fault(NamedTuple):

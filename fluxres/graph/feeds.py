@@ -68,6 +68,11 @@ class Feeds:
             found = np.union1d(found, up)
         return found.astype(np.int32)
 
+    def is_distributor(self, v: int) -> bool:
+        """Whether a pool supplies others."""
+        at = bisect_left(self.distributors.data, v)
+        return at < len(self.distributors) and self.distributors.item(at) == v
+
     @cached_property
     def attached(self) -> tuple[Int32, Int32]:
         """(supplier, pool) of pools outside the containment tree that an edge hangs on a supplier, and that supply nothing."""
@@ -196,7 +201,7 @@ class Feeds:
         while u >= 0:
             if self.rows_into(u):
                 return [u]
-            inside = self._inside(u) if u == v or self._is_in_node(u) else []
+            inside = self._inside(u) if u == v or self.is_in_node(u) else []
             if inside:
                 return inside
             u = self._structure.parent.item(u)
@@ -213,7 +218,8 @@ class Feeds:
         found: list[int] = np.unique(self.below[a:b][(above < v) | (above >= stop)]).tolist()
         return found
 
-    def _is_in_node(self, v: int) -> bool:
+    def is_in_node(self, v: int) -> bool:
+        """Whether a pool is a node, or stands in one."""
         at = bisect_right(self._nodes.data, v) - 1
         return at >= 0 and v < self._structure.end.item(int(self._nodes[at]))
 

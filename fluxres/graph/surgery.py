@@ -96,6 +96,7 @@ def extract(
     ancestor_sizes: Sequence[int] | None = None,
     outside: Int64 | None = None,
     carried: Carried | None = None,
+    supplied: bool = False,
 ) -> tuple[Structure, Int32]:
     """The subtree of `v` restricted to some of its pools, with the way to the root (rule C1; RFC 4, "Copy").
 
@@ -111,6 +112,8 @@ def extract(
         ancestor_sizes: their units, root first; 0 leaves the size as it is.
         outside: units of the pools ``[tree_end, n)``.
         carried: units of edges with a capacity, by account; all by default.
+        supplied: every supplier comes along as a way, so that a charge leads up the same way as in `s`; of those in the
+            containment tree only with `take_ancestors`.
 
     Returns: the structure, and the old number of each of its pools (int32, ascending).
     Errors: UnknownPool for a vertex outside the containment tree; UsageError if `v` is not kept or an array has another length.
@@ -122,22 +125,27 @@ def extract(
     mask = _kept_slice(s, v, stop, keep, size)
     inside = np.flatnonzero(mask).astype(np.int32) + np.int32(v)
     above = s.ancestors(v)[::-1] if take_ancestors else []
-    in_tree = np.concatenate([np.array(above, np.int32), inside])
+    along = _suppliers(s, v, stop, inside, above if take_ancestors else None) if supplied and v else np.zeros(0, np.int32)
+    # The way in the tree is what is above, and what supplies the part from elsewhere in it.
+    ways = np.union1d(np.array(above, np.int32), along[along < s.tree_end]).astype(np.int32)
+    in_tree = np.union1d(ways, inside).astype(np.int32)
+    is_way = np.isin(in_tree, ways)
     taken = _Renumbering(in_tree, v, stop)
-    beside, own = _beside(s, taken, len(above), outside, everything=v == 0)
+    beside, own = _beside(s, taken, inside, ways, along[along >= s.tree_end], outside, everything=v == 0)
     vertices = np.concatenate([in_tree, beside])
     numbers = _Renumbering(vertices, v, stop) if len(beside) else taken
 
     sizes = s.size[vertices]
     if size is not None:
-        sizes[len(above) : len(in_tree)] = size[mask]
+        sizes[: len(in_tree)][~is_way] = size[mask]
     if ancestor_sizes is not None:
         _fit("ancestor_sizes", ancestor_sizes, len(above))
-        sizes[: len(above)] = [new or old for new, old in zip(ancestor_sizes, sizes[: len(above)].tolist(), strict=True)]
+        at = np.searchsorted(in_tree, above)
+        sizes[at] = [new or old for new, old in zip(ancestor_sizes, sizes[at].tolist(), strict=True)]
     if outside is not None:
         sizes[len(in_tree) :] = np.where(own, outside[beside - s.tree_end], sizes[len(in_tree) :])
     flags = s.flags[vertices]
-    flags[: len(above)] |= WAY
+    flags[: len(in_tree)][is_way] |= WAY
     # A part of the machine has its supplies only as a way, like the rack above it: another part may have the same.
     flags[len(in_tree) :][~own if v == 0 else slice(None)] |= WAY
     subsystems = {
@@ -335,10 +343,51 @@ def _with_ancestors(s: Structure, kept: Mask) -> Mask:
     return np.asarray(before[s.end] > before[: s.n])
 
 
-def _beside(s: Structure, taken: _Renumbering, way: int, outside: Int64 | None, *, everything: bool) -> tuple[Int32, Mask]:
+def _suppliers(s: Structure, v: int, stop: int, inside: Int32, above: Sequence[int] | None) -> Int32:
+    """What supplies a part of the tree in auxiliary graphs, all the way up, and what hangs there; ascending, without the part.
+
+    Args:
+        inside: what is kept of ``[v, stop)``.
+        above: what comes along as the way to it; None where nothing else of the tree comes along.
+
+    Cost: in what is found, and the edges into the slice.
+    """
+    todo: list[int] = []
+    for feeds in s.feeds:
+        lo, hi = np.searchsorted(feeds.below, [v, stop])
+        todo += np.unique(feeds.above[lo:hi][np.isin(feeds.below[lo:hi], inside)]).tolist()
+        todo += [u for w in above or () for u in (feeds.entries(w) if feeds.is_in_node(w) else feeds.suppliers(w))]
+    if s.feeds:
+        todo += [w for u in above or () for w in _hung(s, u)]
+    found: set[int] = set()
+    while todo:
+        u = todo.pop()
+        if u < 0 or v <= u < stop or u in found or (above is None and u < s.tree_end):
+            continue
+        found.add(u)
+        todo += [s.parent.item(u), *_hung(s, u)]
+        for feeds in s.feeds:
+            todo += feeds.suppliers(u)
+    return np.array(sorted(found), np.int32)
+
+
+def _hung(s: Structure, u: int) -> list[int]:
+    """What a supplier gives by, without supplying others itself: a distributed type in it, or at the end of an edge from it."""
+    children = s.children(u)
+    last = children[s.end[children] == children + 1].tolist()
+    found = {w for feeds in s.feeds for w in (*last, *feeds.hung_on(u)) if s.type.item(w) in feeds.types}
+    return [w for w in found if not any(feeds.is_distributor(w) for feeds in s.feeds)]
+
+
+def _beside(
+    s: Structure, taken: _Renumbering, kept: Int32, ways: Int32, along: Int32, outside: Int64 | None, *, everything: bool
+) -> tuple[Int32, Mask]:
     """Pools outside the containment tree that come along, ascending, and which of them are the result's own.
 
-    `way` is the number of pools in `taken` that are only the way.
+    Args:
+        kept: the pools of the tree that are in `taken` and no ways.
+        ways: the others in `taken`.
+        along: those that supply them.
     """
     here = np.arange(s.tree_end, s.n, dtype=np.int32)
     if outside is not None:
@@ -350,11 +399,11 @@ def _beside(s: Structure, taken: _Renumbering, way: int, outside: Int64 | None, 
     if everything:
         found[:] = True if outside is None else outside > 0
     elif s.subsystems:
-        joined = _joined(s, taken.vertices[way:], taken.lo, taken.hi)
+        joined = _joined(s, kept, taken.lo, taken.hi)
         found[joined - s.tree_end] = True
         if outside is not None:
             found &= outside > 0
-    fresh = np.concatenate([here[found], _hierarchy_parents(s, taken, way)])
+    fresh = np.concatenate([here[found], along, _hierarchy_parents(s, taken, ways)])
     while len(fresh):
         found[fresh - s.tree_end] = True
         # Up in every auxiliary hierarchy, and in the tree of its own that a pool outside containment may stand in.
@@ -366,15 +415,15 @@ def _beside(s: Structure, taken: _Renumbering, way: int, outside: Int64 | None, 
     return here[found], own[found]
 
 
-def _hierarchy_parents(s: Structure, taken: _Renumbering, way: int) -> Int32:
-    """Pools outside the containment tree, next above a taken one in an auxiliary hierarchy; the first `way` before the window."""
+def _hierarchy_parents(s: Structure, taken: _Renumbering, ways: Int32) -> Int32:
+    """Pools outside the containment tree, next above a taken one in an auxiliary hierarchy; `ways` lie outside the window."""
     found: list[int] = []
     for graph in s.subsystems.values():
         if graph.hierarchy and len(graph):
             rows = graph.rows_reaching(taken.lo, taken.hi)
             rows = rows[taken.of(graph.dst[rows]) >= 0]
             found.extend(np.unique(graph.src[rows]).tolist())
-            found.extend(graph.parent(u) for u in taken.vertices[:way].tolist())
+            found.extend(graph.parent(u) for u in ways.tolist())
     return np.array([u for u in found if u >= s.tree_end], np.int32)
 
 

@@ -13,6 +13,7 @@ from math import ceil
 from typing import NamedTuple
 
 from fluxres import limits
+from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Charges, Givers
 from fluxres.match.situation import Situation
@@ -173,6 +174,8 @@ class Supplies:
         accounts, v = self._situation.accounts, givers[0]
         if not any(map(self._situation.is_up, givers)):
             return f"{self.name(givers)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
+        if accounts.ways[list(givers)].all():
+            return f"{self.name(givers)}, {ONLY_A_WAY}"
         unit = accounts.unit(v)
         size = sum(map(accounts.size.item, givers))
         idle = [self.name((u,)) for u in self._paths.standing_by(v)]

@@ -134,7 +134,7 @@ class Typology:
     def said(self, kinds: set[int]) -> set[int]:
         """What is drawn as much as asked for, and no more by itself, where units of these types or graphs are asked for.
 
-        Units asked for by a type say what is drawn of the graphs that count it; those asked for by a graph say it of these types.
+        A type says it of the graphs that count it, a graph of the types counted in it.
         """
         found = set(kinds)
         for feeds in self.paths.feeds:

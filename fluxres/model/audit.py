@@ -10,9 +10,8 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation.audit import check_records
-from fluxres.graph.accounts import FULL, LINKED
 from fluxres.graph.audit import check_structure
-from fluxres.graph.draws import Draws
+from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS, Draws
 from fluxres.graph.structure import Problem, Structure
 
 if TYPE_CHECKING:
@@ -30,17 +29,11 @@ def check_draws(structure: Structure) -> Iterator[Problem]:
     draws = Draws(structure)
     for name in draws.types:
         fault = draws.fault(name)
-        if fault is None and not _is_part(structure):
+        if fault is None:
             yield from _check_supply(structure, draws, name)
-        elif fault is not None:
+        else:
             first = int(np.flatnonzero(draws.own(name))[0]) if draws.own(name).any() else 0
             yield Problem("warning", structure.where(first), f"{fault.message} ({fault.hint})")
-
-
-def _is_part(structure: Structure) -> bool:
-    """Whether suppliers may have less here than in the machine that this is a part of."""
-    limited = any(key in graph.attributes for graph in structure.subsystems.values() for key in (FULL, LINKED))
-    return bool(limited or structure.capacity or structure.ways.any() or structure.linked is not None)
 
 
 def _check_supply(structure: Structure, draws: Draws, name: str) -> Iterator[Problem]:
@@ -58,16 +51,22 @@ def _check_supply(structure: Structure, draws: Draws, name: str) -> Iterator[Pro
 
 
 def _short_of(typology: Typology, v: int, kind: int, units: int, name: str) -> str:
-    """Why a pool can never be given what it draws; empty where it can."""
+    """Why a pool can never be given what it draws; empty where it can.
+
+    What the enclosing instance gives on request may be enough. Of what a copy took a part of, whoever holds it was given so much.
+    """
     charges = typology.paths.charged(v, kind)
     if charges is None:
         return f"draws {units} of {name}, and nothing supplies it"
     accounts = typology.accounts
     for givers, part in charges:
-        most = sum(accounts.size.item(u) for u in givers)
-        if ceil(part * units) > most:
-            unit = f" {accounts.unit(givers[0])}" if accounts.unit(givers[0]) else ""
-            return (
-                f"draws {ceil(part * units)}{unit} of {accounts.said(givers[0])}, which has {most}{unit}: it can never be given"
-            )
+        if accounts.linked is not None and accounts.linked[list(givers)].any():
+            continue
+        drawn, unit = ceil(part * units), f" {accounts.unit(givers[0])}" if accounts.unit(givers[0]) else ""
+        of = f"draws {drawn}{unit} of {accounts.said(givers[0])}"
+        if accounts.ways[list(givers)].all():
+            return f"{of}, {ONLY_A_WAY}: it can never be given ({WITH_UNITS})"
+        most = sum(accounts.units.item(u) for u in givers)
+        if drawn > most and not accounts.reduced.intersection(givers):
+            return f"{of}, which has {most}{unit}: it can never be given"
     return ""

@@ -13,6 +13,7 @@ import numpy as np
 
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.errors import InfeasibleRequest, InsufficientResources
+from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS
 
 if TYPE_CHECKING:
     from fluxres.allocation.records import Records
@@ -122,7 +123,15 @@ class _Charge:
                 where, name = self._graph.structure.where(start), typology.drawn_by_itself[kind]
                 raise InfeasibleRequest(f"it draws {units} of {name}, and nothing supplies it", where=where)
             for givers, part in charges:
+                self._require_own(start, givers, ceil(part * units))
                 self._draw(start, givers, ceil(part * units))
+
+    def _require_own(self, start: int, givers: tuple[int, ...], units: int) -> None:
+        accounts = self._graph.structure.accounts
+        if accounts.ways[list(givers)].all():
+            unit = f" {accounts.unit(givers[0])}" if accounts.unit(givers[0]) else ""
+            message = f"it draws {units}{unit} of {accounts.said(givers[0])}, {ONLY_A_WAY}"
+            raise InfeasibleRequest(message, where=self._graph.structure.where(start), hint=WITH_UNITS)
 
     def _draw(self, start: int, givers: tuple[int, ...], units: int) -> None:
         for u in givers:

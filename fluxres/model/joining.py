@@ -64,7 +64,7 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     def carried(edges: Int32) -> NDArray[np.int64]:
         return np.array([planner.free(edge, *window) for edge in edges.tolist()], np.int64)
 
-    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside, carried=carried)
+    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside, carried=carried, supplied=True)
     return _made(graph, made)
 
 
@@ -148,7 +148,7 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     if v >= structure.tree_end:
         hint = "name a pool of the containment tree, or duplicate the whole graph"
         raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
-    part, vertices = surgery.extract(structure, v, take_ancestors=False)
+    part, vertices = surgery.extract(structure, v, take_ancestors=False, supplied=True)
     made = type(graph)(part, clock=graph._clock_given)
     size, stop = part.size.item(0), structure.end.item(v)
     inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}

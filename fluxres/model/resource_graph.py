@@ -364,6 +364,9 @@ class ResourceGraph(Requests):
     def copy(self, where: Where = "/", *, job: str | None = None, at: Time | None = None) -> ResourceGraph:
         """What is available of a subtree, with the way up to the root, as a graph of its own (RFC 4 Copy, rule C1).
 
+        What supplies it in auxiliary graphs comes along as a way and gives nothing, so no pool that draws from it (`draw`) can be
+        allocated in the copy; :meth:`check` warns of these. The copy of a job has the units that the job holds.
+
         Args:
             where: top of the subtree.
             job: instead of what is available, what this job holds at the moment: what a nested instance starts from.
@@ -381,7 +384,8 @@ class ResourceGraph(Requests):
 
         Args:
             where: top of the subtree. It is the root of the new graph, and keeps its name, its uuid and what is held in it; what
-                supplies it in auxiliary graphs comes along as the way to it, and has no units there.
+                supplies it in auxiliary graphs comes along as the way to it, and has no units there: as with :meth:`copy`, what
+                draws from it cannot be allocated.
 
         Errors: UnknownPool, also for a pool that does not stand in the containment tree.
         """

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fluxres
+from fluxres.cli import program as cli
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph, matching
@@ -491,3 +492,76 @@ def test_rule_f2_a_rack_around_a_node_that_ends_earlier_draws_once_at_any_moment
     with pytest.raises(InsufficientResources, match="other holds"):
         graph.allocate(RACK, job="j", start=0, end=10)
     assert [power.allocated(at=at) for at in (0, 2, 4, 5, 8)] == [0, 130, 130, 0, 30]
+
+
+# -- a part of a machine -------------------------------------------------------------------------------------------------
+
+PDU_IN_THE_RACK = """
+fluxres: 1
+name: site
+resources:
+  - type: rack
+    count: 1
+    id: 0
+    with: [{type: node, count: 2, draw: {pdu: 400}}, {type: pdu, size: 900, unit: W, id: null}]
+graphs:
+  power:
+    edges: [{from: /site/rack0/pdu, to: "/site/rack0/node*"}]
+"""
+NO_HIERARCHY = SITE.replace("    hierarchy: true\n", "")
+
+
+@pytest.mark.parametrize("text", [SITE, NO_HIERARCHY, BY_GRAPH, PDU_IN_THE_RACK])
+@pytest.mark.parametrize(("way", "part"), [("copy", "rack0"), ("copy", "rack0/node0"), ("duplicate", "rack0")])
+def test_a_part_gives_no_node_without_watts(text: str, way: str, part: str) -> None:
+    """Its suppliers are the other parts' as well: they come along as ways, and have nothing to give."""
+    whole = sites.graph(text)
+    made = getattr(whole, way)(f"/site/{part}")
+    node = made.find("type=node").paths()[0]
+    if text == PDU_IN_THE_RACK and part == "rack0":  # the part has the PDU
+        made.allocate(node, job="j")
+        assert made.check() == []
+        return
+    assert not made.satisfiable("slot/node")
+    refusal = made.why_not("slot/node")
+    assert refusal is not None
+    assert "only as the way to others" in refusal.sentences()[0]
+    with pytest.raises(InfeasibleRequest, match=r"it draws 400 W of .*, which is here only as the way to others"):
+        made.allocate(node, job="j")
+    assert {problem.severity for problem in made.check()} == {"warning"}
+    first = made.check()[0]
+    assert first.where == node
+    assert "which is here only as the way to others: it can never be given" in first.message
+
+
+def test_a_part_with_units_of_its_suppliers_gives_nodes(site: ResourceGraph) -> None:
+    site.allocate("slot/node", job="j")
+    for part in (site.copy(job="j"), site.copy(), site.duplicate()):
+        part.allocate("slot/node", job="k")
+        assert part.check() == []
+
+
+def test_a_child_that_asks_for_watts_has_nothing_to_warn_of(site: ResourceGraph) -> None:
+    top = Instance(site, clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot/[node;power=300]", duration_s=100))
+    assert child.graph.check() == []
+    assert top.check() == []
+
+
+def test_commands_that_make_a_part_say_what_it_cannot_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLUXRES_STORE", f"sqlite:///{tmp_path}/store.db")
+    Path("site.yaml").write_text(SITE)
+    noted = []
+    for command in (
+        "load site.yaml",
+        "copy / --to all",
+        "copy /site/rack0 --to part",
+        "save part.yaml --where /site/rack0",
+        "load part.yaml",
+    ):
+        assert cli.run(command.split()) == 0
+        noted.append("draws 400 W of power, which is here only as the way to others" in capsys.readouterr().err)
+    assert noted == [False, False, True, True, True]

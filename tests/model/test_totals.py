@@ -149,5 +149,5 @@ def test_the_way_of_a_copy_gives_nothing(site: ResourceGraph) -> None:
         "rack": (1, 1, None, 1),
         "node": (2, 2, None, 2),
         "power": (2, 60, "kW", 0),
-        "switch": (1, 1, None, 0),
+        "switch": (2, 2, None, 0),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fluxres.cli.output import answer, note
+from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
@@ -36,11 +36,10 @@ def command(
     in use.
     """
     from fluxres import clock
+    from fluxres.cli.saving import note_draws
     from fluxres.cli.stores import store
     from fluxres.formats.source import Sources
-    from fluxres.model.audit import check_draws
     from fluxres.render import summary
-    from fluxres.render.text import printable
     from fluxres.store.files import load
 
     options = {key: value for key, value in (("cluster", cluster), ("keep", _words(keep))) if value is not None}
@@ -54,8 +53,7 @@ def command(
         graph = load(source, name=called, format=format_name, clock=clock.system, changes=changes, **options)
         shown.step(f"writing {graph.name}")
         store(settings).put(graph.name, graph, replace=replace, use=True, command=settings.command, wait_s=settings.wait_s)
-    for problem in check_draws(graph.structure):
-        note(printable(f"{problem.where}: {problem.message}" if problem.where else problem.message))
+    note_draws(graph)
     facts = summary.document(graph)
     answer(settings, document=lambda: facts, lines=lambda style: summary.lines(facts, header=settings.header, style=style))
 
