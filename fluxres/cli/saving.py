@@ -43,12 +43,12 @@ def save_file(
     return None
 
 
-def note_draws(graph: ResourceGraph) -> None:
-    """Tell standard error which pools draw what nothing supplies, or can never be given."""
-    from fluxres.model.audit import check_draws
+def note_supply(graph: ResourceGraph) -> None:
+    """Tell standard error what suppliers can never give, as `fluxres check` does."""
+    from fluxres.model.audit import check_supply
     from fluxres.render.text import printable
 
-    for problem in check_draws(graph.structure):
+    for problem in check_supply(graph.structure):
         note(printable(f"{problem.where}: {problem.message}" if problem.where else problem.message))
 
 

@@ -90,7 +90,7 @@ class Feeds:
         return found
 
     @cached_property
-    def _given(self) -> Int32:
+    def given(self) -> Int32:
         """Pools that may have something to give: those that supply others, and what hangs on them."""
         structure = self._structure
         members = np.union1d(self.above, self.below)
@@ -106,7 +106,7 @@ class Feeds:
         Nodes and what they stand in are none, though a rack may hand on what supplies it.
         """
         structure = self._structure
-        found = set(np.unique(structure.type[self._given]).tolist())
+        found = set(np.unique(structure.type[self.given]).tolist())
         up = np.unique(self._nodes)
         while up.size:
             found -= set(np.unique(structure.type[up]).tolist())
@@ -118,7 +118,7 @@ class Feeds:
     def counted(self) -> frozenset[int]:
         """Those of the distributed types of which some pool has more than one unit, or says what it is counted in."""
         structure = self._structure
-        pools = self._given[(structure.size[self._given] > 1) | self._has_unit(self._given)]
+        pools = self.given[(structure.size[self.given] > 1) | self._has_unit(self.given)]
         return self.types & frozenset(np.unique(structure.type[pools]).tolist())
 
     def _has_unit(self, pools: Int32) -> NDArray[np.bool_]:
@@ -130,13 +130,13 @@ class Feeds:
     def unit(self) -> str | None:
         """What edges that do not say it are counted in: as the first pool of a counted type."""
         structure = self._structure
-        pools = self._given[np.isin(structure.type[self._given], list(self.counted))]
+        pools = self.given[np.isin(structure.type[self.given], list(self.counted))]
         return structure.kind_of(int(pools[0])).unit if len(pools) else None
 
     def units_of(self, types: frozenset[int]) -> set[str | None]:
         """What pools of these distributed types are counted in, and edges too where any of the types is counted."""
         structure, accounts = self._structure, self._structure.accounts
-        pools = self._given[np.isin(structure.type[self._given], list(types))]
+        pools = self.given[np.isin(structure.type[self.given], list(types))]
         found = {structure.kinds[number].unit for number in np.unique(structure.kind[pools]).tolist()}
         if types & self.counted or not types:
             found |= {accounts.unit(v) for v in accounts.of_type(self.kind).tolist()}

@@ -21,22 +21,29 @@ if TYPE_CHECKING:
 
 def check(graph: ResourceGraph) -> list[Problem]:
     """Problems of the graph; empty when the numbered rules hold (specs/rules.md)."""
-    return check_structure(graph.structure) + check_records(graph.records) + list(check_draws(graph.structure))
+    structure = graph.structure
+    return [*check_structure(structure), *check_records(graph.records), *check_supply(structure)]
 
 
-def check_draws(structure: Structure) -> Iterator[Problem]:
+def check_supply(structure: Structure) -> Iterator[Problem]:
+    """What auxiliary graphs distribute and can never give, or give in another way than it may have been meant."""
+    yield from _check_draws(structure)
+    yield from _check_suppliers(structure)
+
+
+def _check_draws(structure: Structure) -> Iterator[Problem]:
     """What pools draw by themselves, and nothing supplies, or not as much.  Cost: the way of each pool that draws anything."""
     draws = Draws(structure)
     for name in draws.types:
         fault = draws.fault(name)
         if fault is None:
-            yield from _check_supply(structure, draws, name)
+            yield from _check_draw(structure, draws, name)
         else:
             first = int(np.flatnonzero(draws.own(name))[0]) if draws.own(name).any() else 0
             yield Problem("warning", structure.where(first), f"{fault.message} ({fault.hint})")
 
 
-def _check_supply(structure: Structure, draws: Draws, name: str) -> Iterator[Problem]:
+def _check_draw(structure: Structure, draws: Draws, name: str) -> Iterator[Problem]:
     from fluxres.match.typology import Typology  # the matcher, which nothing else here needs
 
     typology = Typology(structure)
@@ -70,3 +77,28 @@ def _short_of(typology: Typology, v: int, kind: int, units: int, name: str) -> s
         if drawn > most and not accounts.reduced.intersection(givers):
             return f"{of}, which has {most}{unit}: it can never be given"
     return ""
+
+
+def _check_suppliers(structure: Structure) -> Iterator[Problem]:
+    """Suppliers of several types on one way: units asked for by one type are drawn from nothing of the others.
+
+    Cost: the way of each supplier, where a graph counts several types.
+    """
+    from fluxres.match.typology import Typology  # the matcher, which nothing else here needs
+
+    typology = Typology(structure)
+    for feeds in structure.feeds:
+        counted = feeds.given[np.isin(structure.type[feeds.given], list(feeds.counted))] if len(feeds.counted) > 1 else ()
+        found: dict[tuple[str, str], int] = {}
+        for v in map(int, counted):
+            kind = structure.kind_of(v)
+            farther = (u for givers, _ in typology.paths.charged(v, feeds.kind) or () for u in givers if u < structure.n)
+            for above in {structure.kind_of(u).type for u in farther if structure.kind_of(u).unit == kind.unit} - {kind.type}:
+                found.setdefault((kind.type, above), v)
+        name = feeds.graph.name
+        for (below, above), v in found.items():
+            message = (
+                f"units that are asked for as '{below}' are charged to no '{above}', which supplies it and has the same unit"
+            )
+            hint = f"ask by the name of the graph, as in [node;{name}=1], or give the suppliers on a way one type"
+            yield Problem("warning", structure.where(v), f"{message} ({hint})")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import fluxres
+from fluxres.cli import program as cli
 from fluxres.errors import InputError, InsufficientResources
 from fluxres.formats import registry
 from fluxres.graph import auxiliary
@@ -102,6 +105,38 @@ def test_a_draw_that_can_never_be_given_is_a_problem() -> None:
     problems = made("power: 950").check()
     assert len(problems) == 4
     assert problems[0].message == "draws 950 W of power: power:/feed -> /m/node0, which has 900 W: it can never be given"
+
+
+MIXED = """
+fluxres: 1
+name: m
+resources: [{type: node, count: 4}]
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: feed, size: 1000, unit: UNIT, with: [{type: panel, with: [{type: pdu, count: 2, size: 800, unit: W}]}]}]
+    edges: [{from: "power:/feed/panel/pdu*", to: "/m/node*", pairing: share}]
+"""
+
+
+def test_suppliers_of_several_types_on_one_way_are_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    graph = fluxres.loads(MIXED.replace("UNIT", "W"))
+    assert [(problem.severity, problem.where) for problem in graph.check()] == [("warning", "power:/feed/panel/pdu0")]
+    assert "asked for as 'pdu' are charged to no 'feed'" in graph.check()[0].message
+    graph.allocate("slot/[node;power=300]", job="j")  # by the name of the graph all of them give
+    assert (graph.pool("power:/feed").available(), graph.pool("power:/feed/panel/pdu0").available()) == (700, 500)
+    (tmp_path / "m.yaml").write_text(MIXED.replace("UNIT", "W"))
+    assert cli.run(["--store", f"sqlite:///{tmp_path}/m.db", "load", f"{tmp_path}/m.yaml"]) == 0
+    assert "asked for as 'pdu' are charged to no 'feed'" in capsys.readouterr().err
+
+
+def test_suppliers_of_one_type_or_of_several_units_are_no_problem() -> None:
+    assert fluxres.loads(MIXED.replace("UNIT", "kV")).check() == []
+    one = MIXED.replace("UNIT", "W").replace("type: feed", "type: pdu, name: feed")
+    graph = fluxres.loads(one)
+    assert graph.check() == []
+    graph.allocate("slot/pdu=300", job="j")
+    assert graph.pool("power:/feed").available() == 700
 
 
 def test_roots_of_a_hierarchy_are_sought_once(monkeypatch: pytest.MonkeyPatch) -> None:

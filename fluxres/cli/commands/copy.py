@@ -24,7 +24,7 @@ def command(settings: Settings, path: str | None, job: str | None, at: float | N
 
     The pools above are copied as the way to it. Nothing is allocated in the copy.
     """
-    from fluxres.cli.saving import is_file, note_draws, save_file
+    from fluxres.cli.saving import is_file, note_supply, save_file
     from fluxres.cli.stores import reading, store
     from fluxres.render import summary
 
@@ -36,6 +36,6 @@ def command(settings: Settings, path: str | None, job: str | None, at: float | N
     else:
         made.name = dest
         store(settings).put(dest, made, replace=replace, command=settings.command, wait_s=settings.wait_s)
-    note_draws(made)
+    note_supply(made)
     facts = summary.document(made)
     answer(settings, document=lambda: facts, lines=lambda style: summary.lines(facts, header=settings.header, style=style))

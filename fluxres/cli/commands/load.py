@@ -36,7 +36,7 @@ def command(
     in use.
     """
     from fluxres import clock
-    from fluxres.cli.saving import note_draws
+    from fluxres.cli.saving import note_supply
     from fluxres.cli.stores import store
     from fluxres.formats.source import Sources
     from fluxres.render import summary
@@ -53,7 +53,7 @@ def command(
         graph = load(source, name=called, format=format_name, clock=clock.system, changes=changes, **options)
         shown.step(f"writing {graph.name}")
         store(settings).put(graph.name, graph, replace=replace, use=True, command=settings.command, wait_s=settings.wait_s)
-    note_draws(graph)
+    note_supply(graph)
     facts = summary.document(graph)
     answer(settings, document=lambda: facts, lines=lambda style: summary.lines(facts, header=settings.header, style=style))
 

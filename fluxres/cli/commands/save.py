@@ -26,7 +26,7 @@ def command(
     What the format of a file cannot say is told on standard error. A file whose name ends in .gz, .zst, .xz or .bz2 is
     compressed.
     """
-    from fluxres.cli.saving import answer_report, note_draws, save_file
+    from fluxres.cli.saving import answer_report, note_supply, save_file
     from fluxres.cli.stores import reading, store
     from fluxres.store.files import save_stored
 
@@ -35,7 +35,7 @@ def command(
             raise UsageError("both --where and --changed-only were given", hint="changes are written of the whole graph")
         part = reading(settings).duplicate(path)
         report = save_file(part, dest, format_name, replace=replace, strict=strict)
-        note_draws(part)
+        note_supply(part)
         answer_report(settings, report)
         return
     if dest == "-":
