@@ -197,8 +197,8 @@ def linked(shape: Shape, kept: Iterable[str]) -> set[str]:
     return {far for near, far in ends if near in kept and far not in shape.tree}
 
 
-def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle, Graphs]:
-    """What is available at and below a pool, the way up to the root, and what stands beside them (C1)."""
+def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int, along: Along) -> tuple[Oracle, Graphs]:
+    """What is available at and below a pool, the way up to the root, what supplies it, and what stands beside them (C1)."""
     if key not in oracle.pools:
         raise Refused(["UnknownPool"])
     shape, free = shape_of(oracle, graphs), free_units(oracle, tick)
@@ -210,11 +210,13 @@ def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int) -> tuple[Oracle,
     for u in shape.subtree(top):
         if free[u] and (u == top or shape.pools[u]["parent"] in kept):
             kept.append(u)
-    above = list(shape.ancestors(top))
+    supplied = along(set(kept)) - set(shape.subtree(top)) if top != shape.root else set()
+    above = {*shape.ancestors(top), *(u for v in supplied & set(shape.tree) for u in (v, *shape.ancestors(v)))}
     # Beside the tree everything belongs to the root; a part of the tree has there only its way in other hierarchies.
     outside = [u for u in shape.pools if u not in shape.tree]
     own = {u for u in outside if free[u]} if top == shape.root else set()
     near = {u for u in linked(shape, kept) if free[u]}
+    near |= supplied - set(shape.tree)
     way = (near | beside(shape, [*above, *kept, *own, *near])) - own
     pools = {}
     for u, pool in shape.pools.items():

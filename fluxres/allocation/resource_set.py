@@ -18,6 +18,7 @@ from fluxres.errors import UsageError
 from fluxres.graph import jgf, jgf_shorthand
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
+from fluxres.graph.surgery import Along
 
 GRAPHS: Final = {"jgf": "fluxion:jgf", "jgf_shorthand": jgf.SHORTHAND}
 """Forms of the graph that R may carry, and how each is called there."""
@@ -86,7 +87,7 @@ def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], fo
     return {"writer": GRAPHS[form], **jgf.document(structure, part, more, carried)}
 
 
-def _along(structure: Structure) -> jgf.Along | None:
+def _along(structure: Structure) -> Along | None:
     if not structure.feeds:
         return None
     from fluxres.match.paths import Paths  # the matcher, which those who allocate by name do not wait for

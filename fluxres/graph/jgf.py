@@ -8,7 +8,7 @@ Values of a large machine all at once would take a gigabyte: what writes files t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
@@ -23,12 +23,10 @@ from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.graph.jgf_text import chunks
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.graph.surgery import Carried
+from fluxres.graph.surgery import Along, Carried
 
 SHORTHAND: Final = "fluxion:jgf_shorthand"
 """Writer of a graph that leaves out what is below pools taken whole."""
-Along = Callable[[NDArray[np.bool_]], NDArray[np.bool_]]
-"""What else of the machine a part of it needs, bool by vertex, so that its charges lead the same ways."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,6 +28,8 @@ Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 Carried = Callable[[Int32], Int64]
 """Units by account of edges with a capacity."""
+Along = Callable[[Mask], Mask]
+"""What else of the machine a part of it needs, bool by vertex, so that its charges lead the same ways."""
 T = TypeVar("T")
 
 
@@ -96,7 +98,7 @@ def extract(
     ancestor_sizes: Sequence[int] | None = None,
     outside: Int64 | None = None,
     carried: Carried | None = None,
-    supplied: bool = False,
+    along: Along | None = None,
 ) -> tuple[Structure, Int32]:
     """The subtree of `v` restricted to some of its pools, with the way to the root (rule C1; RFC 4, "Copy").
 
@@ -112,8 +114,8 @@ def extract(
         ancestor_sizes: their units, root first; 0 leaves the size as it is.
         outside: units of the pools ``[tree_end, n)``.
         carried: units of edges with a capacity, by account; all by default.
-        supplied: every supplier comes along as a way, so that a charge leads up the same way as in `s`; of those in the
-            containment tree only with `take_ancestors`.
+        along: what comes along as a way, so that a charge leads up the same way as in `s`; of the containment tree only with
+            `take_ancestors`.
 
     Returns: the structure, and the old number of each of its pools (int32, ascending).
     Errors: UnknownPool for a vertex outside the containment tree; UsageError if `v` is not kept or an array has another length.
@@ -125,13 +127,16 @@ def extract(
     mask = _kept_slice(s, v, stop, keep, size)
     inside = np.flatnonzero(mask).astype(np.int32) + np.int32(v)
     above = s.ancestors(v)[::-1] if take_ancestors else []
-    along = _suppliers(s, v, stop, inside, above if take_ancestors else None) if supplied and v else np.zeros(0, np.int32)
+    supply = _supply(s, inside, along) if along is not None and v else inside[:0]
+    supply = supply[(supply < v) | (supply >= stop)]
     # The way in the tree is what is above, and what supplies the part from elsewhere in it.
-    ways = np.union1d(np.array(above, np.int32), along[along < s.tree_end]).astype(np.int32)
+    ways = np.array(above, np.int32)
+    if take_ancestors:
+        ways = np.union1d(ways, supply[supply < s.tree_end]).astype(np.int32)
     in_tree = np.union1d(ways, inside).astype(np.int32)
     is_way = np.isin(in_tree, ways)
     taken = _Renumbering(in_tree, v, stop)
-    beside, own = _beside(s, taken, inside, ways, along[along >= s.tree_end], outside, everything=v == 0)
+    beside, own = _beside(s, taken, inside, ways, supply[supply >= s.tree_end], outside, everything=v == 0)
     vertices = np.concatenate([in_tree, beside])
     numbers = _Renumbering(vertices, v, stop) if len(beside) else taken
 
@@ -343,40 +348,10 @@ def _with_ancestors(s: Structure, kept: Mask) -> Mask:
     return np.asarray(before[s.end] > before[: s.n])
 
 
-def _suppliers(s: Structure, v: int, stop: int, inside: Int32, above: Sequence[int] | None) -> Int32:
-    """What supplies a part of the tree in auxiliary graphs, all the way up, and what hangs there; ascending, without the part.
-
-    Args:
-        inside: what is kept of ``[v, stop)``.
-        above: what comes along as the way to it; None where nothing else of the tree comes along.
-
-    Cost: in what is found, and the edges into the slice.
-    """
-    todo: list[int] = []
-    for feeds in s.feeds:
-        lo, hi = np.searchsorted(feeds.below, [v, stop])
-        todo += np.unique(feeds.above[lo:hi][np.isin(feeds.below[lo:hi], inside)]).tolist()
-        todo += [u for w in above or () for u in (feeds.entries(w) if feeds.is_in_node(w) else feeds.suppliers(w))]
-    if s.feeds:
-        todo += [w for u in above or () for w in _hung(s, u)]
-    found: set[int] = set()
-    while todo:
-        u = todo.pop()
-        if u < 0 or v <= u < stop or u in found or (above is None and u < s.tree_end):
-            continue
-        found.add(u)
-        todo += [s.parent.item(u), *_hung(s, u)]
-        for feeds in s.feeds:
-            todo += feeds.suppliers(u)
-    return np.array(sorted(found), np.int32)
-
-
-def _hung(s: Structure, u: int) -> list[int]:
-    """What a supplier gives by, without supplying others itself: a distributed type in it, or at the end of an edge from it."""
-    children = s.children(u)
-    last = children[s.end[children] == children + 1].tolist()
-    found = {w for feeds in s.feeds for w in (*last, *feeds.hung_on(u)) if s.type.item(w) in feeds.types}
-    return [w for w in found if not any(feeds.is_distributor(w) for feeds in s.feeds)]
+def _supply(s: Structure, inside: Int32, along: Along) -> Int32:
+    kept = np.zeros(s.n, np.bool_)
+    kept[inside] = True
+    return np.flatnonzero(along(kept)).astype(np.int32)
 
 
 def _beside(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,7 +65,8 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     def carried(edges: Int32) -> NDArray[np.int64]:
         return np.array([planner.free(edge, *window) for edge in edges.tolist()], np.int64)
 
-    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside, carried=carried, supplied=True)
+    along = partial(_along, graph) if structure.subsystems else None
+    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside, carried=carried, along=along)
     return _made(graph, made)
 
 
@@ -94,7 +96,8 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
         return np.array([steps.amount_at(records.steps_of(edge, job), moment) for edge in edges.tolist()], np.int64)
 
     kept = size > 0
-    made, vertices = surgery.extract_many(structure, kept, size, _along(graph, kept), carried=carried)
+    along = _along(graph, kept) if structure.subsystems else None
+    made, vertices = surgery.extract_many(structure, kept, size, along, carried=carried)
     if linked:
         made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
         accounts.link(made, (structure, vertices))
@@ -109,10 +112,8 @@ def _leave_out_linked(records: Records, job: str, v: int, moment: int, size: NDA
             size[u] = steps.amount_at(implied.get(u, ()), moment)
 
 
-def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """What a part needs of auxiliary graphs, so that its charges lead the same ways."""
-    if not graph.structure.subsystems:
-        return None
     from fluxres.model import matching
 
     return matching.matcher(graph).typology.paths.along(kept)
@@ -148,7 +149,9 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     if v >= structure.tree_end:
         hint = "name a pool of the containment tree, or duplicate the whole graph"
         raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
-    part, vertices = surgery.extract(structure, v, take_ancestors=False, supplied=True)
+    part, vertices = surgery.extract(
+        structure, v, take_ancestors=False, along=partial(_along, graph) if structure.subsystems else None
+    )
     made = type(graph)(part, clock=graph._clock_given)
     size, stop = part.size.item(0), structure.end.item(v)
     inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}

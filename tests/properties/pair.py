@@ -207,7 +207,7 @@ class Pair(Comparison):
     # -- other machines ---------------------------------------------------------------------------------------------
 
     def _expect_copy(self, key: str, tick: int, adopt: bool) -> None:
-        self.next = oracle_shape.copied(self.oracle, self.graphs, key, tick)
+        self.next = oracle_shape.copied(self.oracle, self.graphs, key, tick, self.along)
 
     def _do_copy(self, key: str, tick: int, adopt: bool) -> None:
         self.look_at(self.graph.copy(key, at=self.seconds(tick)), adopt)
@@ -258,7 +258,7 @@ class Pair(Comparison):
         self.adopt(self.graph)
 
     def _expect_relink(self, key: str, tick: int) -> None:
-        part, edges = oracle_shape.copied(self.oracle, self.graphs, key, tick)
+        part, edges = oracle_shape.copied(self.oracle, self.graphs, key, tick, self.along)
         self.next = oracle_shape.unlinked(self.oracle, self.graphs, key)
         self.next = oracle_shape.merged(*self.next, part, edges)
 
