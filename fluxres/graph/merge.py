@@ -233,7 +233,10 @@ def _check_sizes(plan: _Plan, mine: Int64, size: Int64, known: Int64) -> None:
 
 
 def _settle_ranks(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
-    """Ranks of what was attached: of the node it hangs in, its own, or the next free one where `s` has that already."""
+    """Ranks of what was attached: of the execution target it hangs in, its own, or the next free one where `s` has that already.
+
+    What hangs in a target is a part of it, whatever it was before, as with a move.
+    """
     s, other = plan.s, plan.other
     if not len(plan.fresh):
         return
@@ -241,7 +244,7 @@ def _settle_ranks(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
     above_s = np.where(plan.under >= 0, s.rank[plan.under], -1)[plan.block_of]
     parent = other.parent[plan.blocks]
     above_other = np.where((plan.under >= 0) & (parent >= 0), other.rank[parent], -1)[plan.block_of]
-    inherited = (plan.under >= 0)[plan.block_of] & (ranks == above_other)
+    inherited = (above_s >= 0) | ((plan.under >= 0)[plan.block_of] & (ranks == above_other))
     own = np.unique(ranks[~inherited & (ranks >= 0)])
     used = np.unique(s.rank[plan.stays])
     clash = own[np.isin(own, used)]
@@ -252,7 +255,8 @@ def _settle_ranks(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
         at = np.minimum(np.searchsorted(clash, ranks), len(clash) - 1)
         ranks = np.where(~inherited & (clash[at] == ranks), spare[at], ranks)
     columns["rank"][plan.from_other[plan.fresh]] = np.where(inherited, above_s, ranks)
-    columns["rank"][plan.from_s[plan.moved_v]] = s.rank[plan.moved_v]
+    is_part = (above_s >= 0)[np.searchsorted(plan.fresh, plan.moved_w)]
+    columns["rank"][plan.from_s[plan.moved_v[~is_part]]] = s.rank[plan.moved_v[~is_part]]
 
 
 def _sparse(plan: _Plan, columns: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -342,6 +342,38 @@ def test_an_auxiliary_edge_survives_where_both_its_ends_do() -> None:
     assert g.pool("/demo/rack/node1").uris == ["demo:/rack/node1"]
 
 
+def _lab() -> ResourceGraph:
+    nodes = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)])
+    return fluxres.build(fluxres.Resource("rack", 1, children=[nodes]), name="lab")
+
+
+@pytest.mark.parametrize("place", ["/lab/rack0/node1", "/lab/rack0/node0/core2"])
+def test_what_is_merged_into_a_node_is_on_the_rank_of_the_node(place: str) -> None:
+    lab = _lab()
+    part = lab.duplicate("/lab/rack0/node1/core0")
+    lab.unlink("/lab/rack0/node1/core0")
+    lab.merge(part, at=place)
+    node = place[:16]
+    assert {pool.rank for pool in lab.find("type=core") if pool.path.startswith(node)} == {lab.pool(node).rank}
+    lab.allocate(node, job="j")
+    written = lab.allocation("j").R(scheduling=True)
+    assert [entry["rank"] for entry in written["execution"]["R_lite"]] == [str(lab.pool(node).rank)]
+    assert fluxres.load(written).aggregate()["core"] == sum(pool.path.startswith(node) for pool in lab.find("type=core"))
+
+
+def test_what_stayed_in_an_auxiliary_hierarchy_is_on_the_rank_of_the_node_it_is_merged_into() -> None:
+    nodes = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)])
+    power = fluxres.AuxiliaryGraph(
+        hierarchy=True, pools=[fluxres.Resource("pdu", id=[0])], edges=[fluxres.Edge("power:/pdu0", "/lab/node1/core0")]
+    )
+    lab = fluxres.build(nodes, name="lab", graphs={"power": power})
+    part = lab.duplicate("/lab/node1/core0")
+    lab.unlink("/lab/node1/core0")
+    lab.merge(part, at="/lab/node0/core7")
+    assert lab.pool("/lab/node0/core7").rank == 0
+    assert lab.check() == []
+
+
 def test_what_cannot_be_merged_or_unlinked_says_why() -> None:
     g = machine()
     for change, error in (
