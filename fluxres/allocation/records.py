@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from fluxres import clock
 from fluxres.allocation import steps
 from fluxres.allocation.allocations import Allocations, Change, Implies
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Staged
@@ -138,16 +137,6 @@ class Records(Allocations):
             for s, e in steps.without(start, end, recorded):
                 self._imply(v, owner, amount, s, e)
 
-    def _fits(self, v: int, other: Records, before: int) -> list[tuple[int, int]] | None:
-        """Windows in which what is held of an account that has become smaller fits it; None where all of it does."""
-        size = self.accounts.size.item(v)
-        if size >= other.accounts.size.item(before):
-            return None
-        implied = [pools[before] for pools in other.implied.values() if before in pools]
-        total = steps.joined([*other.held.get(before, {}).values(), *implied])
-        over = [(s, e) for s, e, units in total if units > size]
-        return steps.without(0, clock.FOREVER, over) if over else None
-
     def take(self, other: Records, old_to_new: Int32) -> None:
         """Add the records and stages of another structure, by new vertex numbers; those on what is gone, or is
         only a way now, are left out.
@@ -155,8 +144,6 @@ class Records(Allocations):
         Args:
             old_to_new: of the pools; edges are where both their ends are.
 
-        What does not fit an account that has become smaller is left out: it is of the past, for a change that is in the
-        way of what is held now or later is refused before.
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
         Errors: UsageError from the planner when units do not fit a pool.
         """
@@ -167,21 +154,15 @@ class Records(Allocations):
             new = int(old_to_new[v])
             if new < 0:
                 continue
-            fits = self._fits(new, other, v)
             for owner, held in other.held[v].items():
                 # What is held elsewhere is found anew, and what a child draws from its parent is drawn already.
                 if owner != ELSEWHERE:
-                    self._take_held(new, owner, held if fits is None else steps.clipped(held, fits))
+                    self._take_held(new, owner, held)
         for owner, pools in other.implied.items():
             for v in sorted(pools):
                 if (new := int(old_to_new[v])) >= 0:
-                    fits = self._fits(new, other, v)
-                    self._take_held(new, owner, pools[v] if fits is None else steps.clipped(pools[v], fits))
+                    self._take_held(new, owner, pools[v])
         self.drawn.take(other.drawn, old_to_new)
-        smaller = (old_to_new >= 0) & (self.accounts.size[old_to_new] < other.accounts.size)
-        for v in old_to_new[smaller].tolist():
-            for owner in list(self.drawn.ledgers):
-                self.drawn.trim(owner, v, self._had(owner, v, {}))
         self.stages_made = max(self.stages_made, other.stages_made)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)

@@ -719,18 +719,3 @@ def cabled(clock: Hand) -> ResourceGraph:
     edges = [Edge("network:/switch0", "/lab/node*", direction="both", capacity=10)]
     network = AuxiliaryGraph(pools=[Resource("switch", 1, id=[0])], edges=edges)
     return build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", clock=clock, graphs={"network": network})
-
-
-def test_what_ended_in_a_child_is_not_in_the_way_when_it_gives_back() -> None:
-    now = [0.0]
-    node = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)])
-    edges = [fluxres.Edge("power:/pdu0", "/lab/node*", relation="supplies")]
-    pdu = fluxres.Resource("pdu", 1, size=1000, unit="W", id=[0])
-    power = fluxres.AuxiliaryGraph(hierarchy=True, pools=[pdu], edges=edges)
-    top = Instance(fluxres.build(node, name="lab", clock=lambda: now[0], graphs={"power": power}))
-    child = top.spawn(top.submit("slot=2/[node;power=100]"))
-    child.graph.allocate("slot/[core=1;power=190]", job="x", start=0, end=4)
-    now[0] = 7
-    assert child.shrink("/lab/node1") == ["/lab/node1"]
-    assert child.graph.pool("power:/pdu0").size == 100
-    assert (top.check(), child.graph.check()) == ([], [])
