@@ -193,10 +193,11 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
     _carry_linked(structure, (graph.structure, from_own), (other.structure, from_other))
     _require_fit(structure, (graph.records, from_own), (other.records, from_other))
     records = next_records(graph, structure)
-    records.take(graph.records, from_own)
-    records.take(other.records, from_other)
-    _require_whole(graph.records, records, from_own)
-    _require_whole(other.records, records, from_other)
+    for part, numbers in ((graph.records, from_own), (other.records, from_other)):
+        records.take(part, numbers)
+    for part, numbers in ((graph.records, from_own), (other.records, from_other)):
+        _require_whole(part, records, numbers)
+        _require_recorded(part, records, numbers)
     problems = check_records(records)
     if problems:
         raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
@@ -205,6 +206,17 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
     graph.restructure(structure, records)
+
+
+def _require_recorded(part: Records, records: Records, numbers: Int32) -> None:
+    """Refuse where a job has by a record what its holding of a pool of the other graph implies: it would be given twice."""
+    numbers = part.accounts.renumbered(records.accounts, numbers)
+    for owner, pools in records.implied.items():
+        for v in part.pools_of.get(owner, ()):
+            implied = pools.get(int(numbers[v]), ()) if numbers[v] >= 0 else ()
+            if steps.overlap(implied, part.steps_of(v, owner)):
+                message = f"'{part.job_behind(owner)}' holds it in one of the two, and in the other one a pool around it"
+                raise MergeConflict(message, where=records.accounts.where(int(numbers[v])), hint="free one of them first")
 
 
 def _carry_linked(structure: Structure, *parts: tuple[Structure, Int32]) -> None:

@@ -374,22 +374,3 @@ def test_links_that_limit_nothing_come_and_go_while_jobs_run() -> None:
     g.allocate("/lab/node0", job="j", duration_s=9)
     g.remove_edge("network:/switch0", "/lab/node0", "network")
     assert g.check() == []
-
-
-def test_rule_f1_what_ended_is_in_the_way_of_no_change() -> None:
-    now = [0.0]
-    node = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)], draw={"power": 150})
-    edges = [fluxres.Edge("power:/pdu0", "/lab/node*", relation="supplies", capacity=200)]
-    pdu = fluxres.Resource("pdu", 1, size=300, unit="W", id=[0])
-    power = fluxres.AuxiliaryGraph(hierarchy=True, pools=[pdu], edges=edges)
-    g = fluxres.build(node, name="lab", clock=lambda: now[0], graphs={"power": power})
-    g.allocate("/lab/node0", job="old", start=0, end=3)
-    g.allocate("/lab/node1", job="new", start=0, end=9)
-    now[0] = 5
-    g.set_edge("power:/pdu0", "/lab/node0", "power", capacity=100)
-    with pytest.raises(StillHeld, match="new draws 150 units"):
-        g.set_edge("power:/pdu0", "/lab/node1", "power", capacity=100)
-    assert [problem for problem in g.check() if problem.severity == "error"] == []
-    assert {span.pool: span.amount for span in g.allocation("old").spans} == {"/lab/node0": 1, "power:/pdu0": 150}
-    assert g.expire() == ["old"]
-    assert [problem for problem in g.check() if problem.severity == "error"] == []
