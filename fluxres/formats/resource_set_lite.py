@@ -6,7 +6,7 @@ may be no rank at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, NoReturn
@@ -235,11 +235,14 @@ class Lite:
 
     # -- beside a graph --------------------------------------------------------------------------------------------------
 
-    def nodes_in(self, structure: Structure) -> NDArray[np.int64]:
+    def nodes_in(self, structure: Structure, hidden: Container[str] = ()) -> NDArray[np.int64]:
         """The nodes of a graph that R carries, one for each rank; -1 for a host that is not there.
 
         Ranks of a graph are those of the instance that made it, so its nodes are found by name; by rank where several nodes have
         the same one.
+
+        Args:
+            hidden: hosts that the graph leaves out: a node with such a name is another one, unless it has the rank.
 
         Errors: InputError where neither tells which is which.
         """
@@ -249,16 +252,25 @@ class Lite:
         at = np.minimum(np.searchsorted(ranks, self.ranks), max(len(ranks) - 1, 0))
         by_rank = np.where(ranks[at] == self.ranks, tops[at], -1).astype(np.int64) if len(ranks) else np.full(len(self.ranks), -1)
         if not self.has_own_hosts:
-            if not np.array_equal(ranks, self.ranks[by_rank >= 0]):
+            if not np.array_equal(ranks, self.ranks[by_rank >= 0]) and not self._has_hosts(structure, by_rank):
                 self.fail(["scheduling", "graph"], _OTHER_RANKS)
             return by_rank
         names = self.names
         found = self._by_host(structure, names, tops)
         for i, name in enumerate(names):
             called = found.get(name, [])
-            if len(called) > 1 and by_rank[i] not in called:
+            if name in hidden and by_rank[i] not in called:
+                called.clear()
+            elif len(called) > 1 and by_rank[i] not in called:
                 self.fail(["scheduling", "graph"], f"{len(called)} nodes are called '{name}', which R has as one host")
         return np.array([_one_of(found.get(name, []), by_rank.item(i)) for i, name in enumerate(names)], np.int64)
+
+    def _has_hosts(self, structure: Structure, nodes: NDArray[np.int64]) -> bool:
+        """Whether each of these nodes that is there is the host that R names for its rank."""
+        tags = structure.tags
+        here = np.flatnonzero(nodes >= 0).tolist()
+        called = [{structure.name(v), tags.get(v, {}).get(HOST)} for v in nodes[here].tolist()]
+        return self.is_named and all(self.names[at] in names for at, names in zip(here, called, strict=True))
 
     def _by_host(self, structure: Structure, names: Sequence[str], tops: NDArray[np.int32]) -> dict[str, list[int]]:
         targets, wanted, offers = set(tops.tolist()), set(names), structure.offers

@@ -57,7 +57,7 @@ class _Completing:
         self._closed = held[structure.end[held] == held + 1]
         self._alone = lite.structure(0, None)
         self._tops = self._alone.execution_targets[1]
-        self._nodes = lite.nodes_in(structure)
+        self._nodes = lite.nodes_in(structure, self._said_hosts)
         #: by row of the machine alone: whether it is added, and the vertex it goes below; -1 for the row above it
         self._added = np.zeros(self._alone.n, np.bool_)
         self._home = np.full(self._alone.n, -1, np.int64)

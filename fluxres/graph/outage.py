@@ -112,17 +112,16 @@ class Outage:
 
     def _behind(self, feeds: Feeds, place: int) -> int:
         """The pool whose state leaves one without supply."""
-        seen: set[int] = set()
-        todo = [place]
+        todo, seen = [place], {place}
         for at in todo:
-            seen.add(at)
-            for u in feeds.suppliers(at):
-                above = self._stated_above(u)
+            for row in feeds.rows_into(at):
+                above = self._stated_above(feeds.above.item(row))
                 if above >= 0:
                     return above
-                onward = feeds.onward(u)[0]
-                if onward not in seen:
-                    todo.append(onward)
+                onward = feeds.places.item(row)
+                if onward >= 0 and (above := feeds.supplied.item(onward)) not in seen:
+                    seen.add(above)
+                    todo.append(above)
         raise AssertionError("a pool is cut off, and none of its suppliers is out of service")
 
 

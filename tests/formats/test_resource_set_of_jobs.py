@@ -162,6 +162,22 @@ def test_a_way_that_leads_to_no_pool_of_the_job_is_nothing_that_fluxion_could_gi
     compare(g, "j")
 
 
+@pytest.mark.parametrize("racks", [["rack0"], ["rack0", "rack1"]])
+def test_a_part_of_a_node_is_not_taken_for_the_host_of_its_name_that_the_shorthand_leaves_out(tmp_path: Path, racks: list[str]) -> None:
+    machine = """
+        fluxres: 1
+        name: c
+        resources:
+          - {type: rack, name: rack0, with: [{type: node, name: a, with: [{type: core, count: 3}]}]}
+          - {type: rack, name: rack1, with: [{type: node, name: a, with: [{type: core, count: 2}]}]}
+          - {type: rack, name: rack2, with: [{type: node, name: a, size: 4, with: [{type: socket}]}]}
+    """
+    (tmp_path / "c.yaml").write_text(textwrap.dedent(machine))
+    g = fluxres.load(tmp_path / "c.yaml")
+    g.allocate([*((f"/c/{rack}", 1) for rack in racks), ("/c/rack2/a", 1)], job="j", start=0, end=10)
+    compare(g, "j")
+
+
 def test_a_way_is_not_among_the_cores_and_nodes_that_r_of_a_copy_offers(tmp_path: Path) -> None:
     machine = """
         fluxres: 1

@@ -92,6 +92,23 @@ def test_what_another_supplier_feeds_draws_from_that_one(site: ResourceGraph) ->
     assert "4 get nothing from pdu0, which is down" in " ".join(refusal.sentences())
 
 
+def test_a_supplier_in_a_pool_that_nothing_reaches_gives_nothing() -> None:
+    site = made(
+        sites.racks()
+        + """\
+  power:
+    hierarchy: false
+    pools: [{type: feed}, {type: plant, with: [{type: panel}]}]
+    edges:
+      - {from: "power:/feed", to: "power:/plant"}
+      - {from: "power:/plant/panel", to: "/site/rack0"}
+"""
+    )
+    site.set_state("power:/feed", "down")
+    with pytest.raises(InsufficientResources, match="power:/feed is down"):
+        site.allocate(RACK0[0], job="j")
+
+
 @pytest.mark.parametrize("policy", ["low", "high", "locality"])
 def test_the_traverser_and_the_vector_path_agree(site: ResourceGraph, policy: str) -> None:
     site.set_state("power:/feed0/pdu0", "down")
