@@ -88,7 +88,10 @@ class Sums:
 
     @cached_property
     def may_pass_on(self) -> bool:
-        """Whether several pools of a type counted in amounts are in or next to auxiliary graphs: one may supply another."""
+        """Whether there are several pools of a type counted in amounts that is met in or next to an auxiliary graph.
+
+        One of them may supply another; where the type hangs on a supplier, wherever they stand.
+        """
         s = self._s
         graphs = [subsystem.members for subsystem in s.subsystems.values()]
         if not any(map(len, graphs)):
@@ -98,8 +101,8 @@ class Sums:
         for members in graphs:
             near[members] = True
         near |= (s.parent >= 0) & near[s.parent]
-        counts = np.bincount(s.type[near], minlength=len(s.types))
-        return any(counts[number] > 1 and self.in_amounts(name) for number, name in enumerate(s.types))
+        counts = np.bincount(s.type, minlength=len(s.types))
+        return any(counts[number] > 1 and self.in_amounts(s.types[number]) for number in np.unique(s.type[near]).tolist())
 
     def in_amounts(self, type_name: str) -> bool:
         """Whether pools of a type are counted in units of something, and are not one thing each."""

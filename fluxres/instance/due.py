@@ -89,12 +89,16 @@ def hold_through(instance: Lifecycle) -> None:
 def hold_all_through(instances: Iterable[Instance]) -> None:
     """The same in a whole tree, in which what a job gives up may be free in another instance (rule N1).
 
-    Of one moment children come before their parents.
+    Of one moment children come before their parents.  What an instance has reserved can no longer begin when its own end has come:
+    it would only be in the way of others on what they share.
     """
     for one in instances:
         if not one.is_closed:
             one.now = one._time.now
             hold_through(one)
+            if one.expires <= one.now and one.queue.reserved:
+                one.inventory.clear()
+                one.queue.cleared()
 
 
 def announce_late(instances: Iterable[Instance]) -> None:

@@ -687,6 +687,17 @@ def test_rule_n1_the_instances_below_see_what_a_child_has_left_of_a_supplier(top
     assert (watts(top.graph)["feed"], top.check()) == (800, [])
 
 
+def test_rule_n1_what_a_child_has_reserved_past_its_own_end_is_not_held_of_the_parents_suppliers(clock: Hand) -> None:
+    top = Instance(site(), clock=clock, name="top")
+    child = top.spawn(top.submit("slot=3/node", duration_s=20), queue_policy="easy-count")
+    child.submit("slot=3/[node;power=100]", duration_s=10)
+    waiting = child.submit("slot=3/[node;power=200]")
+    assert (waiting.reserved_at, top.graph.pool("power:/feed").available(at=12)) == (10.0, 900)
+    clock.now_s = 20.0  # nobody called when the reservation came, and now it is too late
+    assert (top.graph.pool("power:/feed").available(), waiting.state.name) == (1500, "SCHED")
+    assert top.check() == []
+
+
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 def test_rule_t1_a_late_job_that_drew_through_a_cable_has_pools_and_no_cables(inventory: str, clock: Hand) -> None:
     top = Instance(cabled(clock), inventory=inventory, runner=Slow(), name="top")

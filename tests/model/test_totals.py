@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluxres import limits
+from fluxres import AuxiliaryGraph, Edge, Resource, build, limits
 from fluxres.errors import LimitExceeded
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
@@ -151,3 +151,12 @@ def test_the_way_of_a_copy_gives_nothing(site: ResourceGraph) -> None:
         "power": (2, 60, "kW", 0),
         "switch": (2, 2, None, 0),
     }
+
+
+def test_what_nodes_of_a_rack_may_draw_is_no_more_than_the_feed_of_the_rack_gives() -> None:
+    feed = Resource("feed", 1, id=[0], children=[Resource("power", size=900, unit="W")])
+    node = Resource("node", 2, children=[Resource("power", size=400, unit="W")])
+    graphs = {"power": AuxiliaryGraph(pools=[feed], edges=[Edge("power:/feed0", "/lab/rack0")])}
+    g = build(Resource("rack", 1, id=[0], children=[node]), name="lab", graphs=graphs)
+    assert table(g)["power"] == (3, 900, "W", 900)
+    assert g.aggregate("/lab")["power"] == 800
