@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ whole for this pool as well: what the other rows say goes with the last of them.
 Consumers = tuple[int, ...]
 """Pools for which something was drawn together, ascending; mostly one."""
 NO_ROWS: Rows = np.zeros((0, 3), np.int64)
+NO_ACCOUNTS: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -142,6 +144,8 @@ class Drawn:
 
 def implicit(targets: Iterable[tuple[int, int]], rows: Rows) -> frozenset[int]:
     """Accounts among the targets of which nothing is named: all of it is drawn for others."""
+    if not len(rows):
+        return NO_ACCOUNTS
     named: dict[int, int] = {}
     for v, amount in targets:
         named[v] = named.get(v, 0) + amount

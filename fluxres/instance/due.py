@@ -89,8 +89,8 @@ def hold_through(instance: Lifecycle) -> None:
 def hold_all_through(instances: Iterable[Instance]) -> None:
     """The same in a whole tree, in which what a job gives up may be free in another instance (rule N1).
 
-    Of one moment children come before their parents.  What an instance has reserved can no longer begin when its own end has come:
-    it would only be in the way of others on what they share.
+    Of one moment children come before their parents.  When the end of an instance has come, nothing that it has reserved can
+    begin: it would only be in the way of others on what they share.
     """
     for one in instances:
         if not one.is_closed:

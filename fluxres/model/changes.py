@@ -23,7 +23,7 @@ from fluxres.allocation.resource_set import resource_set, scheduling
 from fluxres.allocation.steps import Steps
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
-from fluxres.errors import UsageError
+from fluxres.errors import InfeasibleRequest, InsufficientResources, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model import drawing, events, extending, targets
@@ -67,7 +67,14 @@ def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change],
 
     Errors: LimitExceeded.
     """
-    if graph.planner.has_room(sum(_changed(changed) for changed, _ in planned)):
+    number = 0
+    for changed, _ in planned:
+        if isinstance(changed, Batch):
+            number += len(changed.vertices)
+            continue
+        for change in changed:
+            number += 1 + len(change.absorbs) + len(change.implied)
+    if graph.planner.has_room(number):
         return
     windows: dict[Window, list[int]] = {}
     for changed, window in planned:
@@ -79,12 +86,6 @@ def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change],
             for v, start, end in (*change.absorbs, *((change.v, *implied) for implied in change.implied)):
                 windows.setdefault((start, end), []).append(v)
     graph.planner.require_room(windows)
-
-
-def _changed(changed: Batch | Sequence[Change]) -> int:
-    if isinstance(changed, Batch):
-        return len(changed.vertices)
-    return sum(1 + len(change.absorbs) + len(change.implied) for change in changed)
 
 
 def given(
@@ -189,19 +190,27 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
     """
     targets.job_id(job)
     named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
-    if with_draws:
+    if with_draws and graph.structure.kinds.may_draw:
         parts = drawing.by_window(graph, named, window, job)
         if len(parts) > 1:
             return _allocate_by_window(graph, job, parts)
         ((window, named, drawn),) = parts
-    with drawing.named_in_refusals(graph, drawn):
-        planned = graph.records.plan_allocate(named, job, *window, implies=implicit(named, drawn))
+    _give(graph, job, named, window, drawn, implicit(named, drawn))
+    return given(graph, job, lambda: columns(named), window)
+
+
+def _give(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, drawn: Rows, implies: Implies) -> None:
+    start, end = window
+    try:
+        planned = graph.records.plan_allocate(named, job, start, end, implies=implies)
+    except (InsufficientResources, InfeasibleRequest) as error:
+        drawing.name_consumers(graph, drawn, error)
+        raise
     require_room(graph, (planned, window))
     structure = graph.structure
-    tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
-    graph.records.allocate(planned, job, *window, drawn=drawn)
+    tell(graph, lambda: events.allocate(structure, job, named, start, end, drawn=drawn), len(named))
+    graph.records.allocate(planned, job, start, end, drawn=drawn)
     graph.revision += 1
-    return given(graph, job, lambda: columns(named), window)
 
 
 def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.Part]) -> Allocation:
@@ -227,13 +236,7 @@ def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], 
     Args:
         drawn: for which pools what of it is drawn.
     """
-    with drawing.named_in_refusals(graph, drawn):
-        planned = graph.records.plan_allocate(named, job, *window, implies=True)
-    require_room(graph, (planned, window))
-    structure = graph.structure
-    tell(graph, lambda: events.allocate(structure, job, named, *window, drawn=drawn), len(named))
-    graph.records.allocate(planned, job, *window, drawn=drawn)
-    graph.revision += 1
+    _give(graph, job, named, window, drawn, implies=True)
 
 
 def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
@@ -378,8 +381,11 @@ def stage(
     expires = min(graph.now() + life, FOREVER)
     rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
-    with drawing.named_in_refusals(graph, drawn):
+    try:
         planned = graph.records.plan_stage(staged, implies=implies)
+    except (InsufficientResources, InfeasibleRequest) as error:
+        drawing.name_consumers(graph, drawn, error)
+        raise
     require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(named))

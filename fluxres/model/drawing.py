@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from math import ceil
@@ -54,26 +53,21 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job:
     return [*named, *sorted(charge.units.items())], np.array(sorted(charge.rows), np.int64).reshape(-1, 3)
 
 
-@contextmanager
-def named_in_refusals(graph: ResourceGraph, drawn: Rows) -> Iterator[None]:
+def name_consumers(graph: ResourceGraph, drawn: Rows, error: InsufficientResources | InfeasibleRequest) -> None:
     """Let a refusal of units that nobody named say which pools draw them.
 
     Args:
         drawn: (pool, account, units) of what pools draw by themselves.
     """
-    try:
-        yield
-    except (InsufficientResources, InfeasibleRequest) as error:
-        where = graph.structure.accounts.where
-        meant = [u for u in np.unique(drawn[:, 1]).tolist() if error.where.endswith(where(u))]
-        pools = np.unique(drawn[np.isin(drawn[:, 1], meant), 0]).tolist()
-        if pools:
-            more = len(pools) - 1
-            they = f"{where(pools[0])} and {more} more draw" if more else f"{where(pools[0])} draws"
-            error.message += f"; {they} them"
-            if isinstance(error, InfeasibleRequest):
-                error.hint = "allocate fewer of these" if more else "nothing can supply it"
-        raise
+    where = graph.structure.accounts.where
+    meant = [u for u in np.unique(drawn[:, 1]).tolist() if error.where.endswith(where(u))]
+    pools = np.unique(drawn[np.isin(drawn[:, 1], meant), 0]).tolist()
+    if pools:
+        more = len(pools) - 1
+        they = f"{where(pools[0])} and {more} more draw" if more else f"{where(pools[0])} draws"
+        error.message += f"; {they} them"
+        if isinstance(error, InfeasibleRequest):
+            error.hint = "allocate fewer of these" if more else "nothing can supply it"
 
 
 def by_window(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[Part]:

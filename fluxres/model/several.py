@@ -242,8 +242,12 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
         for i in order:
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
-                with drawing.named_in_refusals(graph, part.drawn):
-                    lock(Share(part.place, part.job, part.pools, start, end, implies=implicit(part.pools, part.drawn)))
+                share = Share(part.place, part.job, part.pools, start, end, implies=implicit(part.pools, part.drawn))
+                try:
+                    lock(share)
+                except (InsufficientResources, InfeasibleRequest) as error:
+                    drawing.name_consumers(graph, part.drawn, error)
+                    raise
                 continue
             with located(part.place):
                 match = matching.matcher(graph).match(part.request, start, end, policy)

@@ -39,7 +39,7 @@ class Lines:
         span_bits, span_counts: pools a block.
     """
 
-    __slots__ = ("_columns", "_size", "_span_bits", "_span_counts", "_type", "cover", "ordinal", "used")
+    __slots__ = ("_columns", "_made", "_size", "_span_bits", "_span_counts", "_type", "cover", "ordinal", "used")
 
     def __init__(self, columns: Columns, span_bits: int, span_counts: int) -> None:
         self._columns = columns
@@ -50,6 +50,7 @@ class Lines:
         #: `cover[kind]` is the same object as `used[kind]` where all sizes are 1.
         self.used: list[Timeline | None] = [None] * columns.types
         self.cover: list[Timeline | None] = [None] * columns.types
+        self._made: list[Timeline] = []
 
     def used_of(self, kind: int) -> Timeline:
         """The timeline of a type."""
@@ -60,6 +61,7 @@ class Lines:
             dtype = columns.dtype(kind)
             line = Timeline(len(columns.vertices(kind)), self._span_bits if dtype is None else self._span_counts, dtype)
             self.used[kind] = line
+            self._made.append(line)
             if dtype is None:
                 self.cover[kind] = line
         return line
@@ -70,6 +72,7 @@ class Lines:
         cover = self.cover[kind]
         if cover is None:
             cover = self.cover[kind] = Timeline(line.length, self._span_bits, None)
+            self._made.append(cover)
         return cover
 
     # -- one pool ---------------------------------------------------------------------------------------------
@@ -129,8 +132,9 @@ class Lines:
 
     def has_room(self, changes: int) -> bool:
         """Whether every timeline has room for the breakpoints of so many changes, wherever they are."""
-        for line in (*self.used, *self.cover):
-            if line is not None and line.breakpoints + 2 * changes > limits.BREAKPOINTS_MAX:
+        most = limits.BREAKPOINTS_MAX - 2 * changes
+        for line in self._made:  # noqa: SIM110  # every change of a pool by name asks: no generator
+            if line.breakpoints > most:
                 return False
         return True
 
