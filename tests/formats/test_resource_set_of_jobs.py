@@ -163,7 +163,7 @@ def test_a_way_that_leads_to_no_pool_of_the_job_is_nothing_that_fluxion_could_gi
 
 
 @pytest.mark.parametrize("racks", [["rack0"], ["rack0", "rack1"]])
-def test_a_part_of_a_node_is_not_taken_for_the_host_of_its_name_that_the_shorthand_leaves_out(tmp_path: Path, racks: list[str]) -> None:
+def test_a_part_of_a_node_is_not_a_host_of_its_name_that_the_shorthand_leaves_out(tmp_path: Path, racks: list[str]) -> None:
     machine = """
         fluxres: 1
         name: c
