@@ -398,6 +398,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
     """Make a stage an allocation; see :meth:`ResourceGraph.commit`."""
     staged = graph.records.require_stage(stage)
     planned = graph.records.plan_commit(stage)
+    require_room(graph, (planned, (staged.start, staged.end)))
     tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
     graph.revision += 1

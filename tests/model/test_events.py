@@ -171,3 +171,21 @@ def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(LimitExceeded, match="moments"):
             call()
         assert (trace(g), g.revision, told) == (before, revision, [])
+
+
+def test_a_stage_that_a_bound_keeps_from_its_job_stays_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    g = machine()
+    for start in range(0, 6, 2):
+        g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 1)
+    g.allocate([(MEMORY, 1)], job="a", start=20, end=30)
+    stage = g.stage(NODE, job="a", start=22, end=28)
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 8)
+    g.sink = told.append
+    before = trace(g), g.revision
+    with pytest.raises(LimitExceeded, match="moments"):
+        stage.commit()
+    assert ((trace(g), g.revision), told) == (before, [])
+    g.free("x")
+    stage.commit()
+    assert g.check() == []
