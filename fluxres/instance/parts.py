@@ -54,7 +54,7 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     paths = [graph.structure.accounts.where(v) for v, _ in pools]
     try:
         part = joining.copy_job(graph, growth, parent.now, linked=True)
-        _require_undrawn(child, part)
+        _prepare_suppliers(child, part)
         child._graph.merge(part)
     except FluxresError:
         graph.free(growth)
@@ -245,18 +245,23 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
     changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost)
 
 
-def _require_undrawn(child: Instance, part: ResourceGraph) -> None:
-    """Refuse units of a supplier of which the child draws some on request: they would be its own, and not as many."""
+def _prepare_suppliers(child: Instance, part: ResourceGraph) -> None:
+    """Let a child have units of its own of suppliers in which it saw until now what others draw.
+
+    Errors: StillHeld where the child draws from one of them on request: that would be drawn from its own units, and not as many.
+    """
     upstream, mine, theirs = child.upstream, child._graph.structure, part.structure
     if upstream is None:
         return
+    linked = theirs.accounts.linked
     given = {theirs.accounts.where(v) for v in np.flatnonzero((theirs.flags & WAY) == 0).tolist()}
-    given |= {theirs.accounts.where(v) for v in range(theirs.n, theirs.accounts.n) if not theirs.accounts.is_way(v)}
-    for v in upstream.above():
-        where = mine.accounts.where(v)
-        if where in given and upstream.drawn(v):
+    given |= {theirs.accounts.where(v) for v in range(theirs.n, theirs.accounts.n) if linked is None or not linked[v]}
+    own = {v: where for v in upstream.above() if (where := mine.accounts.where(v)) in given}
+    for v, where in own.items():
+        if upstream.drawn(v):
             raise StillHeld(
                 "jobs of the child draw from it what the parent gives on request",
                 where=where,
                 hint="grow by the nodes alone, or when these jobs have ended",
             )
+    upstream.forget_elsewhere(own)

@@ -8,7 +8,7 @@ itself.  So every supplier has the whole draw of all that is below it, and what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,12 @@ class ParentSupply:
         if any(changed):
             graph.revision += 1
             self.on_change()
+
+    def forget_elsewhere(self, vertices: Iterable[int]) -> None:
+        """What others draw of these pools of the child is not held there until the next refresh: it is to get units of its own."""
+        for v in vertices:
+            self.graph.records.set_elsewhere(v, ())
+        self._seen = ()
 
     def elsewhere(self, p: int) -> Steps:
         """What is held of a pool of the parent, by any but the child's job, until that ends."""

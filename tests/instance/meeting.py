@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from fluxres import ResourceGraph
 from fluxres.clock import ticks
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, MergeConflict
 from fluxres.formats import cluster
 from fluxres.formats.source import Source
 from fluxres.graph.kinds import WAY
@@ -506,7 +506,10 @@ class Course:
             return
         if self.source.random() < 0.5:
             wish = Wish(self.source, self.machine)
-            child.grow(wish.request)
+            try:
+                child.grow(wish.request)
+            except MergeConflict as error:
+                raise Broken(f"{child.address} was given what does not fit it: {error}") from error
             self.changed(child)
         else:
             pools = child.parent._graph.find(f"type={self.source.choice(['node', 'core', 'rack'])} and available>=1").paths()

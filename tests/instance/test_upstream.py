@@ -687,6 +687,36 @@ def test_rule_n1_the_instances_below_see_what_a_child_has_left_of_a_supplier(top
     assert (watts(top.graph)["feed"], top.check()) == (800, [])
 
 
+def test_a_child_grows_by_watts_where_others_draw_and_it_has_looked(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/[node{id:'0'}]"))
+    top.submit("slot=1/[node{id:'1'};power=600]")
+    pdu = "power:/feed/pdu0"
+    assert child.graph.pool(pdu).available() == 400
+    assert "/site/node2" in child.grow("slot=1/[node{id:'2'};power=300]")
+    assert (child.graph.pool(pdu).size, child.graph.pool(pdu).available(), watts(top.graph)["pdu0"]) == (300, 300, 900)
+    assert (child.check(), top.check()) == ([], [])
+
+
+def test_a_child_that_was_refused_watts_sees_what_others_draw(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/[node{id:'0'}]"))
+    top.submit("slot=1/[node{id:'1'};power=600]")
+    child.submit("slot=1/[core;power=100]")
+    with pytest.raises(StillHeld, match="draw from it what the parent gives on request"):
+        child.grow("slot=1/[node{id:'2'};power=300]")
+    assert child.graph.pool("power:/feed/pdu0").available() == 300
+    assert (child.check(), top.check()) == ([], [])
+
+
+def test_a_child_that_draws_through_a_cable_grows_by_nodes_alone(clock: Hand) -> None:
+    power = sites.power(1500, 1000).replace('"/site/rack[0-1]"}', '"/site/rack[0-1]", capacity: 900}')
+    top = Instance(sites.graph(sites.racks() + power), clock=clock, name="top")
+    child = top.spawn(top.submit("slot=1/[node{id:'0'}]"))
+    child.submit("slot=1/[node;power=300]")
+    assert child.grow("slot=1/[node{id:'1'}]") == ["/site/rack0/node1"]
+    states = [child.submit(f"slot=1/[node{{id:'1'}};power={watts}]").state for watts in (500, 200)]
+    assert (states, child.check(), top.check()) == ([State.RUN, State.SCHED], [], [])
+
+
 def test_rule_n1_what_a_child_has_reserved_past_its_own_end_is_not_held_of_the_parents_suppliers(clock: Hand) -> None:
     top = Instance(site(), clock=clock, name="top")
     child = top.spawn(top.submit("slot=3/node", duration_s=20), queue_policy="easy-count")
