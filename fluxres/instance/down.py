@@ -50,7 +50,9 @@ def note(instance: Instance) -> None:
 
 
 def follow(instance: Instance) -> None:
-    """Give the children the states that others have set in the graph of their parent; what runs there goes on.
+    """Give the children the states, and the sizes of suppliers, that others have set in the graph of their parent.
+
+    What runs there goes on.
 
     Cost: a comparison of the states; names of the pools that have changed, or, after a change of shape, of those not up.
     """
@@ -60,6 +62,9 @@ def follow(instance: Instance) -> None:
     if structure is before[0] and np.array_equal(structure.state, before[1]):
         return
     note(instance)
+    resized = set()
+    if structure is not before[0]:
+        resized = {child for child in instance.children if child.upstream is not None and child.upstream.follow_sizes()}
     by_state: dict[int, list[str]] = {}
     for name, code in _changed(before, structure):
         by_state.setdefault(code, []).append(name)
@@ -68,7 +73,7 @@ def follow(instance: Instance) -> None:
         for code, names in known.items():
             if names:
                 child._graph.set_state(names, STATES[code])
-        if any(known.values()):
+        if any(known.values()) or child in resized:
             child.inventory.refresh()
             child.queue.cleared()
             child.queue.changed = True

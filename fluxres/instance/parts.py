@@ -129,12 +129,7 @@ def _reduction(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> 
 def _follow(child: Instance) -> None:
     """Let the instances below a child, which draw from its suppliers, know how much it has of them now."""
     for instance in child.walk():
-        if instance is child or instance.upstream is None:
-            continue
-        mine, theirs = instance._graph.structure.accounts.size, instance.upstream.parent._graph.structure.accounts.size
-        sizes = {v: (0, theirs.item(p)) for v, p in instance.upstream.above().items() if mine.item(v) != theirs.item(p)}
-        if sizes:
-            joining.leave(instance._graph, sizes)
+        if instance is not child and instance.upstream is not None and instance.upstream.follow_sizes():
             _refresh(instance)
 
 

@@ -21,7 +21,7 @@ from fluxres.allocation.steps import Steps
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
 from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
-from fluxres.model import changes
+from fluxres.model import changes, joining
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -87,10 +87,21 @@ class ParentSupply:
             self.on_change()
 
     def forget_elsewhere(self, vertices: Iterable[int]) -> None:
-        """What others draw of these pools of the child is not held there until the next refresh: it is to get units of its own."""
+        """Hold nothing of these pools for what others draw, until the next refresh: the child is to get units of its own."""
         for v in vertices:
             self.graph.records.set_elsewhere(v, ())
         self._seen = ()
+
+    def follow_sizes(self) -> bool:
+        """Know as many units of each supplier as the parent has now; whether that is another number than before."""
+        if self.is_closed:
+            return False
+        self.refresh()  # no more is held of any than there is now
+        mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
+        sizes = {v: (0, theirs.item(p)) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
+        if sizes:
+            joining.leave(self.graph, sizes)
+        return bool(sizes)
 
     def elsewhere(self, p: int) -> Steps:
         """What is held of a pool of the parent, by any but the child's job, until that ends."""

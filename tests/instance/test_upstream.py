@@ -717,6 +717,27 @@ def test_a_child_that_draws_through_a_cable_grows_by_nodes_alone(clock: Hand) ->
     assert (states, child.check(), top.check()) == ([State.RUN, State.SCHED], [], [])
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: int, clock: Hand) -> None:
+    top = Instance(cabled(clock), name="top")
+    child = top
+    for _ in range(depth):
+        child = child.spawn(child.submit("slot=2/node", duration_s=100))
+    top.graph.set_edge("network:/switch0", "/lab/node0", "network", capacity=3)
+    top.graph.set_edge("/lab/node0", "network:/switch0", "network", capacity=3)
+    request = "slot/[node{id:'0'};network=6]"
+    assert child.graph.satisfiable("slot/[node{id:'1'};network=6]")
+    assert not child.graph.satisfiable(request)
+    first, second = child.submit("slot/[core=1;network=6]"), child.submit("slot/[core=1;network=6]")
+    assert [where for where, _ in first.pools if "node" in where] == ["/lab/node1/core0"]
+    assert second.state is State.SCHED
+    for ends in (("network:/switch0", "/lab/node0"), ("/lab/node0", "network:/switch0")):
+        top.graph.set_edge(*ends, "network", capacity=10)
+    top.advance()
+    assert second.state is State.RUN
+    assert (child.check(), top.check()) == ([], [])
+
+
 def test_rule_n1_what_a_child_has_reserved_past_its_own_end_is_not_held_of_the_parents_suppliers(clock: Hand) -> None:
     top = Instance(site(), clock=clock, name="top")
     child = top.spawn(top.submit("slot=3/node", duration_s=20), queue_policy="easy-count")
