@@ -7,11 +7,12 @@ instance is too small for a job, is refused while that costs nothing.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
+from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.instance import Instance
 from fluxres.launch import work
 from fluxres.launch.facts import Facts, facts
@@ -63,6 +64,12 @@ def plan(graph: ResourceGraph, begin: Begin) -> list[Planned]:
     return list(_plan(graph, begin, as_request(begin.request)))
 
 
+_ASKS_NO_PARENT: Final = (
+    "a process has the units that its part has, and asks no parent for more: give the nodes a `draw`, "
+    "or use `fluxres simulate --hierarchy`, whose instances share suppliers"
+)
+
+
 def _plan(graph: ResourceGraph, begin: Begin, request: Request) -> list[Planned]:
     fan_outs = begin.fan_outs
     found = [Planned(begin.tree_id, begin.jobs, facts(graph), fan_outs[0] if fan_outs else 0)]
@@ -82,7 +89,7 @@ def _plan(graph: ResourceGraph, begin: Begin, request: Request) -> list[Planned]
             raise InfeasibleRequest(
                 f"a job asks for more than this instance has: {error.message}",
                 where=begin.tree_id,
-                hint="use smaller fan-outs, or let jobs ask for less",
+                hint=_ASKS_NO_PARENT if ONLY_A_WAY in error.message else "use smaller fan-outs, or let jobs ask for less",
                 reasons=error.reasons,
             ) from None
         return found

@@ -18,6 +18,7 @@ from fluxres.launch.branch import Branch
 from fluxres.launch.hierarchy import Ensemble, Outcome, Patience, check, run
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.store import open_store
+from tests import sites
 from tests.launch.machines import eventually, is_alive, marked, of_shape
 
 SLEEPER = f"{sys.executable} -c 'import time; time.sleep(600)'"
@@ -246,6 +247,13 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     with pytest.raises(error) as caught:
         run(of_shape("node=4/core=2"), nested(*fan_outs), ensemble)
     assert words in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_process")
+def test_jobs_that_would_draw_from_a_parent_are_refused_with_what_can_be_done() -> None:
+    with pytest.raises(InfeasibleRequest) as caught:
+        run(sites.graph(sites.TWO_PDUS), nested(2), Ensemble(1, request="slot/[node;power=1]"))
+    assert "asks no parent for more: give the nodes a `draw`" in caught.value.hint
 
 
 @pytest.mark.usefixtures("no_process")
