@@ -576,6 +576,17 @@ class Course:
             if job.state is State.RUN and any(v in around.get(u, ()) for u in (*inside, *self.uses.draws[job])):
                 raise Broken(f"{_name(job)} runs on, though {self.machine.said[v]} is down")
 
+    def cable(self) -> None:
+        """A cable carries more or less from now on."""
+        machine, graph = self.machine, self.top.graph
+        cables = [v for v in machine.suppliers if v >= graph.structure.n]
+        if cables:
+            v = self.source.choice(cables)
+            of_graph, src, dst = graph.structure.accounts.edge(v)
+            capacity = max(1, machine.size[v] * self.source.choice([1, 2, 4]) // self.source.choice([1, 2, 4]))
+            graph.set_edge(src, dst, of_graph.name, capacity=capacity)
+            machine.size[v] = capacity
+
     def wait(self) -> None:
         until = self.clock.now_s + self.source.choice([0.001, 1, 2, 5, 10])
         if self.keeps_limits:
@@ -618,6 +629,7 @@ class Course:
         "expire": 1,
         "duration": 2,
         "state": 3,
+        "cable": 1,
         "wait": 6,
         "ask": 1,
     }
