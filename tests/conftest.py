@@ -1,4 +1,4 @@
-"""What the whole suite shares: the traceability check, and the options of the conformance tests.
+"""What the whole suite shares: the plugins, and the options of the conformance tests.
 
 The options stand here and not in `tests/conformance`, because pytest reads options before it looks into sub-folders.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["pytester", "tests.traceability"]
+pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
