@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # One function is several items if it has parameters.
         for owner, attribute in {place for item in items for place in _settings_of(item)}:
             found = getattr(owner, attribute)
-            setattr(owner, attribute, settings(found, max_examples=times * found.max_examples, deadline=None))
+            setattr(owner, attribute, settings(found, max_examples=times * found.max_examples))
 
 
 def _settings_of(item: pytest.Item) -> list[tuple[object, str]]:

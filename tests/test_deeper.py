@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 INNER = """
 from collections import Counter
@@ -66,3 +67,8 @@ def test_every_hypothesis_test_runs_as_many_times_its_examples(pytester: pytest.
     option = [] if times == 1 else ["--deeper", str(times)]
     found = pytester.runpytest_inprocess("-p", "tests.deeper", "-p", "no:cacheprovider", *option)
     found.assert_outcomes(passed=7)
+
+
+def test_no_test_fails_because_the_machine_is_busy() -> None:
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
