@@ -1,4 +1,4 @@
-"""What the whole suite shares: the traceability check, and the options of the conformance tests.
+"""What the whole suite shares: the plugins, the settings of Hypothesis, and the options of the conformance tests.
 
 The options stand here and not in `tests/conformance`, because pytest reads options before it looks into sub-folders.
 """
@@ -6,8 +6,13 @@ The options stand here and not in `tests/conformance`, because pytest reads opti
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester", "tests.traceability"]
+pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
+
+# How long an example takes depends on what else the machine does, and no Hypothesis test is about time.
+settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

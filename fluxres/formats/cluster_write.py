@@ -141,7 +141,7 @@ class _Writing:
         self._shared: dict[bytes, list[Values]] = {}
         draws = Draws(structure)
         #: Properties that stand as `draw`; a draw that the reader would refuse there stays a property.
-        self._draws = frozenset(DRAW + name for name in draws.types if not draws.supplied or draws.fault(name) is None)
+        self._draws = frozenset(DRAW + name for name in draws.types if name and (not draws.supplied or draws.fault(name) is None))
         #: where the rank is not the one the reader would give
         self.ranked = structure.rank != inherited
 

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 SLOTS_MAX = (1 << 32) - 1
-Identity = Annotated[str, Meta(pattern=r"^[a-z0-9_]+$", description="Lower case letters, digits and underscores.")]
-Type = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_]*$", description="Lower case letters, digits and underscores.")]
+# To Python, `$` is also the place before a line break at the end.
+Identity = Annotated[str, Meta(pattern=r"^[a-z0-9_]+(?!\n)$", description="Lower case letters, digits and underscores.")]
+Type = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_]*(?!\n)$", description="Lower case letters, digits and underscores.")]
 
 
 class Version(Struct, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import hyperqueue_version0, json_typed, typed
-from fluxres.formats.hyperqueue_schema import Configuration, Resource, Resources, Worker
+from fluxres.formats.hyperqueue_schema import Configuration, Number, Resource, Resources, Worker
 from fluxres.formats.hyperqueue_words import Started, add_options, of_words
 from fluxres.formats.inventory import Host, Stock, structure
 from fluxres.formats.inventory_runs import FRACTION_UNIT, Run
@@ -224,6 +224,8 @@ def _of_parts(source: Source) -> list[Started] | None:
                 known[id(resources)] = _started(places, resources, path)
             same = known[id(resources)]
             kept: dict[str, Any] = {key: alike.value(of_worker[key], Any) for key in ("hostname", "group") if key in of_worker}
+            if "id" in entry:
+                alike.long(entry.pop("id"), Number)
             alike.pass_over([*entry.values(), *(of_worker[key] for key in of_worker.keys() - {"resources", *kept})])
             kept["resources"] = _NOTHING
             about = msgspec.convert(kept, Configuration)

@@ -14,7 +14,7 @@ from fluxres.formats.loaded import Hold, Output
 from fluxres.graph import jgf_subsystems, jgf_text
 from fluxres.graph.jgf import SHORTHAND, Part
 from fluxres.graph.jgf_subsystems import CONTAINMENT
-from fluxres.graph.kinds import EXCLUSIVE, WAY
+from fluxres.graph.kinds import DRAW, EXCLUSIVE, WAY, PropertyValue
 from fluxres.graph.structure import Structure
 
 CARRIES = ALL - {"allocations"}
@@ -79,10 +79,15 @@ def text_of(structure: Structure, part: Part, name: str | None, more: Mapping[in
     return b"".join([*pieces, end])
 
 
+def _is_plain(key: str, value: PropertyValue) -> bool:
+    """Whether a property is read back as it is: text, and the numbers that are known for their key."""
+    return value is None or key.startswith(DRAW) or (isinstance(value, str) and value != "")
+
+
 def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
     """What a graph of all pools does not say of a machine."""
     lost = left_out.lines(structure, allocations, CARRIES)
-    plain = [all(value is None or (value and isinstance(value, str)) for _, value in k.properties) for k in structure.kinds]
+    plain = [all(_is_plain(key, value) for key, value in kind.properties) for kind in structure.kinds]
     lost += left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], left_out.TYPES)
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:

@@ -13,7 +13,7 @@ from fluxres.formats.rank_hosts import HOST
 from fluxres.formats.rank_properties import BARRED, pairs_of
 from fluxres.formats.resource_set_told import Targets, Told, offered
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.kinds import Kind
+from fluxres.graph.kinds import DRAW, Kind, draws_as_numbers
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset, template
 
@@ -150,7 +150,7 @@ def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[st
         properties = structure.kinds[number].properties
         texts = {text for key, value in properties if (text := property_text(key, value)) is not None}
         pairs = pairs_of(texts)
-        told.properties[targets.vertices[have]] = pairs == properties
+        told.properties[targets.vertices[have]] = draws_as_numbers(pairs) == properties
         told.retyped[targets.vertices[have]] = pairs == tuple((k, v if v is None else str(v)) for k, v in properties)
         for text in texts:
             found.setdefault(text, []).append(targets.ranks[have])
@@ -163,5 +163,7 @@ def property_text(key: str, value: object) -> str | None:
     >>> property_text("ssd", None), property_text("gen", "4"), property_text("a|b", None), property_text("gen", 4)
     ('ssd', 'gen=4', None, 'gen=4')
     """
+    if key.startswith(DRAW) and "=" in key:
+        return None  # the value would begin at this sign, and no reader takes a draw that is no number
     text = key if value is None else f"{key}={value}"
     return text if value != "" and len(text) <= limits.NAME_LENGTH_MAX and not BARRED & set(text) else None

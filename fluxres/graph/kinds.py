@@ -90,9 +90,16 @@ def _with_units(kind: Kind) -> Kind:
     if not any(key.startswith(DRAW) for key, _ in kind.properties):
         return kind
     require_draws(kind.properties, lambda: f"{kind.type}.properties")
-    return replace(
-        kind, properties=tuple((key, units_drawn(value) if key.startswith(DRAW) else value) for key, value in kind.properties)
-    )
+    return replace(kind, properties=draws_as_numbers(kind.properties))
+
+
+def draws_as_numbers(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[tuple[str, PropertyValue], ...]:
+    """Properties as a kind keeps those that were read as text.
+
+    >>> draws_as_numbers([("draw.power", "400"), ("gen", "4")])
+    (('draw.power', 400), ('gen', '4'))
+    """
+    return tuple((key, units_drawn(value) if key.startswith(DRAW) else value) for key, value in properties)
 
 
 def _key(kind: Kind) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import DRAW
 from fluxres.graph.recipe import NO_RANK, Recipe, expand, hand_down
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
@@ -26,6 +27,12 @@ VALUES = st.one_of(
     WORDS,
     st.sampled_from(["no", "1e3", "", "~", "a: b", "0x1"]),
 )
+#: A property that begins with `draw.` says a number of units; whatever else it says is refused.
+PROPERTIES = st.tuples(
+    st.dictionaries(WORDS.filter(lambda key: not key.startswith(DRAW)), VALUES, max_size=2),
+    st.dictionaries(st.one_of(st.just(""), st.just("pdu"), WORDS).map(DRAW.__add__), st.integers(0, 500), max_size=1),
+    st.integers(0, 3),
+).map(lambda drawn: drawn[0] if drawn[2] else drawn[0] | drawn[1])
 
 
 @st.composite
@@ -46,7 +53,7 @@ def recipes(draw: Any, depth: int = 3, type_name: str | None = None) -> Recipe:
         else None,
         size=draw(st.sampled_from([1, 1, 64])),
         unit=draw(st.sampled_from([None, "GiB"])),
-        properties=draw(st.dictionaries(WORDS, VALUES, max_size=2)),
+        properties=draw(PROPERTIES),
         tags=draw(st.dictionaries(WORDS, st.one_of(st.none(), WORDS), max_size=1)),
         state=draw(st.sampled_from(["up", "up", "drain", "null"])),
         exclusive=draw(st.sampled_from([False, False, True])),

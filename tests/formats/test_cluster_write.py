@@ -54,6 +54,13 @@ def machine(nodes: int = 8) -> Structure:
     return expand(Recipe("cluster", name="m", children=(Recipe("rack", 2, children=(node,)),)), origin=new_origin(bytes(16)))
 
 
+def test_a_draw_without_a_name_is_written_as_a_property() -> None:
+    node = Recipe("node", properties={"draw.power": 3, "draw.": 400})
+    text = written(expand(Recipe("cluster", children=(node,)), origin=new_origin(bytes(16))))
+    assert "draw.: 400" in text
+    assert "draw: {power: 3}" in text
+
+
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
 def test_the_machines_that_come_with_it_are_written_in_a_page(path: Path) -> None:
     text = written(read_cluster(path).structure)

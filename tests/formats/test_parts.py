@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -102,6 +103,7 @@ TWICE = [
     ("canary", '"rack": 3', '"rack": ' + "[" * 300 + "]" * 300, "more than 200 levels"),
     ("canary", '"slots": 2.5', '"slot": 2.5', "unknown key 'slot'"),
     ("hyperqueue", '"id": 2', '"id": 2, "id": 2', "the key stands here twice"),
+    ("hyperqueue", '"id": 2', '"id": -2', "expected int >= 0"),
     ("hyperqueue", '"z": 1', '"z": 1, "z": 2', "the key stands here twice"),
     ("hyperqueue", '"start": 2', '"start": 5', "Start must be greater or equal to end"),
     ("hyperqueue", '"group1_idx": 0', '"group1_idx": 2', "group"),
@@ -110,6 +112,8 @@ TWICE = [
     ("jqm", '"nbThread": 2', '"nbThread": 2, "nbThread": 3', "the key stands here twice"),
     ("jqm", '"key": "p"', '"key": "t"', "a second manager 't'"),
     ("ctest", '"id": "x"', '"id": "X"', "expected an id"),
+    ("ctest", '"id": "x"', r'"id": "x\n"', "expected an id"),
+    ("ctest", '"major": 1', '"major": true', "Invalid version object"),
     ("ctest", '"slots": 2', '"slots": 2, "slots": 2', "the key stands here twice"),
     ("ctest", '"slots": 2', '"slots": -1', "expected a number of slots"),
     ("ctest", '"minor": 0', '"minor": 1', "Unsupported version"),
@@ -126,6 +130,23 @@ def test_what_is_wrong_in_a_part_is_told_as_of_the_whole(name: str, said: str, i
     assert message in told
     assert told.startswith("f")
     assert (kind, told) == whole(name, text)
+
+
+def changed(value: Any, instead: Any) -> Iterator[Any]:
+    """A document with one of its values changed, and that in turn for each value; of a list, only the first."""
+    yield instead
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: each} for each in changed(inner, instead))
+    elif isinstance(value, list) and value:
+        yield from ([each, *value[1:]] for each in changed(value[0], instead))
+
+
+@pytest.mark.parametrize("instead", [None, True, -1, 1.0, 1.5, 1 << 32, "", "a", "a\n", [], {}], ids=repr)
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_file_with_one_value_changed_is_in_parts_as_the_whole(name: str, instead: Any) -> None:
+    for document in changed(DOCUMENTS[name], instead):
+        require_same(name, json.dumps(document))
 
 
 def pruned(value: Any, chosen: st.DrawFn) -> Any:

@@ -127,6 +127,24 @@ def test_numbers_among_properties_are_text_as_in_the_r_of_a_job() -> None:
     assert registry.read(r.data).structure.kind_of(1).properties == (("class", "3"), ("ssd", None))
 
 
+@pytest.mark.parametrize("name", ["R", "resource-config", "jgf"])
+def test_what_a_node_draws_comes_back_as_a_number_and_is_not_reported(name: str) -> None:
+    node = Recipe("node", ids=np.array([0]), properties={"draw.power": 400}, children=(Recipe("core"),))
+    machine = expand(Recipe("cluster", ids=np.array([0]), children=(node,)), origin=ORIGIN)
+    written = registry.write(machine, format=name)
+    assert "properties" not in facts_of(written.left_out)
+    assert registry.read(written.data).structure.kind_of(1).properties == (("draw.power", 400),)
+
+
+@pytest.mark.parametrize("name", ["R", "resource-config"])
+def test_a_draw_that_would_be_read_as_another_is_left_out(name: str) -> None:
+    node = Recipe("node", ids=np.array([0]), properties={"draw.a=b": 400, "draw.a": 3}, children=(Recipe("core"),))
+    machine = expand(Recipe("cluster", ids=np.array([0]), children=(node,)), origin=ORIGIN)
+    written = registry.write(machine, format=name)
+    assert "properties" in facts_of(written.left_out)
+    assert registry.read(written.data).structure.kind_of(1).properties == (("draw.a", 3),)
+
+
 # -- what a job's R says ---------------------------------------------------------------------------------------------------
 
 

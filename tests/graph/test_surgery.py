@@ -486,6 +486,20 @@ def test_merge_at_a_path_that_is_not_there_yet_names_the_root() -> None:
     assert paths(rack)[0] == "/rack0"
 
 
+def test_a_pool_outside_the_tree_comes_back_under_the_name_it_is_merged_at() -> None:
+    s = build(Node("m", children=[Node("a"), Node("b")]), graphs={"power": [("/m/b", "/m/a")]}, hierarchies=["power"])
+    part, _ = surgery.extract(s, 1, take_ancestors=False)
+    rest, _ = surgery.unlink(s, 1)
+    assert paths(rest) == ["/m", "/m/b", "power:/b/a"]
+    before = snapshot(rest), snapshot(part)
+    made, from_rest, from_part = surgery.merge(rest, part, "/m/new")
+    assert paths(made) == ["/m", "/m/b", "/m/new"]
+    assert from_rest.item(2) == from_part.item(0) == 2
+    assert made.uuid(2) == s.uuid(1)
+    assert edges(made) == {"power": {("/m/b", "/m/new", ("subsystem", "power"), ("type", "link"))}}
+    assert (snapshot(rest), snapshot(part)) == before
+
+
 def test_merge_at_a_path_that_is_there() -> None:
     s = demo(1, 1, 1)
     rack = build(Node("rack", 0, [Node("switch", 5)]), origin=OTHER_ORIGIN)
@@ -904,7 +918,11 @@ def test_any_merge_is_a_valid_structure_or_a_conflict_with_a_place(
         assert not errors(made)
         assert {*from_s.tolist(), *from_other.tolist()} == set(range(made.n))
         assert [made.uuid(new) for new in from_s.tolist()] == [s.uuid(v) for v in range(s.n)]
-        assert [made.name(new) for new in from_s.tolist()] == [s.name(v) for v in range(s.n)]
+        there = at is None or at in [s.path(v) for v in range(s.tree_end)]
+        root = from_other.item(0)
+        assert there or made.path(root) == at
+        names = [s.name(v) if there or new != root else made.name(root) for v, new in enumerate(from_s.tolist())]
+        assert [made.name(new) for new in from_s.tolist()] == names
         for structure, numbers in ((s, from_s), (other, from_other)):
             assert len(set(numbers.tolist())) == structure.n
             above = structure.parent[1 : structure.tree_end]

@@ -1,0 +1,74 @@
+"""`--deeper`: every way to write a Hypothesis test runs as many times its examples, a plain test runs once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+INNER = """
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+runs = Counter()
+wide = st.integers(0, 10**9)
+
+
+@settings(max_examples=7, database=None)
+@given(wide)
+def test_own(n):
+    runs["own"] += 1
+
+
+@settings(max_examples=5, database=None)
+@pytest.mark.parametrize("name", ["a", "b"])
+@given(n=wide)
+def test_each(name, n):
+    runs[name] += 1
+
+
+class TestClass:
+    @settings(max_examples=4, database=None)
+    @given(wide)
+    def test_method(self, n):
+        runs["method"] += 1
+
+
+class Machine(RuleBasedStateMachine):
+    @initialize(n=wide)
+    def begin(self, n):
+        runs["machine"] += 1
+
+    @rule(n=wide)
+    def step(self, n):
+        pass
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=3, stateful_step_count=2, database=None)
+
+
+def test_plain():
+    runs["plain"] += 1
+
+
+def test_counts():
+    assert runs == {counts}
+"""
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_every_hypothesis_test_runs_as_many_times_its_examples(pytester: pytest.Pytester, times: int) -> None:
+    once = {"own": 7, "a": 5, "b": 5, "method": 4, "machine": 3}
+    counts = {name: count * times for name, count in once.items()} | {"plain": 1}
+    pytester.makepyfile(INNER.replace("{counts}", str(counts)))
+    option = [] if times == 1 else ["--deeper", str(times)]
+    found = pytester.runpytest_inprocess("-p", "tests.deeper", "-p", "no:cacheprovider", *option)
+    found.assert_outcomes(passed=7)
+
+
+def test_no_test_fails_because_the_machine_is_busy() -> None:
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
