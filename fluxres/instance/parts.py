@@ -253,7 +253,7 @@ def _prepare_suppliers(child: Instance, part: ResourceGraph) -> None:
     given |= {theirs.accounts.where(v) for v in range(theirs.n, theirs.accounts.n) if linked is None or not linked[v]}
     own = {v: where for v in upstream.above() if (where := mine.accounts.where(v)) in given}
     for v, where in own.items():
-        if upstream.drawn(v):
+        if upstream.drawn(v, child._time.now):
             raise StillHeld(
                 "jobs of the child draw from it what the parent gives on request",
                 where=where,
