@@ -477,7 +477,7 @@ class Nesting(Lifecycle):
         upstream = None if job.child is None else job.child.upstream
         if upstream is None:
             return super()._hold_on(job, end)
-        upstream.give_all(self.now)
+        upstream.give_all()
         taken = super()._hold_on(job, end)
         return [*taken, *upstream.take_left(end, self.now)]
 

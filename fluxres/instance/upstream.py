@@ -180,8 +180,12 @@ class ParentSupply:
             with recording.ours(self.parent.inventory):
                 changes.free_pieces(self.parent._graph, self.holder, found)
 
-    def give_all(self, now: int) -> None:
-        """Give back all that the child draws, now or later: its job in the parent is about to get another limit."""
+    def give_all(self, now: int = 0) -> None:
+        """Give back all that the child draws: its job in the parent is about to get another limit.
+
+        Args:
+            now: what is over by then stays as it is.
+        """
         self._give([(v, n, s, e) for v in self.above() for s, e, n in self.drawn(v, now)])
 
     def take_all(self, until: int, now: int) -> None:
