@@ -27,7 +27,7 @@ Change = Callable[[ResourceGraph], object]
 
 
 def lab(clock: Hand) -> ResourceGraph:
-    """Two racks of two nodes, each node on a cable of 400 W from a PDU of 1,000 W, beside another PDU; and a switch with links of any width."""
+    """Two racks of two nodes, each on a cable of 400 W from one of two PDUs of 1,000 W, and a switch with links of any width."""
     rack = Resource("rack", 2, children=[Resource("node", 2, id=[0, 1, 2, 3], children=[Resource("core", 2)])])
     cables = [Edge("power:/pdu0", "/lab/rack*/node*", relation="supplies", capacity=400)]
     power = AuxiliaryGraph(hierarchy=True, pools=[Resource("pdu", 2, size=1000, unit="W")], edges=cables)
