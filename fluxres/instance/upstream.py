@@ -100,7 +100,7 @@ class ParentSupply:
         mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
         sizes = {v: (0, theirs.item(p)) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
         if sizes:
-            joining.leave(self.graph, sizes)
+            joining.leave(self.graph, sizes, self.parent._time.now)
         return bool(sizes)
 
     def elsewhere(self, p: int) -> Steps:

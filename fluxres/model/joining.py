@@ -185,8 +185,8 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
     return records
 
 
-def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
-    """Take `other` in; see :meth:`ResourceGraph.merge`."""
+def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int | None = None) -> None:
+    """Take `other` in; see :meth:`ResourceGraph.merge`, and :func:`past.next_records` for `now`."""
     changes.expire_stages(graph)
     if other.records.stages:
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
@@ -197,9 +197,9 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
         return _joined(graph, structure, (own, from_own), (theirs, from_other))
 
     try:
-        records = past.next_records(graph, lambda own: make(own, other.records))
+        records = past.next_records(graph, lambda own: make(own, other.records), now)
     except FluxresError as error:
-        now = graph.now()
+        now = graph.now() if now is None else now
         try:
             make(past.lasting(graph, now), past.lasting(other, now))
         except FluxresError:
@@ -330,7 +330,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     graph.restructure(structure, records)
 
 
-def remove(graph: ResourceGraph, v: int) -> None:
+def remove(graph: ResourceGraph, v: int, now: int) -> None:
     """Take a pool and all below it out of every hierarchy; those above it are ways from now on.
 
     Errors: StillHeld when a job holds something there; UsageError for the root and outside the containment tree.
@@ -344,21 +344,20 @@ def remove(graph: ResourceGraph, v: int) -> None:
         _require_free(own, structure, old_to_new, v)
         return taken(graph, structure, own, old_to_new)
 
-    _give_way(graph, above)
-    records = past.next_records(graph, make)
+    _give_way(graph, above, now)
+    records = past.next_records(graph, make, now)
     where = graph.structure.where(v)
     tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
 
 
-def _give_way(graph: ResourceGraph, changed: Container[int]) -> None:
+def _give_way(graph: ResourceGraph, changed: Container[int], now: int) -> None:
     """Let what is over expire where it stands on accounts of which the graph is about to have less (rule T2)."""
-    now = graph.now()
     if past.is_over(graph.records, changed, now):
         past.expire(graph, now)
 
 
-def require_removable(graph: ResourceGraph, v: int, waiting: Container[str]) -> None:
+def require_removable(graph: ResourceGraph, v: int, waiting: Container[str], now: int) -> None:
     """Refuse to remove a pool of which anything is held, or drawn through an edge that goes with it, now or later.
 
     Args:
@@ -366,7 +365,7 @@ def require_removable(graph: ResourceGraph, v: int, waiting: Container[str]) -> 
 
     Errors: StillHeld; UsageError as `remove`.
     """
-    before, records, now = graph.structure, graph.records, graph.now()
+    before, records = graph.structure, graph.records
     after, old_to_new = surgery.remove(before, v)
     new = before.accounts.renumbered(after.accounts, old_to_new)
     above = set(before.ancestors(v))
@@ -382,7 +381,7 @@ def require_removable(graph: ResourceGraph, v: int, waiting: Container[str]) -> 
                 raise _still_held(before, v, f"held through {before.where(u)}")
 
 
-def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
+def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -> None:
     """Leave a child instance a number of units of some suppliers; of one of which it has none, its parent gives on request.
 
     Args:
@@ -407,7 +406,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
         if lent := {v: of_parent for v, (units, of_parent) in left.items() if not units and v in numbers}:
             accounts.lend(made, numbers, lent)
     structure.linked = linked if linked.any() else None
-    _give_way(graph, left)
+    _give_way(graph, left, now)
     graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 

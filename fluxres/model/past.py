@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-def next_records(graph: ResourceGraph, make: Callable[[Records], Records]) -> Records:
+def next_records(graph: ResourceGraph, make: Callable[[Records], Records], now: int | None = None) -> Records:
     """The records of the next generation; what is over expires first where it is in the way of them.
 
     Args:
         make: makes them of those that the graph has, or refuses. It looks at all times: what is over is no concern of it.
+        now: of an instance, for which time stands still while it does something; that of the graph by default.
 
     Errors: those of `make`, for what is held now or later; nothing changes then.
     """
-    now = graph.now()
+    now = graph.now() if now is None else now
     with suppress(FluxresError):
         return make(graph.records)
     made = make(lasting(graph, now))
