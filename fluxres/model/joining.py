@@ -245,7 +245,7 @@ def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConfli
     return MergeConflict(
         f"in the other graph {held}, and that is in the way: {error.message}",
         where=error.where,
-        hint=f"expire({seconds(until):g}) of the other graph drops it",
+        hint=f"expire({seconds(until)}) of the other graph drops it, `free --ended` on the command line",
     )
 
 

@@ -212,7 +212,7 @@ def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_th
     assert error.message.startswith(
         "in the other graph early held power:/pdu0 until 10 s, and that is in the way: held whole by early"
     )
-    assert error.hint == "expire(10) of the other graph drops it"
+    assert error.hint == "expire(10.0) of the other graph drops it, `free --ended` on the command line"
     assert (events, (facts(g), facts(other))) == ([], before)
     other.expire(10)
     g.merge(other)
