@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fluxres import AuxiliaryGraph, Edge, Resource, ResourceGraph, StillHeld, build
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Runner
 from tests.instance.machines import Hand
+from tests.instance.test_upstream import Slow
 
 CABLE = ("power:/pdu0", "/lab/rack0/node0", "power")
 
@@ -109,3 +110,30 @@ def test_rule_t2_a_cable_of_the_parent_gets_narrower_than_what_was_drawn_through
     child.graph.free("on")
     assert top.graph.pool("power:/pdu0").allocated() == 0
     assert is_sound(top)
+
+
+class Late(Hand):
+    """A clock that has moved on whenever it is looked at again."""
+
+    def __call__(self) -> float:
+        now_s, self.now_s = self.now_s, self.now_s + 0.25
+        return now_s
+
+
+@pytest.mark.parametrize("runner", [Slow, None])
+def test_rule_t1_a_job_at_its_limit_is_not_over_while_its_instance_gives_back_a_node(runner: type[Runner] | None) -> None:
+    """Time stands still for an instance that does something, whatever the clock of its graph says meanwhile."""
+    clock = Hand()
+    top = Instance(lab(clock), name="top", clock=clock)
+    child = top.spawn(top.submit("slot=2/[node;pdu=100]"), runner=runner() if runner else None)
+    job = child.submit("slot=1/[core;pdu=50]", duration_s=10)
+    child.graph.allocate("slot/[core;pdu=90]", job="early", start=0, end=5)
+    late = Late(10.0)
+    for one in top.walk():
+        one._graph.clock = late
+    clock.now_s = 10.0
+    assert [pool for pool, _ in job.pools] == ["/lab/rack0/node0/core0", "power:/pdu0"]
+    events = names(child.graph)
+    child.shrink("/lab/rack0/node1")
+    assert "expire" in events
+    assert (job.state.name, child.graph.pool("/lab/rack0/node0/core0").allocated()) == ("RUN", 1)
