@@ -230,17 +230,18 @@ def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, I
 def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConflict:
     """The refusal where only what is over in the other graph, which a merge leaves as it is, is in the way (rule T2)."""
     accounts = other.structure.accounts
+    ended = [
+        (end, u, job)
+        for job, pieces in other.records.ended(now)
+        for u, _, _, end in (pieces.pieces() if isinstance(pieces, Batch) else pieces)
+    ]
     try:
         v = accounts.number(error.where)
-    except FluxresError:
-        v = 0  # it has another name there
-    found = [
-        (end, u, job)
-        for job, ended in other.records.ended(now)
-        for u, _, _, end in (ended.pieces() if isinstance(ended, Batch) else ended)
-        if u < accounts.end.item(v) and v < accounts.end.item(u)
-    ]
-    until, u, job = max(found or [(now, v, "a job")])
+    except FluxresError:  # it has another name there
+        near = []
+    else:
+        near = [each for each in ended if each[1] < accounts.end.item(v) and v < accounts.end.item(each[1])]
+    until, u, job = max(near or ended)
     held = f"{job} held {accounts.where(u)} until {in_message(seconds(until))}"
     return MergeConflict(
         f"in the other graph {held}, and that is in the way: {error.message}",

@@ -220,6 +220,18 @@ def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_th
     assert sound(g)
 
 
+def test_rule_t2_a_refused_merge_names_a_record_of_the_past_where_the_pool_has_another_name_there(clock: Hand) -> None:
+    g = build(Resource("rack", 1, id=[0], children=[Resource("memory", 1, id=[0], size=4)]), name="lab", clock=clock)
+    other = build(Resource("node", 1, id=[7]), name="rack0", clock=clock)
+    other.allocate("/rack0/node7", job="early", start=0, end=10)
+    g.allocate("/lab/rack0", job="j", start=0, end=100)
+    clock.now_s = 20
+    with pytest.raises(MergeConflict, match=r"in the other graph early held /rack0/node7 until 10 s.*expire\(10.0\)"):
+        g.merge(other, at="/lab/rack0/more")
+    other.expire()
+    g.merge(other, at="/lab/rack0/more")
+
+
 def test_rule_t2_a_merge_that_is_refused_for_what_is_held_says_so(clock: Hand) -> None:
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
