@@ -187,7 +187,8 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
 
 def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int | None = None) -> None:
     """Take `other` in; see :meth:`ResourceGraph.merge`, and :func:`past.next_records` for `now`."""
-    changes.expire_stages(graph)
+    if now is None:
+        changes.expire_stages(graph)
     if other.records.stages:
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
