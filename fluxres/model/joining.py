@@ -408,7 +408,8 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
         if lent := {v: of_parent for v, (units, of_parent) in left.items() if not units and v in numbers}:
             accounts.lend(made, numbers, lent)
     structure.linked = linked if linked.any() else None
-    _give_way(graph, left, now)
+    size, end = before.accounts.size, before.accounts.end
+    _give_way(graph, {v for v, units in left.items() if (units[0] or units[1]) < size.item(v) or end.item(v) > v + 1}, now)
     graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 
