@@ -6,6 +6,7 @@ auxiliary graphs between uuids.  Paths follow from that, and are worked out anew
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -257,8 +258,25 @@ def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int, along: Along
     return oracle_of(made, oracle), made.graphs
 
 
+def lasting(oracle: Oracle) -> Oracle:
+    """Without what is over."""
+    found = copy.deepcopy(oracle)
+    for number, (_, _, ticks, _) in list(found.stages.items()):
+        if max(ticks) < found.now:
+            found.release(number)
+    found.expire()
+    return found
+
+
 def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
-    """Without a pool and what is below it, in the hierarchy that the key names (M1).
+    """Without a pool and what is below it, in the hierarchy that the key names (M1); what is over and in the way expires (T2)."""
+    with contextlib.suppress(Refused):
+        return _unlinked(oracle, graphs, key)
+    return _unlinked(lasting(oracle), graphs, key)
+
+
+def _unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
+    """The same, where nothing may have been held at any time.
 
     What stands in another hierarchy stays there; a pool in none any more is gone, and may not be anybody's.
     """
@@ -281,10 +299,10 @@ def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
         shape.graphs[name].edges = [edge for edge in shape.graphs[name].edges if edge[1] not in below]
         left = [u for v in below if v not in shape.tree for u in shape.subtree(v)]
     loose = [u for u in shape.pools if u in left and shape.in_hierarchy(u)]
-    later = range(oracle.now, oracle.horizon + 1)
+    ever = range(oracle.horizon + 1)
     where = {pool["uuid"]: k for k, pool in oracle.pools.items()}
     for u in left:
-        if any(oracle.held[where[u]][t] or oracle.implied(where[u], t) for t in later):
+        if any(oracle.held[where[u]][t] or oracle.implied(where[u], t) for t in ever):
             raise Refused(["StillHeld"])
     pools = {u: pool for u, pool in shape.pools.items() if u not in left}
     # Out of the tree is out: what stands in another hierarchy is only a way there.
@@ -294,12 +312,19 @@ def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
     for k, limit in oracle.edges.items():
         graph, *ends = limit["ends"]
         is_left = graph in made.graphs and any(list(edge[:2]) == ends for edge in made.graphs[graph].edges)
-        if not is_left and any(oracle.held[k][t] for t in later):
+        if not is_left and any(oracle.held[k][t] for t in ever):
             raise Refused(["StillHeld"])
     return oracle_of(made, oracle, (oracle, {})), made.graphs
 
 
 def merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | None = None) -> tuple[Oracle, Graphs]:
+    """`a` with `b` joined to it; what is over in `a` and in the way expires, and nothing of `b` does (T2)."""
+    with contextlib.suppress(Refused):
+        return _merged(a, a_graphs, b, b_graphs, at)
+    return _merged(lasting(a), a_graphs, b, b_graphs, at)
+
+
+def _merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | None) -> tuple[Oracle, Graphs]:
     """`a` with `b` joined to it: equal paths are one pool, what only `b` has hangs where `b` has it (M1).
 
     Args:

@@ -108,6 +108,10 @@ class Records(Allocations):
         """Stages whose time is over."""
         return [staged.stage for staged in self.stages.values() if staged.expires <= now]
 
+    def stages_over(self, now: int) -> list[str]:
+        """Stages that lock nothing now or later: their time is over, or their window is."""
+        return [staged.stage for staged in self.stages.values() if min(staged.expires, staged.end) <= now]
+
     # -- what is held elsewhere --------------------------------------------------------------------------------------
 
     def set_elsewhere(self, v: int, held: steps.Steps) -> bool:
@@ -174,3 +178,10 @@ class Records(Allocations):
         for job in known:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]
+
+    def take_all(self, other: Records) -> None:
+        """Be the records of another structure over the same pools; there are none here yet."""
+        # Jobs are listed in the order they first held something, and not in that of their pools.
+        self.pools_of = {owner: set() for owner in other.pools_of if owner != ELSEWHERE}
+        self.take(other, np.arange(self.structure.n, dtype=np.int32))
+        self.slots_of = dict(other.slots_of)

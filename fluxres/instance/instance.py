@@ -228,14 +228,14 @@ class Instance(Nesting):
         if upstream is None:
             self._resize(job, end)
             return
-        upstream.give_all()
+        upstream.give_all(self.now)
         try:
             self._resize(job, end)
-            upstream.take_all(end)
+            upstream.take_all(end, self.now)
         except FluxresError:
             if job.limit != before:
                 self._resize(job, before)
-            upstream.take_all(before)
+            upstream.take_all(before, self.now)
             raise
 
     def _resize(self, job: Job, end: int) -> None:

@@ -55,7 +55,7 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     try:
         part = joining.copy_job(graph, growth, parent.now, linked=True)
         _prepare_suppliers(child, part)
-        child._graph.merge(part)
+        joining.merge(child._graph, part, None, child._time.now)
     except FluxresError:
         graph.free(growth)
         raise
@@ -92,13 +92,13 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         child.queue.changed = True
     reduction = _reduction(child, graph, graph.records.drawn_with(holder, given, parent.now))
     if reduction:
-        joining.leave(child._graph, reduction)
+        joining.leave(child._graph, reduction, child._time.now)
     for path in paths:
-        joining.remove(child._graph, child._graph.structure.vertex(path))
+        joining.remove(child._graph, child._graph.structure.vertex(path), child._time.now)
         with parent._in_service():
             _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
     for instance, path in ways:
-        joining.remove(instance._graph, instance._graph.structure.vertex(path))
+        joining.remove(instance._graph, instance._graph.structure.vertex(path), instance._time.now)
         _refresh(instance)
     _follow(child)
     for instance in (child, parent):
@@ -119,7 +119,7 @@ def _reduction(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> 
         v = theirs.same_in(mine, p)
         if v < 0 or mine.is_way(v) or (mine.linked is not None and mine.linked[v]):
             continue
-        left, used = mine.size.item(v) - units, child._graph.planner.used(v, child.now, FOREVER)
+        left, used = mine.size.item(v) - units, child._graph.planner.used(v, child._time.now, FOREVER)
         if used > left:
             raise StillHeld(f"jobs draw {used} of it, and {left} would be left", where=mine.where(v), hint="they must end first")
         found[v] = left, theirs.size.item(p)
@@ -176,7 +176,7 @@ def _require_idle(child: Instance, structure: Structure, tops: list[int]) -> Non
                     raise StillHeld(f"job {job.id} holds {structure.path(u)}", where=structure.path(v), hint="it must end first")
     waiting = {fluid.encode(job.number) for job in child.jobs(*states.PENDING)}
     for v in tops:
-        joining.require_removable(child._graph, v, waiting)
+        joining.require_removable(child._graph, v, waiting, child._time.now)
 
 
 def _require_way(instance: Instance, path: str) -> None:
@@ -189,7 +189,7 @@ def _require_way(instance: Instance, path: str) -> None:
     if not (structure.flags[v : structure.end.item(v)] & WAY).all():
         message = "an instance below has it, and its job does not hold it any more"
         raise StillHeld(message, where=f"{instance.address} {path}", hint="close that instance first")
-    joining.require_removable(instance._graph, v, ())
+    joining.require_removable(instance._graph, v, (), instance._time.now)
 
 
 def _given(parent: Instance, job: Job, path: str) -> int:
@@ -253,7 +253,7 @@ def _prepare_suppliers(child: Instance, part: ResourceGraph) -> None:
     given |= {theirs.accounts.where(v) for v in range(theirs.n, theirs.accounts.n) if linked is None or not linked[v]}
     own = {v: where for v in upstream.above() if (where := mine.accounts.where(v)) in given}
     for v, where in own.items():
-        if upstream.drawn(v):
+        if upstream.drawn(v, child._time.now):
             raise StillHeld(
                 "jobs of the child draw from it what the parent gives on request",
                 where=where,

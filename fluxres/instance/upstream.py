@@ -100,7 +100,7 @@ class ParentSupply:
         mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
         sizes = {v: (0, theirs.item(p)) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
         if sizes:
-            joining.leave(self.graph, sizes)
+            joining.leave(self.graph, sizes, self.parent._time.now)
         return bool(sizes)
 
     def elsewhere(self, p: int) -> Steps:
@@ -129,15 +129,19 @@ class ParentSupply:
             self._given = generations, found
         return self._given[1]
 
-    def drawn(self, v: int) -> Steps:
-        """What the child's own jobs and stages hold of a linked pool, as far as its job in the parent lasts."""
+    def drawn(self, v: int, now: int = 0) -> Steps:
+        """What the child's own jobs and stages hold of a linked pool, as far as its job in the parent lasts.
+
+        Args:
+            now: what is over by then is left out.
+        """
         total: Steps = ()
         records = self.graph.records
         of_pool = [held for owner, held in records.held.get(v, {}).items() if owner != ELSEWHERE]
         of_pool += [pools[v] for pools in records.implied.values() if v in pools]
         for held in of_pool:
             for s, e, amount in steps.within(held, 0, self.until):
-                total = steps.add(total, s, e, amount)
+                total = steps.add(total, s, e, amount) if e > now else total
         return total
 
     def take(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
@@ -176,12 +180,16 @@ class ParentSupply:
             with recording.ours(self.parent.inventory):
                 changes.free_pieces(self.parent._graph, self.holder, found)
 
-    def give_all(self) -> None:
-        """Give back all that the child draws: its job in the parent is about to get another limit."""
-        self._give([(v, n, s, e) for v in self.above() for s, e, n in self.drawn(v)])
+    def give_all(self, now: int = 0) -> None:
+        """Give back all that the child draws: its job in the parent is about to get another limit.
 
-    def take_all(self, until: int) -> None:
-        """Draw again what the child draws, as far as its job lasts now.
+        Args:
+            now: what is over by then stays as it is.
+        """
+        self._give([(v, n, s, e) for v in self.above() for s, e, n in self.drawn(v, now)])
+
+    def take_all(self, until: int, now: int) -> None:
+        """Draw again what the child draws, as far as its job lasts now; what is over is drawn no more (rule T2).
 
         Errors: InsufficientResources where the parent has not as much; nothing is drawn then.
         """
@@ -189,7 +197,7 @@ class ParentSupply:
         above = self.above()
         taken: list[tuple[int, int, int, int]] = []
         for v in above:
-            for s, e, amount in self.drawn(v):
+            for s, e, amount in self.drawn(v, now):
                 try:
                     with recording.ours(self.parent.inventory):
                         changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount)], (s, e))
@@ -206,12 +214,11 @@ class ParentSupply:
         self.until = until
         above, parent, taken = self.above(), self.parent, []
         for v in sorted(above, reverse=True):  # before what is held whole implies it
-            for s, e, amount in self.drawn(v):
-                if e > now:
-                    with recording.ours(parent.inventory):
-                        is_whole = recording.hold_left(parent._graph, above[v], amount, self.holder, max(s, now), e)
-                    if not is_whole:
-                        taken.append(parent._graph.structure.accounts.where(above[v]))
+            for s, e, amount in self.drawn(v, now):
+                with recording.ours(parent.inventory):
+                    is_whole = recording.hold_left(parent._graph, above[v], amount, self.holder, max(s, now), e)
+                if not is_whole:
+                    taken.append(parent._graph.structure.accounts.where(above[v]))
         return taken
 
     def close(self) -> None:

@@ -1,14 +1,17 @@
-"""What jobs draw through the edges of auxiliary graphs, and which changes of edges that is in the way of (rule F1)."""
+"""What jobs draw through the edges of auxiliary graphs, and which changes of edges that is in the way of (rule F1).
+
+All times count: what is over is left out by whoever asks (:mod:`fluxres.model.past`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.errors import StillHeld
 from fluxres.graph import edges
@@ -16,19 +19,16 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.structure import Structure
 
-if TYPE_CHECKING:
-    from fluxres.model.resource_graph import ResourceGraph
-
 Ends = tuple[str, int, int]
 """Name of an auxiliary graph, source, target."""
 
 
-def require_drawn(graph: ResourceGraph, after: Structure, between: Iterable[Ends]) -> None:
-    """Refuse where an edge would carry less than jobs draw through it, now or later, or where it is not known how much that is.
+def require_drawn(records: Records, after: Structure, between: Iterable[Ends]) -> None:
+    """Refuse where an edge would carry less than jobs draw through it, or where it is not known how much that is.
 
     Errors: StillHeld.
     """
-    before, now = graph.structure, graph.now()
+    before = records.structure
     for name, src, dst in between:
         if name not in before.subsystems:
             continue
@@ -36,34 +36,34 @@ def require_drawn(graph: ResourceGraph, after: Structure, between: Iterable[Ends
         there = [len(edges.rows_between(s.subsystems[name], src, dst)) > 0 for s in (before, after)]
         where = edges.said(before, name, src, dst)
         if old >= 0:
-            drawn = graph.planner.used(old, now, FOREVER)
+            drawn = records.planner.used(old, 0, FOREVER)
             room = math.inf if new < 0 and there[1] else 0 if new < 0 else after.accounts.size.item(new)
             if drawn > room:
                 would = f"would carry {room}" if there[1] else "would be gone"
                 raise StillHeld(
-                    f"{_by(graph, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
+                    f"{_by(records, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
                 )
         elif there[0] and (new >= 0 or not there[1]):
-            job = _supplied(graph, before.subsystems[name], src, dst, goes=not there[1])
+            job = _supplied(records, before.subsystems[name], src, dst, goes=not there[1])
             if job is not None:
                 what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
                 raise StillHeld(what, where=where, hint=_FREE)
 
 
-def require_kept(graph: ResourceGraph, after: Structure, old_to_new: Int32) -> None:
-    """Refuse where an edge through which jobs draw, now or later, would go with a pool that is unlinked.
+def require_kept(records: Records, after: Structure, old_to_new: Int32) -> None:
+    """Refuse where an edge through which jobs draw would go with a pool that is unlinked.
 
     Args:
         old_to_new: int32 by vertex, -1 for what is gone.
 
     Errors: StillHeld.
     """
-    before, now = graph.structure, graph.now()
+    before = records.structure
     number = before.accounts.renumbered(after.accounts, old_to_new)
-    for account in sorted(graph.records.held):
-        if account >= before.n and number[account] < 0 and (drawn := graph.planner.used(account, now, FOREVER)):
+    for account in sorted(records.held):
+        if account >= before.n and number[account] < 0 and (drawn := records.planner.used(account, 0, FOREVER)):
             where = before.accounts.where(account)
-            what = f"{_by(graph, account)} {drawn} units through it, now or later, and it would be gone"
+            what = f"{_by(records, account)} {drawn} units through it, now or later, and it would be gone"
             raise StillHeld(what, where=where, hint=_FREE)
 
 
@@ -75,14 +75,12 @@ def _account(s: Structure, name: str, src: int, dst: int) -> int:
     return int(s.accounts.between(graph, np.array([src], np.int32), np.array([dst], np.int32))[0])
 
 
-def _by(graph: ResourceGraph, account: int) -> str:
-    records = graph.records
-    owners = [owner for owner, held in records.held.get(account, {}).items() if held[-1][1] > graph.now()]
-    jobs = sorted({records.job_behind(owner) for owner in owners})
+def _by(records: Records, account: int) -> str:
+    jobs = sorted({records.job_behind(owner) for owner in records.held.get(account, ())})
     return f"{jobs[0]} draws" if len(jobs) == 1 else f"{len(jobs)} jobs draw"
 
 
-def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
+def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
     """A job that holds units of a supplier on one side of an edge, and something that is supplied on the other.
 
     In a graph of links alone, whose suppliers have no units, what is supplied is enough.
@@ -90,7 +88,7 @@ def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int, *,
     Args:
         goes: the edge is to be removed; where no link is limited, none is drawn through that would have to stay.
     """
-    structure, records, now = graph.structure, graph.records, graph.now()
+    structure = records.structure
     feeds = next((feeds for feeds in structure.feeds if feeds.graph is subsystem), None)
     if feeds is None or not records.held:
         return None
@@ -102,8 +100,7 @@ def _supplied(graph: ResourceGraph, subsystem: Subsystem, src: int, dst: int, *,
             down |= downward(feeds, below)
     if not feeds.counted and (feeds.is_limited or not goes):
         up = set(records.held)
-    lasting = {owner for v in up for owner, held in records.held.get(v, {}).items() if held[-1][1] > now and owner != ELSEWHERE}
-    for owner in sorted(lasting):
+    for owner in sorted({owner for v in up for owner in records.held.get(v, ()) if owner != ELSEWHERE}):
         for v in records.pools_of[owner]:
             if v < structure.n and any(u <= v < structure.end.item(u) or v <= u < structure.end.item(v) for u in down):
                 return records.job_behind(owner)

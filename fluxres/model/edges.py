@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fluxres import limits
+from fluxres.allocation.records import Records
 from fluxres.errors import UsageError
 from fluxres.graph import edges
 from fluxres.graph.accounts import CAPACITY, UNIT
 from fluxres.graph.edges import Value
 from fluxres.graph.feeds import ANY, SUPPLY
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, joining, targets
+from fluxres.model import changes, joining, past, targets
 from fluxres.model.drawn import Ends, require_drawn
 from fluxres.model.targets import Where
 
@@ -121,8 +122,11 @@ def _named(graph: ResourceGraph, ends: Ends, relation: str) -> dict[str, Any]:
 def _take(graph: ResourceGraph, structure: Structure, ends: Ends, event: dict[str, Any]) -> None:
     """Make it the next generation, if nothing that is drawn is in the way."""
     changes.expire_stages(graph)
-    require_drawn(graph, structure, [ends])
-    records = joining.next_records(graph, structure)
-    records.take(graph.records, np.arange(structure.n, dtype=np.int32))
+
+    def make(own: Records) -> Records:
+        require_drawn(own, structure, [ends])
+        return joining.taken(graph, structure, own, np.arange(structure.n, dtype=np.int32))
+
+    records = past.next_records(graph, make)
     joining.tell(graph, event)
     graph.restructure(structure, records)

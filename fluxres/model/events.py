@@ -7,7 +7,8 @@ ticks, so that replaying gives the same numbers.  An event is made before its ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -262,6 +263,17 @@ def _apply_untag(graph: ResourceGraph, e: Event) -> None:
     graph.untag(e["pools"], e["key"])
 
 
+@contextmanager
+def _at_no_moment(graph: ResourceGraph) -> Iterator[None]:
+    """Let nothing be over, whatever the clock of the replay says: what was, the journal says before the change of the shape."""
+    given = graph._clock_given
+    graph._clock_given = None
+    try:
+        yield
+    finally:
+        graph._clock_given = given
+
+
 def _apply_merge(graph: ResourceGraph, e: Event) -> None:
     graph.merge(e["graph"], e["at"])
 
@@ -318,7 +330,8 @@ def apply(graph: ResourceGraph, event: Event) -> None:
         raise InputError(f"no event {name!r}", hint=f"events are {', '.join(_APPLY)}")
     try:
         before = graph.revision
-        change(graph, event)
+        with _at_no_moment(graph):
+            change(graph, event)
         graph.revision = before + 1
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"event '{event['event']}' is not complete: {error}") from error

@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Batch
 from fluxres.allocation.records import Records
-from fluxres.clock import FOREVER
-from fluxres.errors import InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph import accounts, surgery
 from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, targets
+from fluxres.model import changes, past, targets
 from fluxres.model.drawn import require_drawn, require_kept
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -131,16 +132,8 @@ def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
     if v:
         return _subtree(graph, v)
     made = _made(graph, surgery.duplicate(graph.structure))
-    take_all(made, graph.records)
+    made.records.take_all(graph.records)
     return made
-
-
-def take_all(made: ResourceGraph, records: Records) -> None:
-    """Give a graph without records all those of another one over the same pools."""
-    # Jobs are listed in the order they first held something, and not in that of their pools.
-    made.records.pools_of = {owner: set() for owner in records.pools_of if owner != ELSEWHERE}
-    made.records.take(records, np.arange(made.structure.n, dtype=np.int32))
-    made.records.slots_of = dict(records.slots_of)
 
 
 def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
@@ -180,32 +173,82 @@ def _union(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return steps.without(0, FOREVER, steps.without(0, FOREVER, windows))
 
 
-def next_records(graph: ResourceGraph, structure: Structure) -> Records:
-    return Records(structure, graph.plan(structure))
+def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int32) -> Records:
+    """The records of the next generation of a graph.
+
+    Args:
+        own: that it has.
+        numbers: of the pools, new by old.
+    """
+    records = Records(structure, graph.plan(structure))
+    records.take(own, numbers)
+    return records
 
 
-def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None) -> None:
-    """Take `other` in; see :meth:`ResourceGraph.merge`."""
-    changes.expire_stages(graph)
+def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int | None = None) -> None:
+    """Take `other` in; see :meth:`ResourceGraph.merge`, and :func:`past.next_records` for `now`."""
+    if now is None:
+        changes.expire_stages(graph)
     if other.records.stages:
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
     _carry_linked(structure, (graph.structure, from_own), (other.structure, from_other))
-    _require_fit(structure, (graph.records, from_own), (other.records, from_other))
-    records = next_records(graph, structure)
-    for part, numbers in ((graph.records, from_own), (other.records, from_other)):
-        records.take(part, numbers)
-    for part, numbers in ((graph.records, from_own), (other.records, from_other)):
-        _require_whole(part, records, numbers)
-        _require_recorded(part, records, numbers)
-    problems = check_records(records)
-    if problems:
-        raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
+
+    def make(own: Records, theirs: Records) -> Records:
+        return _joined(graph, structure, (own, from_own), (theirs, from_other))
+
+    try:
+        records = past.next_records(graph, lambda own: make(own, other.records), now)
+    except FluxresError as error:
+        now = graph.now() if now is None else now
+        try:
+            make(past.lasting(graph, now), past.lasting(other, now))
+        except FluxresError:
+            raise error from None
+        raise _over_in(other, error, now) from None
     tell(
         graph,
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
     graph.restructure(structure, records)
+
+
+def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, Int32]) -> Records:
+    """The records of both sides of a merge."""
+    _require_fit(structure, *parts)
+    (own, from_own), (theirs, from_theirs) = parts
+    records = taken(graph, structure, own, from_own)
+    records.take(theirs, from_theirs)
+    for part, numbers in parts:
+        _require_whole(part, records, numbers)
+        _require_recorded(part, records, numbers)
+    problems = check_records(records)
+    if problems:
+        raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
+    return records
+
+
+def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConflict:
+    """The refusal where only what is over in the other graph, which a merge leaves as it is, is in the way (rule T2)."""
+    accounts = other.structure.accounts
+    ended = [
+        (end, u, job)
+        for job, pieces in other.records.ended(now)
+        for u, _, _, end in (pieces.pieces() if isinstance(pieces, Batch) else pieces)
+    ]
+    try:
+        v = accounts.number(error.where)
+    except FluxresError:  # it has another name there
+        near = []
+    else:
+        near = [each for each in ended if each[1] < accounts.end.item(v) and v < accounts.end.item(each[1])]
+    until, u, job = max(near or ended)
+    held = f"{job} held {accounts.where(u)} until {in_message(seconds(until))}"
+    return MergeConflict(
+        f"in the other graph {held}, and that is in the way: {error.message}",
+        where=error.where,
+        hint=f"expire({seconds(until)}) of the other graph drops it, `free --ended` on the command line",
+    )
 
 
 def _require_recorded(part: Records, records: Records, numbers: Int32) -> None:
@@ -275,11 +318,13 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
         hierarchy = None if named == graph.structure.hierarchy else named
     structure, old_to_new = surgery.unlink(graph.structure, v, hierarchy)
     _carry_linked(structure, (graph.structure, old_to_new))
-    now = graph.now()
-    _require_free(graph, structure, old_to_new, v, now)
-    require_kept(graph, structure, old_to_new)
-    records = next_records(graph, structure)
-    records.take(graph.records, old_to_new)
+
+    def make(own: Records) -> Records:
+        _require_free(own, structure, old_to_new, v)
+        require_kept(own, structure, old_to_new)
+        return taken(graph, structure, own, old_to_new)
+
+    records = past.next_records(graph, make)
     tell(
         graph,
         {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
@@ -287,23 +332,34 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     graph.restructure(structure, records)
 
 
-def remove(graph: ResourceGraph, v: int) -> None:
+def remove(graph: ResourceGraph, v: int, now: int) -> None:
     """Take a pool and all below it out of every hierarchy; those above it are ways from now on.
 
     Errors: StillHeld when a job holds something there; UsageError for the root and outside the containment tree.
     """
+    above = graph.structure.ancestors(v)
     structure, old_to_new = surgery.remove(graph.structure, v)
-    structure.flags[old_to_new[graph.structure.ancestors(v)]] |= WAY
+    structure.flags[old_to_new[above]] |= WAY
     _carry_linked(structure, (graph.structure, old_to_new))
-    _require_free(graph, structure, old_to_new, v, graph.now())
-    records = next_records(graph, structure)
-    records.take(graph.records, old_to_new)
+
+    def make(own: Records) -> Records:
+        _require_free(own, structure, old_to_new, v)
+        return taken(graph, structure, own, old_to_new)
+
+    _give_way(graph, above, now)
+    records = past.next_records(graph, make, now)
     where = graph.structure.where(v)
     tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
 
 
-def require_removable(graph: ResourceGraph, v: int, waiting: Container[str]) -> None:
+def _give_way(graph: ResourceGraph, changed: Container[int], now: int) -> None:
+    """Let what is over expire where it stands on accounts of which the graph is about to have less (rule T2)."""
+    if past.is_over(graph.records, changed, now):
+        past.expire(graph, now)
+
+
+def require_removable(graph: ResourceGraph, v: int, waiting: Container[str], now: int) -> None:
     """Refuse to remove a pool of which anything is held, or drawn through an edge that goes with it, now or later.
 
     Args:
@@ -311,7 +367,7 @@ def require_removable(graph: ResourceGraph, v: int, waiting: Container[str]) -> 
 
     Errors: StillHeld; UsageError as `remove`.
     """
-    before, records, now = graph.structure, graph.records, graph.now()
+    before, records = graph.structure, graph.records
     after, old_to_new = surgery.remove(before, v)
     new = before.accounts.renumbered(after.accounts, old_to_new)
     above = set(before.ancestors(v))
@@ -327,7 +383,7 @@ def require_removable(graph: ResourceGraph, v: int, waiting: Container[str]) -> 
                 raise _still_held(before, v, f"held through {before.where(u)}")
 
 
-def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
+def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -> None:
     """Leave a child instance a number of units of some suppliers; of one of which it has none, its parent gives on request.
 
     Args:
@@ -352,9 +408,9 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]]) -> None:
         if lent := {v: of_parent for v, (units, of_parent) in left.items() if not units and v in numbers}:
             accounts.lend(made, numbers, lent)
     structure.linked = linked if linked.any() else None
-    records = next_records(graph, structure)
-    records.take(graph.records, np.arange(before.n, dtype=np.int32))
-    graph.restructure(structure, records)
+    size, end = before.accounts.size, before.accounts.end
+    _give_way(graph, {v for v, units in left.items() if (units[0] or units[1]) < size.item(v) or end.item(v) > v + 1}, now)
+    graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 
 def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
@@ -373,55 +429,56 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
         before.forest(hierarchy)  # refuses a graph that is none
         structure = moving.within_hierarchy(before, subsystem, v, parent)
         old_to_new = np.arange(before.n, dtype=np.int32)
-        require_drawn(graph, structure, [(hierarchy, above, v) for above in (subsystem.parent(v), parent) if above >= 0])
+        edges = [(hierarchy, above, v) for above in (subsystem.parent(v), parent) if above >= 0]
+        require = partial(require_drawn, after=structure, between=edges)
     else:
         place = moving.destination(before, v, to) if isinstance(to, str) else moving.Destination(targets.vertex(graph, to))
         structure, old_to_new = moving.within_tree(before, v, place)
-        _require_nothing_held(graph, v, place.parent)
-    records = next_records(graph, structure)
-    records.take(graph.records, old_to_new)
-    problems = check_records(records)
-    if problems:
-        raise MergeConflict(f"what is held does not fit there: {problems[0].message}", where=problems[0].where)
+        require = partial(_require_nothing_held, v=v, parent=place.parent)
+
+    def make(own: Records) -> Records:
+        require(own)
+        records = taken(graph, structure, own, old_to_new)
+        problems = check_records(records)
+        if problems:
+            raise MergeConflict(f"what is held does not fit there: {problems[0].message}", where=problems[0].where)
+        return records
+
+    records = past.next_records(graph, make)
     tell(graph, event)
     graph.restructure(structure, records)
 
 
-def _require_nothing_held(graph: ResourceGraph, v: int, parent: int) -> None:
-    """Refuse to move what a job holds, now or later, wholly or in part, and to move anything into what a job holds whole."""
-    structure, records, now = graph.structure, graph.records, graph.now()
-    above = graph.planner.covered_by(v, now, FOREVER)
+def _require_nothing_held(records: Records, v: int, parent: int) -> None:
+    """Refuse to move what a job holds, wholly or in part, and to move anything into what a job holds whole."""
+    structure = records.structure
+    above = records.planner.covered_by(v, 0, FOREVER)
     if above >= 0:
         raise _still_held(structure, v, f"held through {structure.where(above)}")
     for u in range(v, structure.end.item(v)) if records.held else ():
-        for owner, held in records.held.get(u, {}).items():
-            if held[-1][1] > now:
-                raise _still_held(structure, v, f"{records.job_behind(owner)} holds {structure.where(u)}")
+        for owner in records.held.get(u, ()):
+            raise _still_held(structure, v, f"{records.job_behind(owner)} holds {structure.where(u)}")
     for u in (parent, *structure.ancestors(parent)):
         for owner, held in records.held.get(u, {}).items():
-            if steps.whole(held, now, FOREVER, 0, structure.size.item(u)):
+            if steps.whole(held, 0, FOREVER, 0, structure.size.item(u)):
                 who = records.job_behind(owner)
                 raise StillHeld(
                     f"{who} holds it whole, and would get {structure.where(v)}", where=structure.where(u), hint="free it first"
                 )
 
 
-def _require_free(graph: ResourceGraph, after: Structure, old_to_new: Int32, top: int, now: int) -> None:
+def _require_free(records: Records, after: Structure, old_to_new: Int32, top: int) -> None:
     """Refuse where a job would lose a pool: one that goes has records, or one that leaves its tree is implied from above."""
-    before, records = graph.structure, graph.records
+    before = records.structure
     gone = old_to_new < 0
     leaving = gone | ((before.parent >= 0) & (after.parent[old_to_new] < 0))
     for v in np.flatnonzero(leaving & ~leaving[before.parent] & (before.parent >= 0)).tolist():
-        above = graph.planner.covered_by(v, now, FOREVER)
+        above = records.planner.covered_by(v, 0, FOREVER)
         if above >= 0:
             raise _still_held(before, top, f"held through {before.where(above)}")
     for v, holders in records.held.items():
-        if v >= before.n or not leaving[v]:
-            continue
-        for owner, held in holders.items():
-            implies = before.end.item(v) > v + 1 and steps.whole(held, now, FOREVER, 0, before.size.item(v))
-            if held[-1][1] > now or implies:
-                raise _still_held(before, top, f"{records.job_behind(owner)} holds {before.where(v)}")
+        if v < before.n and leaving[v]:
+            raise _still_held(before, top, f"{records.job_behind(next(iter(holders)))} holds {before.where(v)}")
 
 
 def _still_held(structure: Structure, top: int, message: str) -> StillHeld:

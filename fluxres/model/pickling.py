@@ -17,7 +17,6 @@ from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.errors import UsageError
 from fluxres.graph.structure import Structure
-from fluxres.model import joining
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -57,6 +56,6 @@ def _revived(
     before.held.update(recorded)
     before.pools_of = {owner: set() for owner in owners}
     before.slots_of = slots_of
-    joining.take_all(graph, before)
+    graph.records.take_all(before)
     graph.generation, graph.revision, graph.records.stages_made = counters
     return graph

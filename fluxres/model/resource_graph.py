@@ -271,7 +271,8 @@ class ResourceGraph(Requests):
     def expire(self, before: Time | None = None) -> list[str]:
         """Drop the records that ended by now, or by `before`, and the stages whose time is over; the jobs concerned.
 
-        RFC 16: an allocation that expires is removed from the resources.
+        RFC 16: an allocation that expires is removed from the resources.  Records that ended stay until then, or until a merge,
+        an unlink, a move or a change of an edge that they are in the way of: it lets them expire first (rule T2).
         """
         changes.expire_stages(self)
         return changes.expire(self, self.now() if before is None else ticks(before, "before"))

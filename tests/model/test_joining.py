@@ -290,10 +290,14 @@ def test_records_that_ended_do_not_keep_a_pool_that_stays_as_a_way() -> None:
     g.allocate({"/demo/rack/node0": 1, edge: 100}, job="a", start=0, end=5)
     g.allocate({edge: 50}, job="b")
     g.clock = lambda: 6.0
+    events: list[dict[str, Any]] = []
+    g.sink = events.append
     g.unlink("/demo/rack/node0")
     assert g.structure.is_way(g.vertex("power:/pdu0/node0"))
     assert [(span.pool, span.amount) for span in g.allocation("b").spans] == [("power: power:/pdu0 -> power:/pdu0/node0", 50)]
-    assert "/demo/rack/node0" not in {span.pool for span in g.allocation("a").spans}
+    assert [event["event"] for event in events] == ["expire", "unlink"]
+    with pytest.raises(UnknownJob):
+        g.allocation("a")
     assert g.check() == []
 
 
