@@ -97,6 +97,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         joining.remove(child._graph, child._graph.structure.vertex(path), child._time.now)
         with parent._in_service():
             _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
+            _release_cables(graph, holder, graph.structure.vertex(path))
     for instance, path in ways:
         joining.remove(instance._graph, instance._graph.structure.vertex(path), instance._time.now)
         _refresh(instance)
@@ -238,6 +239,15 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         units[account] = units.get(account, 0) + amount
     named = [(u, amount) for u, amount in units.items() if amount]
     changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost)
+
+
+def _release_cables(graph: ResourceGraph, job: str, v: int) -> None:
+    """Take from a job what it draws through cables of a pool that it gave back: for what is around it, as a rack."""
+    accounts, stop = graph.structure.accounts, graph.structure.end.item(v)
+    cables = [u for u in sorted(graph.records.pools_of.get(job, ())) if accounts.is_edge(u)]
+    through = [u for u in cables if any(v <= end < stop for end in accounts.edge(u)[1:])]
+    if through:
+        graph.free(job, [accounts.where(u) for u in through])
 
 
 def _prepare_suppliers(child: Instance, part: ResourceGraph) -> None:

@@ -717,6 +717,18 @@ def test_a_child_that_draws_through_a_cable_grows_by_nodes_alone(clock: Hand) ->
     assert (states, child.check(), top.check()) == ([State.RUN, State.SCHED], [], [])
 
 
+def test_a_node_that_was_given_back_of_a_rack_with_watts_leaves_nothing_in_its_cable(clock: Hand) -> None:
+    power = sites.power(1500, 1000, racks=1).replace('"/site/rack[0-0]"}', '"/site/rack0/node*", capacity: 400}')
+    top = Instance(sites.graph(sites.racks(1) + power), clock=clock, name="top")
+    child = top.spawn(top.submit("slot=1/[rack;power=300]"))
+    child.shrink("/site/rack0/node1")
+    assert set(cables(top.graph).items()) == {(f"node{i}", 75) for i in (0, 2, 3)}
+    assert child.grow("slot=1/node") == ["/site/rack0/node1"]
+    assert (child.check(), top.check()) == ([], [])
+    child.close()
+    assert cables(top.graph) == {}
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: int, clock: Hand) -> None:
     top = Instance(cabled(clock), name="top")
