@@ -294,13 +294,16 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
 
 
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
-    """Refuse where a pool held whole, and thereby all below it, would no longer be held whole."""
+    """Refuse where a pool held whole, and thereby all below it, would no longer be held whole.
+
+    Not where all of it was drawn for other pools: then it is known what was drawn below it, too.
+    """
     size, end = before.accounts.size, before.accounts.end
     for v, holders in before.held.items():
         if end.item(v) == v + 1 or after.structure.size.item(int(old_to_new[v])) == size.item(v):
             continue
         for owner, held in holders.items():
-            if steps.whole(held, 0, FOREVER, 0, size.item(v)):
+            if steps.whole(held, 0, FOREVER, 0, size.item(v)) and before.drawn.total(owner, v) != held:
                 raise MergeConflict(
                     f"held whole by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
                     f"{after.structure.size.item(int(old_to_new[v]))} units",

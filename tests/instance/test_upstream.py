@@ -14,6 +14,7 @@ from fluxres import (
     Edge,
     InfeasibleRequest,
     InsufficientResources,
+    MergeConflict,
     Resource,
     ResourceGraph,
     StaleHandle,
@@ -727,6 +728,25 @@ def test_a_node_that_was_given_back_of_a_rack_with_watts_leaves_nothing_in_its_c
     assert (child.check(), top.check()) == ([], [])
     child.close()
     assert cables(top.graph) == {}
+
+
+def test_a_child_whose_jobs_draw_all_that_it_has_grows_by_more(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
+    first = child.submit("slot=1/[core;power=300]")
+    assert "/site/node1" in child.grow("slot=1/[node{id:'1'};power=200]")
+    assert (first.state, watts(child.graph)) == (State.RUN, {"feed": 300, "pdu0": 300})
+    states = [child.submit(f"slot=1/[core;power={watts}]").state for watts in (200, 1)]
+    assert (states, child.check(), top.check()) == ([State.RUN, State.SCHED], [], [])
+    child.finish(first)
+    assert watts(child.graph) == {"feed": 201, "pdu0": 201}
+
+
+def test_a_child_all_of_whose_feed_a_job_holds_by_name_does_not_grow_by_more(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
+    child.graph.allocate("power:/feed", job="j")
+    with pytest.raises(MergeConflict, match="held whole by j"):
+        child.grow("slot=1/[node{id:'1'};power=200]")
+    assert (child.check(), top.check()) == ([], [])
 
 
 @pytest.mark.parametrize("depth", [1, 2])
