@@ -146,6 +146,14 @@ class Matcher:
 
         return at
 
+    def lengths(self, request: Request) -> tuple[int, int]:
+        """How many counts and slots a match of the request has.
+
+        Errors: InfeasibleRequest for a type that the machine does not have.
+        """
+        plan, _, _ = self._ready(request)
+        return len(plan.all), len(plan.slots)
+
     def earliest(
         self, request: Request, duration: int, after: int, how: str | Policy = "first", *, reference: bool = False
     ) -> Match | None:
@@ -303,7 +311,7 @@ class Matcher:
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
             # The same jobspec read again is another object that asks for the same.
-            what = request.resources, request.constraint
+            what = request.resources, request.constraint, request.parts
             ready = self._ready_for.get(what)
             if ready is None:
                 plan = plans.plan(request, self.typology)

@@ -17,7 +17,7 @@ from fluxres.match.relations import Relations
 from fluxres.match.typology import NODE, Typology
 from fluxres.syntax import hostlist
 from fluxres.syntax.count import exactly
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request, Vertex, preorder
 
 
 def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -> Plan:
@@ -28,12 +28,14 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
 
     Errors: InfeasibleRequest for a type that the machine does not have, with the types that it has.
     """
-    reader = _Reader(typology, (vertex.type for vertex in request.vertices()), meeting)
-    demands = reader.read(request.resources, "resources", in_node=False)
+    reader = _Reader(typology, meeting)
+    parts = reader.read_parts(request)
+    demands = tuple(demand for part in parts for demand in part)
     for demand in reader.all:
         if demand.confined:
             demand.inside, demand.beside = reader.split(demand)
-    reader.charge(demands, -1, in_node=False)
+    for part in parts:
+        reader.charge(part, -1, in_node=False)
     Relations(typology).settle(demands, frozenset())
     _set_totals(demands, ())
     leaves = [demand.kind for demand in reader.all if not demand.children and demand.kind in typology.in_node]
@@ -50,21 +52,35 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
 
 
 class _Reader:
-    def __init__(self, typology: Typology, asked: Iterable[str], meeting: Meeting | None) -> None:
+    def __init__(self, typology: Typology, meeting: Meeting | None) -> None:
         self.typology = typology
         self.meeting = meeting
         self.between = -1
         self.all: list[Demand] = []
-        #: Types that pools draw by themselves, unless the request says how much is drawn of them.
-        self.draws = typology.drawn_by_itself if typology.structure.kinds.may_draw else {}
-        if self.draws:
-            said = typology.said({typology.numbers.get(name, -1) for name in asked})
-            self.draws = {kind: name for kind, name in self.draws.items() if kind not in said}
+        #: Types that pools draw by themselves, unless the request that is read says how much is drawn of them.
+        self.draws: dict[int, str] = {}
 
-    def read(self, vertices: Iterable[Vertex], place: str, *, in_node: bool) -> tuple[Demand, ...]:
+    def read_parts(self, request: Request) -> list[tuple[Demand, ...]]:
+        """The top level of each of the requests that are asked as one."""
+        found, first = [], 0
+        for vertices in request.by_part:
+            self.draws = self._draws_beside(vertices)
+            found.append(self.read(vertices, "resources", in_node=False, first=first))
+            first += len(vertices)
+        return found
+
+    def _draws_beside(self, vertices: tuple[Vertex, ...]) -> dict[int, str]:
+        typology = self.typology
+        draws = typology.drawn_by_itself if typology.structure.kinds.may_draw else {}
+        if not draws:
+            return {}
+        said = typology.said({typology.numbers.get(vertex.type, -1) for vertex in preorder(vertices)})
+        return {kind: name for kind, name in draws.items() if kind not in said}
+
+    def read(self, vertices: Iterable[Vertex], place: str, *, in_node: bool, first: int = 0) -> tuple[Demand, ...]:
         return tuple(
             self.demand(vertex, f"{place}[{at}]", in_node)
-            for at, vertex in enumerate(vertices)
+            for at, vertex in enumerate(vertices, first)
             if vertex.count.max != 0  # the count 0, which RFC 25 knows for gpus
         )
 

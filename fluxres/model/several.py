@@ -26,7 +26,7 @@ from fluxres.model import changes, drawing, events, matching, targets, weighing
 from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, joined
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -341,10 +341,9 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
     """Whether not even the idle machine, with everything up, has all parts at once, however they are weighed."""
     requests = [part.request for part in parts if part.request is not None]
-    if any(request.constraint is not None for request in requests):
-        return False  # one request has one constraint, so they cannot be weighed as one
-    joint = Request(tuple(vertex for request in requests for vertex in request.resources))
-    if matching.matcher(graph).satisfiable(joint):
+    if any(request.constraint is not None or weighing.meets(request) for request in requests):
+        return False  # one request has one constraint and one place where its nodes meet: these cannot be weighed as one
+    if matching.matcher(graph).satisfiable(joined(requests)):
         return False
     structure = surgery.duplicate(graph.structure)
     structure.state[:] = 0

@@ -2,7 +2,8 @@
 
 The matcher weighs the parts of one request against each other and finds what there is to find; so requests that agree in all
 that a request has once (window, constraint) can be asked as one. What it gets is told apart by slots.  That does
-not work for everything: what stands in no slot, and units of one pool for two requests, belong to no request for sure.
+not work for everything: what stands in no slot, and units of one pool for two requests, belong to no request for sure, and
+the nodes of one request would meet those of another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from fluxres.errors import LimitExceeded
 from fluxres.match import Match, Policy, SlotGroup
 from fluxres.model import matching
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, Vertex, joined
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -25,37 +26,67 @@ def matches(graph: ResourceGraph, requests: Sequence[Request], start: int, end: 
     """A match for each request, disjoint; None where there is none, or none that can be told apart."""
     if any(request.constraint != requests[0].constraint for request in requests):
         return None
-    joint = Request(tuple(vertex for request in requests for vertex in request.resources), constraint=requests[0].constraint)
+    if any(meets(request) or not _is_in_slots(request.resources) for request in requests):
+        return None
+    matcher = matching.matcher(graph)
     try:
-        found = matching.matcher(graph).match(joint, start, end, policy)
+        found = matcher.match(joined(requests), start, end, policy)
     except LimitExceeded:
         return None
-    return None if found is None else _apart(found, requests)
+    return None if found is None else _apart(graph, found, [matcher.lengths(request) for request in requests])
 
 
-def _apart(found: Match, requests: Sequence[Request]) -> list[Match] | None:
+def meets(request: Request) -> bool:
+    """Whether units are asked for between the nodes of a request."""
+    return any(vertex.between is not None for vertex in request.vertices())
+
+
+def _is_in_slots(vertices: Sequence[Vertex]) -> bool:
+    """Whether everything that is taken is taken for a slot."""
+    return all(
+        vertex.is_slot or (bool(vertex.children) and not vertex.is_exclusive and _is_in_slots(vertex.children))
+        for vertex in vertices
+    )
+
+
+def _apart(graph: ResourceGraph, found: Match, lengths: Sequence[tuple[int, int]]) -> list[Match] | None:
+    """The match of each request.
+
+    Args:
+        lengths: how many counts and slots are each request's.
+    """
     owner = np.full(len(found), -1, np.int64)
-    group = vertex = 0
+    group = count = 0
     parts: list[tuple[Sequence[SlotGroup], tuple[int, ...]]] = []
-    for number, request in enumerate(requests):
-        kinds = [resource.is_slot for resource in request.vertices()]
-        groups = found.slots[group : group + sum(kinds)]
+    for number, (counts, slots) in enumerate(lengths):
+        groups = found.slots[group : group + slots]
         for one in groups:
             if np.isin(owner[one.picks], (-1, number), invert=True).any():
                 return None
             owner[one.picks] = number
-        parts.append((groups, found.counts[vertex : vertex + len(kinds)]))
-        group, vertex = group + sum(kinds), vertex + len(kinds)
-    if (owner < 0).any():
-        return None
-    return [_part(found, np.flatnonzero(owner == number), *part) for number, part in enumerate(parts)]
+        parts.append((groups, found.counts[count : count + counts]))
+        group, count = group + slots, count + counts
+    within = found.vertices[found.whole]
+    if (owner < 0).any() or (_around(graph, within, found.shared) >= 0).any():
+        return None  # what is only looked at may be another's
+    return [_part(graph, found, np.flatnonzero(owner == number), *part) for number, part in enumerate(parts)]
 
 
-def _part(found: Match, own: np.ndarray, groups: Sequence[SlotGroup], counts: tuple[int, ...]) -> Match:
+def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np.ndarray:
+    """Which of some pools that are taken whole each vertex stands in (or is), by place; -1 for none."""
+    at = whole.searchsorted(vertices, "right") - 1
+    ends = graph.structure.accounts.end[whole]
+    return np.where(at >= 0, np.where(vertices < ends[at], at, -1), -1) if len(whole) else np.full(len(vertices), -1)
+
+
+def _part(graph: ResourceGraph, found: Match, own: np.ndarray, groups: Sequence[SlotGroup], counts: tuple[int, ...]) -> Match:
+    vertices, whole = found.vertices[own], found.whole[own]
+    below = _around(graph, vertices[whole], np.array([v for v, _ in found.implied], np.int64)) >= 0
+    implied = tuple(row for row, is_own in zip(found.implied, below.tolist(), strict=True) if is_own)
     return Match(
-        found.vertices[own],
+        vertices,
         found.amounts[own],
-        found.whole[own],
+        whole,
         np.zeros(0, np.int32),
         tuple(SlotGroup(one.label, one.starts, own.searchsorted(one.picks)) for one in groups),
         counts,
@@ -63,5 +94,6 @@ def _part(found: Match, own: np.ndarray, groups: Sequence[SlotGroup], counts: tu
         found.end,
         policy=found.policy,
         fallback=found.fallback,
-        drawn=found.drawn[np.isin(found.drawn[:, 1], found.vertices[own])],
+        implied=implied,
+        drawn=found.drawn[np.isin(found.drawn[:, 1], [*vertices.tolist(), *(v for v, _ in implied)])],
     )

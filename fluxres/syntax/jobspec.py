@@ -10,8 +10,9 @@ JSON is the exception, because that is how jobspecs travel.  The reader recurses
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Any, Final, Literal
 
 import orjson
@@ -101,6 +102,14 @@ class Request:
     duration_s: float | None = None
     """Seconds asked for; None when none is set (0 in a jobspec says the same)."""
     constraint: Constraint | None = None
+    parts: tuple[int, ...] = ()
+    """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+
+    @property
+    def by_part(self) -> list[tuple[Vertex, ...]]:
+        """`resources`, by the request that asks for them."""
+        ends = [*accumulate(self.parts)] or [len(self.resources)]
+        return [self.resources[start:end] for start, end in pairwise([0, *ends])]
 
     @property
     def system(self) -> Mapping[str, Any]:
@@ -121,11 +130,27 @@ class Request:
 
     def vertices(self) -> Iterable[Vertex]:
         """All resource vertices in pre-order."""
-        todo = list(reversed(self.resources))
-        while todo:
-            vertex = todo.pop()
-            yield vertex
-            todo += reversed(vertex.children)
+        return preorder(self.resources)
+
+
+def preorder(vertices: Sequence[Vertex]) -> Iterator[Vertex]:
+    """Resource vertices with all below them."""
+    todo = list(reversed(vertices))
+    while todo:
+        vertex = todo.pop()
+        yield vertex
+        todo += reversed(vertex.children)
+
+
+def joined(requests: Sequence[Request]) -> Request:
+    """Several requests as one, with the constraint of the first.  What each says of itself alone stays told apart.
+
+    >>> node, core = Vertex("node", counts.exactly(1)), Vertex("core", counts.exactly(4))
+    >>> joined([Request((node, core)), Request((core,))]).parts
+    (2, 1)
+    """
+    vertices = tuple(vertex for request in requests for vertex in request.resources)
+    return Request(vertices, constraint=requests[0].constraint, parts=tuple(len(request.resources) for request in requests))
 
 
 def parse(values: object, *, dialect: Dialect = "rfc14", position: Position | None = None) -> Request:

@@ -22,8 +22,10 @@ from fluxres.errors import (
 )
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.model import ResourceGraph
+from fluxres.match import Match
+from fluxres.model import ResourceGraph, matching, weighing
 from fluxres.model.events import Event
+from tests import sites
 from tests.allocation.test_records import BUNDLE, CORE, FEATURE, LICENSE, MEMORY, NODE, machine, trace
 
 
@@ -195,6 +197,117 @@ def test_requests_are_weighed_against_each_other_where_no_order_does_it() -> Non
     assert g.check() == []
     with pytest.raises(InfeasibleRequest):
         rack(4, gpus=1).allocate_all([(shape, f"j{i}") for i, shape in enumerate(wanted)], duration_s=5)
+
+
+def drawing_nodes(watts: int, nodes: int = 2) -> ResourceGraph:
+    """Nodes that draw 4 W each, on one PDU."""
+    below = f"- {{type: node, count: {nodes}, draw: {{pdu: 4}}, with: [{{type: core, count: 2}}]}}"
+    return sites.graph(f"""\
+fluxres: 1
+name: m
+resources:
+  {below}
+graphs:
+  power:
+    hierarchy: true
+    pools: [{{type: pdu, id: [0], size: {watts}, unit: W}}]
+    edges: [{{from: "power:/pdu0", to: "/m/node*", relation: supplies}}]
+""")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "watts"),
+    [
+        (["slot/[node;pdu=2]", "slot/node"], 6),
+        (["slot/node", "slot/[node;pdu=2]"], 6),
+        (["slot/[node;power=1]", "slot/node"], 5),
+        (["slot/pdu=1", "slot/node", "slot/node"], 9),
+        (["pdu=1", "slot/node", "slot/node"], 9),
+        (["[slot{a}/node;slot{b}/pdu=1]", "slot/node"], 5),
+    ],
+)
+def test_a_request_that_says_what_it_draws_says_it_of_itself_alone(wanted: list[str], watts: int) -> None:
+    jobs = [(what, f"j{number}") for number, what in enumerate(wanted)]
+    enough, short = drawing_nodes(watts), drawing_nodes(watts - 1)
+    given_ = enough.allocate_all(jobs, at=0, duration_s=9)
+    for allocation, what in zip(given_, wanted, strict=True):
+        by_path = {span.pool: span.amount for span in allocation.spans}
+        says = "pdu" in what or "power" in what
+        nodes = [path for path in by_path if path.startswith("/m/node")]
+        assert by_path["power:/pdu0"] == (int(what.rstrip("]").split("=")[-1]) if says else 4 * len(nodes))
+    assert enough.check() == []
+    before = trace(short)
+    with pytest.raises(FluxresError, match="pdu0"):
+        short.allocate_all(jobs, at=0, duration_s=9)
+    with pytest.raises(FluxresError, match="pdu0"):
+        short.match_all(wanted, duration_s=9)
+    assert short.earliest_all(wanted, duration_s=9) is None
+    shortage = short.why_not_all(wanted, duration_s=9)
+    assert shortage is not None
+    assert shortage.is_never
+    assert trace(short) == before
+
+
+RACKS = """\
+fluxres: 1
+name: m
+resources:
+  - type: rack
+    count: 2
+    with:
+      - {type: pdu, size: 10, unit: W}
+      - {type: node, count: 2, draw: {pdu: 4}, with: [{type: core, count: 2}]}
+graphs:
+  power:
+    hierarchy: true
+    edges:
+      - {from: "/m/rack0/pdu", to: "/m/rack0/node*", relation: supplies}
+      - {from: "/m/rack1/pdu", to: "/m/rack1/node*", relation: supplies}
+"""
+
+
+def weighed(graph: ResourceGraph, *wanted: str) -> list[Match] | None:
+    return weighing.matches(graph, [matching.as_request(what) for what in wanted], 0, 9, "first")
+
+
+@pytest.mark.parametrize("wanted", [["slot/rack", "slot/node"], ["slot/rack", "slot/[node;pdu=2]"]])
+def test_weighed_requests_get_what_they_would_get_one_after_the_other(wanted: list[str]) -> None:
+    g = sites.graph(RACKS)
+    found, one_by_one = weighed(g, *wanted), g.match_all(wanted, duration_s=9)
+    assert found is not None
+    for one, other in zip(found, one_by_one, strict=True):
+        assert one.targets == other.targets
+        assert one.drawn.tolist() == other.drawn.tolist()
+        assert one.counts == other.counts
+
+
+def test_units_outside_slots_are_not_weighed() -> None:
+    """They would go to the request with a slot that takes units of the same pool."""
+    node = Recipe("node", children=(Recipe("memory", size=4), Recipe("core", count=2)))
+    g = ResourceGraph(expand(Recipe("cluster", children=(node,)), origin=uuids.new_origin()))
+    assert weighed(g, "memory=2", "slot/memory=1") is None
+    assert weighed(g, "slot/memory=2", "slot/core") is not None
+
+
+def test_the_nodes_of_two_requests_do_not_meet() -> None:
+    g = sites.graph("""\
+fluxres: 1
+name: m
+resources:
+  - {type: node, count: 4, with: [{type: core, count: 2}]}
+graphs:
+  net:
+    hierarchy: true
+    pools: [{type: spine, id: [0], size: 9}, {type: leaf, id: 0-1, size: 9}]
+    edges:
+      - {from: "net:/spine0", to: "net:/leaf*"}
+      - {from: "net:/leaf0", to: "/m/node[0-1]"}
+      - {from: "net:/leaf1", to: "/m/node[2-3]"}
+""")
+    # Asked as one, those of the first would meet those of the second at the spine.
+    assert weighed(g, "slot=2/[node;net=1{between:node}]", "slot=2/node") is None
+    first, _ = g.allocate_all([("slot=2/[node;net=1{between:node}]", "a"), ("slot=2/node", "b")], duration_s=9)
+    assert not any("spine" in span.pool.split("/")[-1] for span in first.spans)
 
 
 @settings(max_examples=80, deadline=None)
