@@ -39,9 +39,9 @@ class Cause:
     Args:
         code: ``id``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``, ``held-above``,
             ``held``, ``below`` (the pool is to be taken whole, and others hold something in it), ``inside`` (it has too little of
-            what is asked for in it), ``supply`` (it is on the way to what is asked for, and has too little to give) or ``route``
-            (none leads from it to the pool that is named).
-        number: candidates ruled out.
+            what is asked for in it), ``held-in-part`` (it has room, and others hold the rest of it), ``supply`` (it is on the way
+            to what is asked for, and has too little to give) or ``route`` (none leads from it to the pool that is named).
+        number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, where holdings are the cause.
         detail: the states, the missing parts.
@@ -68,10 +68,12 @@ class Cause:
             "way": f"{are} here only as the way to others",
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
+            "held-in-part": f"{are} held in part{f' by {by}' if by else ''}",
             "route": f"of those it is asked for {have} no route to {listed(self.detail)}",
             "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
             "supply": f"{have} too little to give ({tightest}{listed(self.detail)}){f', held by {by}' if by else ''}",
-            "inside": f"{lack} {listed(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}",
+            "inside": f"{lack} {listed(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}"
+            + (f", some of it held by {by}" if by else ""),
         }[self.code]
 
 
@@ -86,7 +88,7 @@ class PartReport:
         candidates: pools of the type in the machine (for a slot, nodes).
         left: candidates that nothing rules out.
         room: what those have: pools, free units or instances.
-        causes: what ruled the others out.
+        causes: what ruled the others out, and where they are too few, who holds a part of those that are left.
         each: of what suppliers give, units that each pool needs which asks for it; 0 of anything else.
     """
 
@@ -238,8 +240,10 @@ class _Writer:
             if lacking.any():
                 causes.append(self.inside(demand, rest[lacking]))
                 rest, room = rest[~lacking], room[~lacking]
-        elif room.sum() < asked and (in_part := self.only_in_part(demand, rest)).any():
-            causes.append(self.cause("below", rest[in_part]))
+        elif room.sum() < asked and (in_use := self.only_in_part(demand, rest)).any():
+            causes.append(self.cause("below", rest[in_use]))
+        if room.sum() < asked:
+            causes += self.held_in_part(demand, rest)
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
 
     def supplied(self, demand: Demand, times: int, asked: int) -> PartReport:
@@ -335,10 +339,47 @@ class _Writer:
         elif code == "held":
             held = some
         elif code == "below":
-            for v in some:
-                a, b = self.busy.searchsorted(np.array([v + 1, structure.end.item(v)], np.int32)).tolist()
-                held += self.busy[a : min(b, a + limits.WHY_NAMES_MAX)].tolist()
+            held = self.held_in(self.busy, some)
         return Cause(code, len(pools), self.paths(pools), self.who(held), detail)
+
+    def held_in(self, busy: NDArray[np.int32], pools: Sequence[int]) -> list[int]:
+        """Pools strictly below some others in which units are held: as many of each as the bounds leave to it.
+
+        Args:
+            busy: those that count, ascending.
+        """
+        most = limits.WHY_NAMES_MAX * max(limits.WHY_POOLS_MAX // max(len(pools), 1), 1)
+        stops = self.structure.end[pools]
+        between = busy.searchsorted(np.array([pools, stops - 1], np.int32).reshape(2, -1), "right").T
+        return [u for a, b in between.tolist() for u in busy[a : min(b, a + most)].tolist()]
+
+    def held_in_part(self, demand: Demand, pools: NDArray[np.int32]) -> list[Cause]:
+        """Who holds a part of pools that have room: units of them, or something of what is asked for in them."""
+        if not demand.children:
+            some = pools[(self.free[pools] > 0) & (self.free[pools] < self.structure.units[pools])]
+            held = some[: limits.WHY_POOLS_MAX].tolist()
+        else:
+            busy = self.busy_for((demand,) if not demand.is_slot else demand.inside)
+            some = pools[busy.searchsorted(pools, "right") < busy.searchsorted(self.structure.end[pools])]
+            held = self.held_in(busy, some[: limits.WHY_POOLS_MAX].tolist())
+        return [Cause("held-in-part", len(some), self.paths(some), self.who(held))] if len(some) else []
+
+    def busy_for(self, demands: Sequence[Demand]) -> NDArray[np.int32]:
+        """Pools that are held, as far as that leaves less for some demands."""
+        below, wanted = self.situation.typology.below, self.sought(demands)
+        kinds = [kind for kind in np.unique(self.structure.type[self.busy]).tolist() if kind in wanted or below[kind] & wanted]
+        return self.busy[np.isin(self.structure.type[self.busy], kinds)]
+
+    def sought(self, demands: Sequence[Demand]) -> set[int]:
+        """Types of pools that are taken, and of what stands in these."""
+        below = self.situation.typology.below
+        found: set[int] = set()
+        for demand in demands:
+            if demand.is_slot or (demand.children and not demand.whole):
+                found |= self.sought(demand.children)
+            elif not demand.charged:
+                found |= {demand.kind, *below[demand.kind]}
+        return found
 
     def inside(self, demand: Demand, pools: NDArray[np.int32]) -> Cause:
         """What the pools lack: the parts of which the first of them has too little."""
@@ -348,9 +389,12 @@ class _Writer:
         places = [(child, 0 if child.number in beside else v) for child in demand.children]
         # What is charged for others cannot be had without them.
         alone = [(child, below) for child, below in places if child.charged != "siblings"]
-        lacks = [self.in_words(child, below) for child, below in alone if not self.trial.has_room_for(child, below)]
-        lacks = lacks or [self.in_words(child, below) for child, below in places if child.charged == "siblings"]
-        return Cause("inside", len(pools), self.paths(pools), (), tuple(lacks))
+        lacking = [(child, below) for child, below in alone if not self.trial.has_room_for(child, below)]
+        lacking = lacking or [(child, below) for child, below in places if child.charged == "siblings"]
+        busy = self.busy_for([child for child, below in lacking if below == v])
+        held = self.held_in(busy, pools[: limits.WHY_POOLS_MAX].tolist())
+        words = tuple(self.in_words(child, below) for child, below in lacking)
+        return Cause("inside", len(pools), self.paths(pools), self.who(held), words)
 
     def in_words(self, demand: Demand, v: int) -> str:
         """A part that a pool has no room for."""

@@ -16,7 +16,7 @@ from fluxres.match.reasons import Cause, PartReport
 from fluxres.render.amounts import seconds_or_none, when, when_from
 from fluxres.render.style import PLAIN, Style
 
-LINKS: Final = {"held-above": ",", "supply": ", held"}
+LINKS: Final = {"held-above": ",", "supply": ", held", "inside": ", some of it held"}
 """What leads over from a cause to who holds the pools, where that is not said."""
 
 

@@ -82,7 +82,8 @@ def test_what_never_fits(six: Matcher) -> None:
 
 def test_a_node_without_room_for_its_slots_says_so(six: Matcher) -> None:
     refusal = why(six, "node=4/slot=4{work}/core=1")
-    assert refusal.parts[0].causes[-1].sentence() == "lacks room for 4 instances of slot 'work'"
+    words = "lacks room for 4 instances of slot 'work', some of it held by small until 200 s"
+    assert refusal.parts[0].causes[-1].sentence() == words
 
 
 def test_what_lacks_beside_the_node_of_a_slot() -> None:
@@ -109,9 +110,31 @@ def test_units_left_are_counted_where_pools_are_large() -> None:
     made.planner.hold(3, 8, 0, 10 * S)
     refusal = why_plain(made, "memory=20")
     assert (refusal.parts[0].room, refusal.parts[0].left) == (19, 3)
-    assert causes(refusal) == {"held": 1}
+    assert causes(refusal) == {"held": 1, "held-in-part": 1}
     assert refusal.enough == {"resources[0]": 19}
     assert causes(why_plain(made, "memory=20{unit:W}")) == {"unit": 4}
+
+
+def test_holders_of_a_part_have_names() -> None:
+    made = matcher(Recipe("node", 2, children=(Recipe("memory", 2, size=8, unit="GiB"), Recipe("core", 4))))
+    made.planner.hold(2, 5, 0, 10 * S)
+    made.planner.hold(4, 1, 0, 20 * S)
+    holders = {2: ("a", 10 * S), 4: ("b", 20 * S)}
+
+    def parts(text: str) -> list[list[tuple[str, int, tuple[tuple[str, float], ...]]]]:
+        refusal = made.why_not(request(text), 0, 5 * S, holders=lambda v, start, end: [holders[v]] if v in holders else [])
+        assert refusal is not None
+        return [[(cause.code, cause.number, cause.holders) for cause in part.causes] for part in refusal.parts]
+
+    a, b = ("a", 10.0), ("b", 20.0)
+    assert parts("memory=30") == [[("held-in-part", 1, (a,))]]
+    assert parts("slot=8/core=1")[0] == [("held-in-part", 1, (b,))]
+    # What is not asked for is in nobody's way.
+    assert parts("node=2/slot/core=4")[0] == [("inside", 1, (b,))]
+    assert parts("node=2/slot/memory=16")[0] == [("inside", 1, (a,))]
+    assert parts("node=2/slot/[memory=16;core=4]")[0] == [("inside", 1, (a, b))]
+    words = str(made.why_not(request("memory=30"), 0, 5 * S, holders=lambda v, start, end: [holders[v]] if v in holders else []))
+    assert "27 available in 4 of 4 candidates: 1 is held in part by a until 10 s." in words
 
 
 def why_plain(made: Matcher, text: str) -> Refusal:
