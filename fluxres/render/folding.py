@@ -77,13 +77,6 @@ def fold_all(structure: Structure, vertices: Iterable[int], *, typeable: bool = 
     return ",".join(item.text for item in fold(structure, chosen, np.zeros(len(chosen), np.uint64), typeable=typeable))
 
 
-def fold_accounts(structure: Structure, accounts: Iterable[int]) -> str:
-    """The same of pools and edges."""
-    chosen = np.unique(np.fromiter(accounts, np.int32))
-    pools, edges = chosen[chosen < structure.n], chosen[chosen >= structure.n]
-    return ",".join([fold_all(structure, pools.tolist()), *(item.text for item in fold_edges(structure, edges))]).lstrip(",")
-
-
 class _Segments:
     """Runs of equal keys, put together: pools of one parent mostly stand side by side, which makes the sort a short one."""
 

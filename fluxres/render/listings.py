@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 
 import numpy as np
 
@@ -80,13 +81,8 @@ def records(
         groups.setdefault((job, start, end, amount), []).append(v)
     rows = []
     for (job, start, end, amount), vertices in groups.items():
-        chosen = np.unique(np.array(vertices, np.int32))
-        pools = chosen[chosen < structure.n]
-        items = fold(structure, pools, mixed(structure.kind[pools])) + fold_edges(structure, chosen[len(pools) :])
-        for item in items:
-            held_units = units(amount, structure.accounts.unit(item.vertex))
-            row = [job, item.text, str(item.count), held_units, when(seconds(start)), when(seconds(end))]
-            rows.append((job, start, item.vertex, row))
+        for v, held_units in _alike(structure, vertices, amount):
+            rows.append((job, start, v, [job, *held_units, when(seconds(start)), when(seconds(end))]))
     columns = [
         Column("JOB", role=_job),
         Column("PATH"),
@@ -96,6 +92,38 @@ def records(
         Column("END"),
     ]
     return table(columns, [row for *_, row in sorted(rows)], header=header, style=style)
+
+
+def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[tuple[int, list[str]]]:
+    """Pools and edges of which an amount is held each: the first of each line, and its path, number and units."""
+    chosen = np.unique(np.array(list(vertices), np.int32))
+    pools = chosen[chosen < structure.n]
+    items = fold(structure, pools, mixed(structure.kind[pools])) + fold_edges(structure, chosen[len(pools) :])
+    return [(item.vertex, [item.text, str(item.count), units(amount, structure.accounts.unit(item.vertex))]) for item in items]
+
+
+def stages(graph: ResourceGraph, documents: Sequence[Document], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+    """Stages as a table; pools of which a stage has as much share a line, and units of pools that differ are not added."""
+    number = graph.structure.accounts.number
+    rows = []
+    for d in documents:
+        groups: dict[int, list[int]] = {}
+        for pool in d["pools"]:
+            groups.setdefault(pool["amount"], []).append(number(pool["path"]))
+        lines = [line for amount, vertices in groups.items() for line in _alike(graph.structure, vertices, amount)]
+        times = [when(d["start"]), *(when(inf if d[key] is None else d[key]) for key in ("end", "expires"))]
+        rows += [[d["stage"], d["job"], *line, *times] for _, line in sorted(lines)]
+    columns = [
+        Column("STAGE"),
+        Column("JOB", role=_job),
+        Column("PATH"),
+        Column("POOLS", right=True),
+        Column("UNITS", right=True),
+        Column("START"),
+        Column("END"),
+        Column("EXPIRES"),
+    ]
+    return table(columns, rows, header=header, style=style)
 
 
 def matched(found: Match, structure: Structure, *, header: bool = True, style: Style = PLAIN) -> list[str]:

@@ -147,6 +147,19 @@ def test_a_stage_by_request_locks_what_it_found(tiny: Invoke) -> None:
     assert ([pool["path"] for pool in grown["pools"]], grown["end"]) == (["/tiny/login2"], 5000.0)
 
 
+def test_a_stage_is_listed_without_adding_units_that_differ(tiny: Invoke) -> None:
+    staged = tiny("stage", "slot=2/[node{x};pdu=300]", "--job", "j1").stdout.splitlines()
+    columns = slice(staged[0].index("PATH"), staged[0].index("START"))
+    assert [" ".join(line[columns].split()) for line in staged] == [
+        "PATH POOLS UNITS",
+        "/tiny/rack0/node[0-1] 2 1",
+        "power:/pdu0 1 600 W",
+        "power: /tiny/rack0 -> /tiny/rack0/node[0-1] 2 300 W",
+        "power: power:/pdu0 -> /tiny/rack0 1 600 W",
+    ]
+    assert tiny("stage").stdout.splitlines() == staged
+
+
 @pytest.mark.parametrize("command", [["allocate"], ["stage"]], ids=" ".join)
 @pytest.mark.parametrize(("given", "end"), [([], 1600.0), (["--end", "4000"], 4000.0), (["--end", "-"], None)])
 def test_an_end_on_the_command_line_goes_before_that_of_the_jobspec(

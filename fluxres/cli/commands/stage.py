@@ -84,36 +84,11 @@ def command(
         _answer_stages(settings, graph, [documents.stage(s) for s in active if s.active])
 
 
-def _answer_stages(settings: Settings, graph: ResourceGraph, stages: Sequence[Document]) -> None:
-    from math import inf
+def _answer_stages(settings: Settings, graph: ResourceGraph, facts: Sequence[Document]) -> None:
+    from fluxres.render.listings import stages
 
-    from fluxres.render.amounts import when
-    from fluxres.render.folding import fold_accounts
-    from fluxres.render.table import Column, table
-
-    rows = [
-        [
-            s["stage"],
-            s["job"],
-            fold_accounts(graph.structure, [graph.structure.accounts.number(pool["path"]) for pool in s["pools"]]),
-            str(sum(pool["amount"] for pool in s["pools"])),
-            when(s["start"]),
-            when(inf if s["end"] is None else s["end"]),
-            when(inf if s["expires"] is None else s["expires"]),
-        ]
-        for s in stages
-    ]
-    columns = [
-        Column("STAGE"),
-        Column("JOB", role=lambda _text: "job"),
-        Column("PATH"),
-        Column("UNITS", right=True),
-        Column("START"),
-        Column("END"),
-        Column("EXPIRES"),
-    ]
     answer(
         settings,
-        document=lambda: {"stages": list(stages)},
-        lines=lambda style: table(columns, rows, header=settings.header, style=style),
+        document=lambda: {"stages": list(facts)},
+        lines=lambda style: stages(graph, facts, header=settings.header, style=style),
     )
