@@ -376,6 +376,11 @@ def lend(graph: Subsystem, numbers: Int32, of_parent: Mapping[int, int]) -> None
     graph.attributes |= {CAPACITY: carried, LINKED: mark, FULL: full}
 
 
+def by_itself(graph: Subsystem) -> Subsystem:
+    """The same edges without a parent to ask: they carry what it lets them carry."""
+    return replace(graph, attributes={key: column for key, column in graph.attributes.items() if key != LINKED})
+
+
 def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> None:
     """Edges of a graph with capacities that are the same carry together what each of them does, but not more than the full one.
 
