@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 _SEQUENCES = 1 << 10
+_MOMENTS = 1 << 40
+"""Milliseconds that an id of 64 bits has room for, beside its sequence number."""
 
 
 class Lifecycle(Passes):
@@ -326,6 +328,9 @@ class Lifecycle(Passes):
         last, used = self._last_id
         if moment <= last:
             moment, sequence = (last, used + 1) if used + 1 < _SEQUENCES else (last + 1, 0)
+        if moment >= _MOMENTS:
+            years = "the instance began over 34 years before, and ids of jobs (RFC 19) have no room for the time since"
+            raise UsageError(f"clock: {years}", where=self._face.address, hint="make a new instance, or set the clock right")
         self._last_id = (moment, sequence)
         made: int = moment << 24 | sequence
         return self._new_id(now) if self.foreign and fluid.encode(made) in self.foreign else made
