@@ -82,6 +82,20 @@ def ticks(seconds: Time, what: str = "time") -> int:
     return round(seconds * TICKS_PER_S) if 0 <= seconds <= limits.TIME_MAX_S else _extreme(seconds, what)
 
 
+def now_ticks(clock: Clock) -> int:
+    """What a clock says, as whole ticks.
+
+    Errors: UsageError for what is no moment: infinity, and what :func:`ticks` refuses.
+
+    >>> now_ticks(fixed(1.5))
+    1500000
+    """
+    now = ticks(clock(), "clock")
+    if now >= FOREVER:
+        raise UsageError(f"clock: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got inf")
+    return now
+
+
 def length_ticks(seconds: Length, what: str = "duration_s") -> int:
     """A length of time as whole ticks; see :func:`ticks`.
 

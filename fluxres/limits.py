@@ -27,6 +27,9 @@ ORIGINS_MAX: Final = 65_535
 SIZE_MAX: Final = 2**62 - 1
 """Units of one pool: sums over windows stay in int64. 4 EiB when the unit is a byte."""
 
+CAPACITY_MAX: Final = 2**53
+"""Units that an edge with a limit carries: a capacity is a float, which has every whole number up to here, and not all beyond."""
+
 ID_MAX: Final = 2**62 - 1
 """Largest numeric id of a pool (int64 column)."""
 

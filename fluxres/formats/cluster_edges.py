@@ -16,6 +16,7 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.cluster_schema import Edge, Graph
 from fluxres.formats.selector import Selectors
 from fluxres.formats.yaml_document import Document, Key
+from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.edges import RESERVED, is_float
 from fluxres.graph.lookup import OUTSIDE
@@ -162,6 +163,9 @@ class Edges:
             if math.isnan(edge.capacity) or edge.capacity < 0:
                 message = f"expected a number >= 0, got {edge.capacity}"
                 raise InputError(message, where=self._document.where((*path, "capacity")), hint="leave it out if it is not known")
+            if not is_countable(edge.capacity):
+                message = f"expected at most {limits.CAPACITY_MAX}, got {edge.capacity}"
+                raise InputError(message, where=self._document.where((*path, "capacity")), hint=LARGER_UNIT)
             attributes["capacity"] = float(edge.capacity)
         if edge.unit is not UNSET:
             attributes["unit"] = edge.unit

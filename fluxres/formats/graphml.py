@@ -19,6 +19,7 @@ from fluxres.formats.safe_xml import Element
 from fluxres.formats.source import Source
 from fluxres.formats.typed import short
 from fluxres.formats.yaml_document import Key
+from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.kinds import STATES
 
 T = TypeVar("T")
@@ -225,6 +226,8 @@ class _Reading:
             found = -1.0
         if not found >= 0:
             self._refuse(element, f"capacity: expected a number >= 0, got {short(text)}")
+        if not is_countable(found):
+            self._refuse(element, f"capacity: expected at most {limits.CAPACITY_MAX}, got {short(text)}", LARGER_UNIT)
         return found
 
     def _properties(self, element: Element, name: str, text: str) -> dict[str, Any]:

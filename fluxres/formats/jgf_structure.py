@@ -24,6 +24,7 @@ from fluxres.formats.jgf_schema import RawAuxiliary, RawGraph, RawGraphMetadata
 from fluxres.formats.pool_uuids import give_uuids
 from fluxres.formats.source import Source
 from fluxres.formats.yaml_document import Key
+from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, is_countable
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.jgf_subsystems import CONTAINMENT
@@ -386,6 +387,9 @@ class _Builder:
                     if taken := {"subsystem", "type"} & data.attributes.keys():
                         place: list[str | int] = ["edges", row, "metadata", "attributes", min(taken)]
                         self.fail(place, "every edge has this already", "call the attribute otherwise")
+                    if not is_countable(value := data.attributes.get(CAPACITY)):
+                        message = f"expected at most {limits.CAPACITY_MAX}, got {value}"
+                        self.fail(["edges", row, "metadata", "attributes", CAPACITY], message, LARGER_UNIT)
                     for key, value in data.attributes.items():
                         if key not in columns and len(columns) >= limits.EDGE_ATTRIBUTES_MAX:
                             message = f"more than {limits.EDGE_ATTRIBUTES_MAX} attributes of edges of {name!r}"

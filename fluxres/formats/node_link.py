@@ -21,6 +21,7 @@ from fluxres.formats.node_link_schema import About, NodeLink, PlainEdge, RawNode
 from fluxres.formats.source import Source
 from fluxres.formats.typed import short
 from fluxres.formats.yaml_document import Key
+from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 
@@ -145,6 +146,7 @@ class _Reading:
                 below.append(dst)
                 numbers.append(number)
             else:
+                self._require_countable(edge.capacity, number)
                 capacity = {} if edge.capacity is UNSET else {"capacity": edge.capacity}
                 relation = "link" if edge.type is UNSET else edge.type
                 graphs.setdefault(edge.subsystem, []).append(Edge(src, dst, relation, capacity))
@@ -187,6 +189,13 @@ class _Reading:
             self.fail(["edges", number, key], f"expected text, a number, true, false or null, got {short(value)}")
         if key == "capacity" and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
             self.fail(["edges", number, key], f"expected a number >= 0, got {short(value)}")
+        if key == "capacity":
+            self._require_countable(value, number)
+
+    def _require_countable(self, capacity: object, number: int) -> None:
+        if not is_countable(capacity):
+            message = f"expected at most {limits.CAPACITY_MAX}, got {capacity}"
+            self.fail(["edges", number, "capacity"], message, LARGER_UNIT)
 
     def _holds(self, structure: Structure, vertex: Int32) -> list[Hold]:
         found = []

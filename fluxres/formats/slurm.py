@@ -17,6 +17,7 @@ from fluxres.formats.slurm_nodes import NODE_KEYS, Node, hardware_of, state_of
 from fluxres.formats.slurm_site import NETWORK, Partition, Site, Switch
 from fluxres.formats.source import Source
 from fluxres.formats.typed import short
+from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
 
 _PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
@@ -147,13 +148,16 @@ class _Reading:
     def _switch(self, line: Line) -> None:
         type_name, keys = _SWITCHES[line.head]
         line.require_known(keys)
-        speed = line.pairs.get("linkspeed")
+        text = line.pairs.get("linkspeed")
+        speed = None if text is None else line.number("linkspeed", text)
+        if not is_countable(speed):
+            raise line.refuse("linkspeed", f"expected at most {limits.CAPACITY_MAX}, got {speed}")
         self._site.networks.setdefault(NETWORK, []).append(
             Switch(
                 line.name(line.head),
                 line.hosts("nodes"),
                 line.hosts("switches"),
-                None if speed is None else float(line.number("linkspeed", speed)),
+                None if speed is None else float(speed),
                 type_name,
                 line.where,
             )

@@ -27,6 +27,8 @@ FULL: Final = "full"
 LINKED: Final = "linked"
 """Attribute of an edge of which a child instance has nothing itself: its parent draws through it on request (rule N1)."""
 UNIT: Final = "unit"
+LARGER_UNIT: Final = "count in a larger unit"
+"""What helps where a capacity is not countable."""
 ARROW: Final = " -> "
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -376,6 +378,11 @@ def lend(graph: Subsystem, numbers: Int32, of_parent: Mapping[int, int]) -> None
     graph.attributes |= {CAPACITY: carried, LINKED: mark, FULL: full}
 
 
+def by_itself(graph: Subsystem) -> Subsystem:
+    """The same edges without a parent to ask: they carry what it lets them carry."""
+    return replace(graph, attributes={key: column for key, column in graph.attributes.items() if key != LINKED})
+
+
 def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> None:
     """Edges of a graph with capacities that are the same carry together what each of them does, but not more than the full one.
 
@@ -405,6 +412,11 @@ def is_edge(where: str) -> bool:
     return ARROW in where
 
 
+def is_countable(capacity: object) -> bool:
+    """Whether a float tells a capacity in whole units apart from the next one, or it is past all counting: no limit."""
+    return not (isinstance(capacity, int | float) and limits.CAPACITY_MAX < capacity < limits.SIZE_MAX)
+
+
 def capacities(graph: Subsystem) -> NDArray[np.float64]:
     """The capacity of each row, NaN where it has none."""
     return _column(graph, CAPACITY)
@@ -429,4 +441,11 @@ def _capacities(graph: Subsystem, n: int) -> tuple[NDArray[np.int64], NDArray[np
     codes, of = np.unique(graph.src.astype(np.int64) * n + graph.dst, return_inverse=True)
     total = np.bincount(of, weights=rows, minlength=len(codes))
     known = np.isfinite(total) & (total >= 0) & (total < float(limits.SIZE_MAX))
-    return codes[known], np.floor(total[known]).astype(np.int64)
+    size = np.floor(total[known]).astype(np.int64)
+    large = size > limits.CAPACITY_MAX
+    if large.any():  # a sum of floats may be more than they are together
+        whole = np.zeros(len(codes), np.int64)
+        rows_known = known[of]
+        np.add.at(whole, of[rows_known], np.floor(rows[rows_known]).astype(np.int64))
+        size = np.where(large, whole[known], size)
+    return codes[known], size

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.errors import UnknownPool, UsageError
+from fluxres.graph import accounts
 from fluxres.graph.accounts import cut
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.identity import template_fields
@@ -22,7 +23,7 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.merge import merge
 from fluxres.graph.structure import Structure
 
-__all__ = ["duplicate", "extract", "extract_many", "merge", "remove", "unlink", "with_the_way"]
+__all__ = ["by_itself", "duplicate", "extract", "extract_many", "merge", "remove", "unlink", "with_the_way"]
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -53,6 +54,32 @@ def duplicate(s: Structure) -> Structure:
         tags={v: dict(tags) for v, tags in s.tags.items()},
         capacity=dict(s.capacity),
         subsystems=subsystems,
+        tree_end=s.tree_end,
+    )
+
+
+def by_itself(s: Structure) -> Structure:
+    """The machine of a child instance without its parent: what the parent gives on request is its own (rule N1).
+
+    The suppliers and edges keep the units that the parent has of them, so whatever is held of them fits as before.
+
+    Returns: `s` itself where nothing comes from a parent; else a structure that shares all other data with it.
+    Cost: O(1); for a child, one copy of the flags and of the attributes of its edges.
+    """
+    if s.accounts.linked is None:
+        return s
+    columns = s.columns()
+    if s.linked is not None:
+        columns["flags"] = np.where(s.linked, s.flags & np.uint8(255 - WAY), s.flags)
+    return Structure(
+        columns,
+        s.kinds,
+        origins=s.origins,
+        names=s.names,
+        uuid_texts=s.uuid_texts,
+        tags=s.tags,
+        capacity=s.capacity,
+        subsystems={name: accounts.by_itself(graph) for name, graph in s.subsystems.items()},
         tree_end=s.tree_end,
     )
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heappush
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, seconds, ticks
-from fluxres.errors import FluxresError, StaleHandle, UsageError
+from fluxres.errors import FluxresError, PolicyError, StaleHandle, StoreError, UsageError
 from fluxres.instance import dependencies as deps
 from fluxres.instance import due, foreign, states, urgency
 from fluxres.instance.choice import make_inventory
@@ -22,7 +22,7 @@ from fluxres.instance.job import Event, Failure, Job, JobId
 from fluxres.instance.passes import Guard, Passes
 from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Queue
-from fluxres.instance.runner import Runner, Unattended
+from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.match.policy import policy as require_match_policy
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
     from fluxres.model import ResourceGraph
 
+EXEC: Final = "exec"
+"""Exception of a job whose runner raised one."""
 _SEQUENCES = 1 << 10
+_MOMENTS = 1 << 40
+"""Milliseconds that an id of 64 bits has room for, beside its sequence number."""
 
 
 class Lifecycle(Passes):
@@ -326,6 +330,9 @@ class Lifecycle(Passes):
         last, used = self._last_id
         if moment <= last:
             moment, sequence = (last, used + 1) if used + 1 < _SEQUENCES else (last + 1, 0)
+        if moment >= _MOMENTS:
+            years = "the instance began over 34 years before, and ids of jobs (RFC 19) have no room for the time since"
+            raise UsageError(f"clock: {years}", where=self._face.address, hint="make a new instance, or set the clock right")
         self._last_id = (moment, sequence)
         made: int = moment << 24 | sequence
         return self._new_id(now) if self.foreign and fluid.encode(made) in self.foreign else made
@@ -372,7 +379,18 @@ class Lifecycle(Passes):
             self._announce(end)
         if self._log:
             self._tell(job, "start")
-        self.runner.start(job)
+        try:
+            self.runner.start(job)
+        except (StoreError, PolicyError):
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever code of others raises
+            # Whoever called is not to blame, and neither is the policy: the job fails, as one that Flux cannot execute (RFC 21).
+            fails, note = job.state is State.RUN, f"the runner could not start it: {type(error).__name__}: {error}"
+            if fails:
+                job.state = State.CLEANUP
+            self._except(job, EXEC, states.FATAL, note)
+            if fails:
+                self._finish(job, NOT_STARTED)
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
@@ -465,7 +483,12 @@ class Lifecycle(Passes):
         if before is State.RUN:
             if job.child is not None:
                 job.child.shut("the job that holds its resources shall end")
-            self.runner.stop(job, kind)
+            try:
+                self.runner.stop(job, kind)
+            except (StoreError, PolicyError):
+                raise
+            except Exception as error:  # noqa: BLE001  # it may run on: it has its resources until `finish` (rule T1)
+                self._except(job, EXEC, states.WARNING, f"the runner could not stop it: {type(error).__name__}: {error}")
             return
         if before is State.SCHED and job.urgency != urgency.URGENCY_HELD:
             self.inventory.unreserve(job.number)

@@ -75,7 +75,7 @@ class Passes(ABC):
         time.still += 1
         try:
             self._again = True
-            while self._again:
+            while self._again and not self.is_ending:  # a runner may close the instance
                 self._again = False
                 queue.begin_round()
                 self.passes_begun += 1

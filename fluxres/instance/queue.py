@@ -30,7 +30,7 @@ class Endless(BaseException):
 
 
 class PassOver(Exception):
-    """As many jobs were started as the caller of the pass wanted."""
+    """As many jobs were started as the caller of the pass wanted, or the instance is ending."""
 
 
 def _order(job: Job) -> tuple[int, int]:
@@ -121,6 +121,7 @@ class Queue:
 
     def start(self, job: Job) -> bool:
         """Start a job now, if there is room for it beside all that is held and reserved."""
+        self._require_going_on()
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
         if self._starts_left == 0:
@@ -137,6 +138,7 @@ class Queue:
 
         It stays until the job starts, or `unreserve`.  A job that has one is fitted again, and never comes later.
         """
+        self._require_going_on()
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
         self._act()
@@ -187,6 +189,10 @@ class Queue:
     @property
     def _where(self) -> str:
         return f"queue policy {self._instance.policy.name}"
+
+    def _require_going_on(self) -> None:
+        if self._instance.is_ending:  # closed in this pass, by the runner of a job
+            raise PassOver
 
     def _act(self) -> None:
         self.actions += 1

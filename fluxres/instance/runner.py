@@ -13,7 +13,8 @@ class Runner(Protocol):
     """What an instance asks to start and stop jobs.  The answer is `job.instance.finish(job, status)`, at once or later: what a
     job holds is its own until then, however late that is (rule T1).
 
-    Derive a runner from this, or write any class with these two methods.
+    Derive a runner from this, or write any class with these two methods.  What they raise is an exception `exec` of the job: one
+    that could not be started fails and has ended, one that could not be stopped keeps its resources until `finish`.
 
     keeps_limits: that the runner ends jobs at their limit by itself.  The instance then does not ask it to, and what a job
     holds is free at the very moment of its limit, also in a pass before the `finish` of that moment.  Where `finish` does not
@@ -44,3 +45,5 @@ class Unattended(Runner):
 
 STOPPED: Final = 15
 """Wait status of a job that was stopped: that of a process ended by SIGTERM."""
+NOT_STARTED: Final = 126 << 8
+"""Wait status of a job that its runner could not start: that of a shell whose command could not be executed."""

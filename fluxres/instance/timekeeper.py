@@ -6,11 +6,12 @@ as soon as a limit has passed, or not before the next job is submitted.
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
-from fluxres.clock import FOREVER, Clock, ticks
+from fluxres.clock import FOREVER, Clock, now_ticks
 from fluxres.instance import due
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Timekeeper:
     )
 
     def __init__(self, clock: Clock) -> None:
-        self._read = getattr(clock, "ticks", None) or (lambda: ticks(clock(), "clock"))
+        self._read = getattr(clock, "ticks", None) or partial(now_ticks, clock)
         self.now: int = self._read()
         self.still = 0
         """Passes that are being made, and movements; while there are any the clock is not read."""

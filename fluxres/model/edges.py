@@ -15,7 +15,7 @@ from fluxres import limits
 from fluxres.allocation.records import Records
 from fluxres.errors import UsageError
 from fluxres.graph import edges
-from fluxres.graph.accounts import CAPACITY, UNIT
+from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, UNIT
 from fluxres.graph.edges import Value
 from fluxres.graph.feeds import ANY, SUPPLY
 from fluxres.graph.structure import Structure
@@ -99,8 +99,10 @@ def values_of(
         raise UsageError(f"capacity: expected a number, got {capacity!r:.80}", hint="math.inf for no limit")
     if not capacity >= 0:
         raise UsageError(f"capacity: expected a number >= 0, got {capacity}", hint="math.inf for no limit")
-    if capacity >= limits.SIZE_MAX and capacity != math.inf:
-        raise UsageError(f"capacity: expected less than {limits.SIZE_MAX}, got {capacity:.6g}", hint="math.inf for no limit")
+    if capacity > limits.CAPACITY_MAX and capacity != math.inf:
+        got = "a number of over 300 digits" if capacity >= limits.NUMBER_MAX else capacity
+        hint = f"{LARGER_UNIT}; math.inf for no limit"
+        raise UsageError(f"capacity: expected at most {limits.CAPACITY_MAX}, got {got}", hint=hint)
     if capacity != math.inf:
         values[CAPACITY] = float(capacity)
     elif removable:

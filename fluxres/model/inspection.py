@@ -12,7 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 from fluxres.allocation.records import Records
-from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, seconds, ticks
+from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, now_ticks, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Problem, Structure
@@ -99,7 +99,7 @@ class Inspection:
         """Now, in ticks."""
         if self.records.upstream is not None:
             self.records.upstream.refresh()
-        return 0 if self._clock_given is None else ticks(self._clock_given(), "clock")
+        return 0 if self._clock_given is None else now_ticks(self._clock_given)
 
     def window(self, at: Time | None, duration_s: Length | None) -> tuple[int, int]:
         """Start and duration in seconds as a window in ticks; a moment is one tick long.
@@ -145,7 +145,7 @@ class Inspection:
     def __repr__(self) -> str:
         if isinstance(self.structure, joining.Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
-        jobs = self._lasting(ticks(self.clock(), "clock"))  # unlike now(), this asks no instance above
+        jobs = self._lasting(now_ticks(self.clock))  # unlike now(), this asks no instance above
         return f"<ResourceGraph {self.name}: {len(self)} pools, {len(jobs)} jobs>"
 
     @property

@@ -131,14 +131,14 @@ def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
     """Everything at and below `v`, unchanged, sharing nothing; see :meth:`ResourceGraph.duplicate`."""
     if v:
         return _subtree(graph, v)
-    made = _made(graph, surgery.duplicate(graph.structure))
+    made = _made(graph, surgery.duplicate(surgery.by_itself(graph.structure)))
     made.records.take_all(graph.records)
     return made
 
 
 def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     """A pool and what is below it as a graph of its own, with what is held there."""
-    structure, records = graph.structure, graph.records
+    structure, records = surgery.by_itself(graph.structure), graph.records
     if v >= structure.tree_end:
         hint = "name a pool of the containment tree, or duplicate the whole graph"
         raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)

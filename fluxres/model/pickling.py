@@ -1,7 +1,7 @@
 """A graph as a value that pickle carries: to another process, or into a file of one's own.
 
 What travels is the structure, who holds what, and the clock; what follows from them is made again there.  A sink does not
-travel, and neither does the instance above that the graph of a child asks.
+travel, and neither does the instance above that the graph of a child asks: what that gives on request is the child's own there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fluxres.allocation.records import Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.errors import UsageError
+from fluxres.graph import surgery
 from fluxres.graph.structure import Structure
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[A
         ) from None
     held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of, records.drawn)
     counters = (graph.generation, graph.revision, records.stages_made)
-    return _revived, (type(graph), graph.structure, graph.name, clock, held, counters)
+    return _revived, (type(graph), surgery.by_itself(graph.structure), graph.name, clock, held, counters)
 
 
 def _revived(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.allocation.records import Staged
 from fluxres.errors import StoreError
+from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, Kind, KindTable, PropertyValue
 from fluxres.graph.structure import COLUMNS, Structure
@@ -162,7 +163,7 @@ _RECORD_DTYPES: Final = (np.int32, np.int32, np.int64, np.int64, np.int64)
 
 def encode_shape(structure: Structure) -> bytes:
     """The shape of a structure: all but states and tags.  Cost O(pools), 0.1 s a million."""
-    payloads: list[bytes] = []
+    structure, payloads = surgery.by_itself(structure), list[bytes]()
     header = ShapeHeader(
         pools=structure.n,
         tree_end=structure.tree_end,

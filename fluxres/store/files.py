@@ -22,6 +22,7 @@ from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import compression, registry, source_text
 from fluxres.formats import source as files
 from fluxres.formats.loaded import Hold, Loaded
+from fluxres.graph import surgery
 from fluxres.model.changes import expire_stages
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.model.targets import Where
@@ -411,7 +412,7 @@ def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False,
     """
     with g.lock:
         left_out = _left_out(records.capture(g.records))
-        written = registry.write(g.structure, registry.holds(g), name=g.name, format=format, **options)
+        written = registry.write(surgery.by_itself(g.structure), registry.holds(g), name=g.name, format=format, **options)
     left_out += written.left_out
     if strict and left_out:
         more = [f"and {len(left_out) - _SHOWN_MAX} more"] if len(left_out) > _SHOWN_MAX else []

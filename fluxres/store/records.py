@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation.drawn import Drawn
+from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.records import Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
@@ -23,13 +24,17 @@ from fluxres.store.encoding import DrawnRow, RecordColumns
 
 
 def capture(records: Records) -> RecordColumns:
-    """The records as columns, those of stages included.  Cost O(spans)."""
-    owners = list(records.pools_of)
+    """The records as columns, those of stages included.  Cost O(spans).
+
+    What other instances draw of the suppliers of a child is left out: it is no record of this graph.
+    """
+    owners = [owner for owner in records.pools_of if owner != ELSEWHERE]
     number = {owner: i for i, owner in enumerate(owners)}
     spans = [
         (number[owner], v, start, end, amount)
         for v, holders in records.held.items()
         for owner, held in holders.items()
+        if owner != ELSEWHERE
         for start, end, amount in held
     ]
     # What a whole holding implies is written like a record: read back below that holding, it is implied again.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fluxres import InfeasibleRequest, InputError, UnknownJob, UsageError, limits
 from fluxres.errors import StaleHandle
-from fluxres.instance import Instance, JobId, State
+from fluxres.instance import Instance, Job, JobId, Runner, State
 from fluxres.instance import states as table
+from fluxres.instance.job import Failure
+from fluxres.instance.runner import NOT_STARTED
 from fluxres.instance.states import LEADS_TO
 from tests.instance.machines import Hand, nodes, on_nodes, racks
 
@@ -311,3 +315,61 @@ def test_what_is_closed_does_nothing_more() -> None:
     assert job.result == "canceled"
     with pytest.raises(StaleHandle, match="closed"):
         instance.submit("slot=1/node")
+
+
+class Scripted(Runner):
+    """A runner that does what a test says."""
+
+    def __init__(self, start: Callable[[Job], object] = id, stop: Callable[[Job], object] = id) -> None:
+        self._start, self._stop = start, stop
+
+    def start(self, job: Job) -> None:
+        self._start(job)
+
+    def stop(self, job: Job, why: str) -> None:
+        self._stop(job)
+
+
+def boom(job: Job) -> None:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+def test_a_job_that_its_runner_cannot_start_fails_and_the_caller_does_not(policy: str) -> None:
+    top, _ = on_nodes(2, policy, runner=Scripted(start=lambda job: boom(job) if job.name == "bad" else None))
+    bad = top.submit("slot/node", name="bad", duration_s=5)
+    good = [top.submit("slot/node", duration_s=5) for _ in range(2)]
+    assert (bad.state, bad.status) == (State.INACTIVE, NOT_STARTED)
+    assert bad.exceptions == (Failure("exec", 0, "the runner could not start it: ValueError: boom"),)
+    assert [job.state for job in good] == [State.RUN, State.RUN]
+    assert (top.graph.jobs(), top.check()) == ([str(job.id) for job in good], [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_job_that_its_runner_cannot_stop_keeps_its_resources(inventory: str) -> None:
+    top, clock = on_nodes(1, runner=Scripted(stop=boom), inventory=inventory)
+    job, after = top.submit("slot/node", duration_s=5), top.submit("slot/node", duration_s=5)
+    clock.now_s = 40
+    assert top.check() == []
+    top.advance()
+    top.cancel(job)
+    assert (job.state, after.state) == (State.CLEANUP, State.SCHED)
+    assert Failure("exec", 1, "the runner could not stop it: ValueError: boom") in job.exceptions
+    top.finish(job)
+    assert (job.state, after.state, top.check()) == (State.INACTIVE, State.RUN, [])
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_runner_closes_its_own_instance(inventory: str, policy: str) -> None:
+    def close(job: Job) -> None:
+        if job.name == "last":
+            job.instance.close()
+
+    runner = Scripted(start=close, stop=lambda job: job.instance.finish(job))
+    top, _ = on_nodes(2, policy, runner=runner, inventory=inventory)
+    child = top.spawn(top.submit("slot=2/node"))
+    jobs = [child.submit("slot/node", duration_s=5, name=name) for name in (None, "last")]
+    assert (child.is_closed, {job.state for job in jobs}) == (True, {State.INACTIVE})
+    top.submit("slot/node", name="last")
+    assert top.is_closed

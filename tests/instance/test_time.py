@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock
+from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock, limits
 from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
 from fluxres.instance.due import OVERTIME_S
@@ -886,3 +887,27 @@ class Never:
     def start(self, job: Job) -> None: ...
 
     def stop(self, job: Job, why: str) -> None: ...
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("bad", [math.inf, math.nan, -1.0, limits.TIME_MAX_S * 2])
+def test_a_clock_that_says_no_moment_is_named_and_nothing_has_changed(bad: float, inventory: str) -> None:
+    hand = Hand()
+    top = Instance(nodes(2), clock=hand, inventory=inventory)
+    for call in (top.advance, lambda: top.submit("slot/node", duration_s=1), top.check, lambda: top.graph):
+        hand.now_s = bad
+        with pytest.raises(UsageError, match="clock: expected 0 <= seconds"):
+            call()
+        hand.now_s = 1.0
+        assert (top.check(), list(top.jobs())) == ([], [])
+    assert top.submit("slot/node", duration_s=1).state is State.RUN
+
+
+def test_a_clock_past_the_ids_of_jobs_is_named_and_nothing_has_changed() -> None:
+    hand = Hand()
+    top = Instance(nodes(2), clock=hand)
+    first = top.submit("slot/node")
+    hand.now_s = 2**40 / 1000
+    with pytest.raises(UsageError, match="clock: the instance began over 34 years before"):
+        top.submit("slot/node")
+    assert (top.check(), list(top.jobs())) == ([], [first])

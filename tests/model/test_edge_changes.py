@@ -147,6 +147,8 @@ REFUSED: dict[str, tuple[Callable[[ResourceGraph], None], type[FluxresError], st
     "capacity": (lambda g: g.set_edge(*EDGE, capacity=-1), UsageError, "expected a number >= 0"),
     "nan": (lambda g: g.set_edge(*EDGE, capacity=math.nan), UsageError, "expected a number >= 0"),
     "huge": (lambda g: g.set_edge(*EDGE, capacity=1e300), UsageError, "math.inf for no limit"),
+    "past floats": (lambda g: g.set_edge(*EDGE, capacity=limits.CAPACITY_MAX + 2), UsageError, "at most 9007199254740992, got"),
+    "endless digits": (lambda g: g.set_edge(*EDGE, capacity=10**5000), UsageError, "a number of over 300 digits"),
     "text": (lambda g: g.set_edge(*EDGE, capacity="12"), UsageError, "expected a number"),  # type: ignore[arg-type]  # on purpose
     "nothing": (lambda g: g.set_edge(*EDGE), UsageError, "nothing of the edge"),
     "no edge": (lambda g: g.set_edge(EDGE[1], EDGE[0], "power", capacity=1), UsageError, "in the other direction"),

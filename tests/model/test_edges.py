@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fluxres
-from fluxres.errors import InsufficientResources, NotHeld, StillHeld, UnknownPool, UsageError
+from fluxres import limits
+from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, NotHeld, StillHeld, UnknownPool, UsageError
 from fluxres.formats import cluster, registry
 from fluxres.formats.source import Source
 from fluxres.model import ResourceGraph
@@ -206,3 +208,32 @@ def test_what_only_pools_have_is_refused_for_edges() -> None:
     child = top.spawn(top.submit("slot=1/[node{x};power=100]", duration_s=5))
     with pytest.raises(UsageError, match="an edge goes back with the pools that draw through it"):
         child.shrink(EDGE.replace("node0", "node1"))
+
+
+def laden(*capacities: float) -> dict[str, Any]:
+    """A PDU and a node, with edges of these capacities between them."""
+    edges = [{"from": "power:/pdu0", "to": "/m/node", "relation": f"r{i}", "capacity": c} for i, c in enumerate(capacities)]
+    pdu = {"type": "pdu", "id": [0], "size": 2**60, "unit": "W"}
+    return {"fluxres": 1, "name": "m", "resources": [{"type": "node"}], "graphs": {"power": {"pools": [pdu], "edges": edges}}}
+
+
+def test_rule_f1_a_capacity_that_floats_do_not_count_is_refused() -> None:
+    assert float(limits.CAPACITY_MAX + 1) == limits.CAPACITY_MAX
+    for units in (limits.CAPACITY_MAX + 3, float(limits.CAPACITY_MAX + 2)):
+        with pytest.raises(InputError, match=r"edges\[0\].capacity: expected at most 9007199254740992, got 900719925474099\d"):
+            fluxres.load(laden(units))
+
+
+@pytest.mark.parametrize("format", ["cluster", "jgf", "node-link", "graphml"])
+def test_rule_f1_no_format_brings_a_capacity_that_floats_do_not_count(format: str) -> None:
+    text = fluxres.dumps(fluxres.load(laden(limits.CAPACITY_MAX)), format=format, strict=False)
+    assert fluxres.loads(text).structure.accounts.size[-1] == limits.CAPACITY_MAX
+    with pytest.raises(InputError, match="expected at most 9007199254740992, got"):
+        fluxres.loads(text.replace(b"9007199254740992", b"9007199254740994"))
+
+
+def test_rule_f1_edges_side_by_side_carry_no_more_than_they_say_together() -> None:
+    g = fluxres.load(laden(limits.CAPACITY_MAX, 3))
+    with pytest.raises(InfeasibleRequest, match="carries 9007199254740995 W"):
+        g.allocate([("power: power:/pdu0 -> /m/node", limits.CAPACITY_MAX + 4)], job="a")
+    g.allocate([("power: power:/pdu0 -> /m/node", limits.CAPACITY_MAX + 3)], job="a")
