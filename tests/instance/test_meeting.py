@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fluxres.instance import Instance, audit
-from fluxres.instance.counted import Counted
+from fluxres.instance.named import Hold, Named
 from fluxres.instance.upstream import ParentSupply
 from tests.instance import meeting
 
@@ -19,12 +19,12 @@ def test_rule_n1_nothing_is_given_twice_in_random_trees_of_instances() -> None:
     assert min(counts[name] for name in meeting.Course.WEIGHTS) > 2
 
 
-def _free_all(inventory: Counted) -> None:
-    inventory.free = inventory.size
+def _only_run(inventory: Named, hold: Hold) -> None:
+    inventory.running.add(hold)
 
 
 MISTAKES: dict[str, tuple[type, str, Any]] = {
-    "units are counted out twice": (Counted, "clear", _free_all),
+    "pools that a job has stay free": (Named, "_hold", _only_run),
     "a parent is not charged": (ParentSupply, "take", lambda *_: None),
     "a parent gets nothing back": (ParentSupply, "give", lambda *_: None),
     "what is out of service is given out": (Instance, "set_state", lambda *_: None),
