@@ -93,36 +93,46 @@ class Outage:
         return at >= 0 and v < self._structure.end.item(int(self.roots[at]))
 
     def culprit(self, v: int) -> int:
-        """The topmost pool whose state keeps another one from new work: itself, one above it, or a supplier; -1 for none."""
+        """The first of :meth:`culprits`; -1 for none."""
+        return next(iter(self.culprits(v)), -1)
+
+    def culprits(self, v: int) -> list[int]:
+        """The pools whose own state keeps another one from new work.
+
+        That is the topmost of itself and those above it, or all suppliers without which it has no supply; none where it takes
+        new work.
+        """
         if not len(self.roots) or not self.is_out(v):
-            return -1
+            return []
         above = self._stated_above(v)
         if above >= 0:
-            return above
+            return [above]
         for feeds, cut in self._cut:
             entries = feeds.entries(v)
             if entries and all(cut[feeds.supplied.searchsorted(entry)] for entry in entries):
-                return self._behind(feeds, entries[0])
+                return self._behind(feeds, entries)
         # It has a supply, and nothing in it has.
-        return self.culprit(v + 1)
+        return self.culprits(v + 1)
 
     def _stated_above(self, v: int) -> int:
         at = int(np.searchsorted(self.stated, v, side="right")) - 1
         return int(self.stated[at]) if at >= 0 and v < self._structure.end.item(int(self.stated[at])) else -1
 
-    def _behind(self, feeds: Feeds, place: int) -> int:
-        """The pool whose state leaves one without supply."""
-        todo, seen = [place], {place}
+    def _behind(self, feeds: Feeds, places: list[int]) -> list[int]:
+        """The pools whose state leaves others without supply, the nearest first."""
+        todo, seen = list(places), set(places)
+        found: dict[int, None] = {}
         for at in todo:
             for row in feeds.rows_into(at):
                 above = self._stated_above(feeds.above.item(row))
                 if above >= 0:
-                    return above
+                    found[above] = None
+                    continue
                 onward = feeds.places.item(row)
                 if onward >= 0 and (above := feeds.supplied.item(onward)) not in seen:
                     seen.add(above)
                     todo.append(above)
-        raise AssertionError("a pool is cut off, and none of its suppliers is out of service")
+        return list(found)
 
 
 def _topmost(structure: Structure) -> Int32:

@@ -457,6 +457,10 @@ class Structure:
         """The topmost pool whose state keeps `v` (itself, a descendant or what only it supplies) from new work, or -1."""
         return self.outage.culprit(v)
 
+    def unavailable_because(self, v: int) -> list[int]:
+        """All pools whose own state keeps `v` from new work: one of itself and those above, or all the suppliers it lacks."""
+        return self.outage.culprits(v)
+
     def state_name(self, v: int) -> str:
         """The own state of `v`."""
         return STATES[self.state.item(v)]

@@ -12,6 +12,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, PropertyValue
 from fluxres.match.typology import Typology
 from fluxres.syntax import hostlist
@@ -38,7 +39,7 @@ class Eligible:
         if not self.everywhere and constraint is not None:
             self.mask = self._evaluate(constraint)
             self.everywhere = bool(self.mask.all())
-        self._barred = self.targets[~self.mask]
+        self._barred: Int32 = self.targets[~self.mask]
 
     def of(self, v: int) -> bool:
         """Whether a pool may be used: its execution target satisfies the constraint, or it stands on none."""
@@ -58,10 +59,16 @@ class Eligible:
 
     def all_below(self, v: int) -> bool:
         """Whether every target strictly below a pool satisfies the constraint: a pool taken whole brings them along."""
-        if self.everywhere or self._by_pool:
-            return True
-        lo, hi = self._barred.searchsorted(np.array([v + 1, self._typology.accounts.end.item(v)], np.int32)).tolist()
-        return bool(lo == hi)
+        return self.everywhere or self._by_pool or not len(self._barred_between(v + 1, v))
+
+    def barred_in(self, v: int) -> Int32:
+        """Targets that do not satisfy the constraint, of a pool and those in it, by their place in the pool."""
+        return self._barred_between(v, v) - np.int32(v)
+
+    def _barred_between(self, first: int, v: int) -> Int32:
+        """Targets that do not satisfy the constraint, from one on, as far as they are in a pool."""
+        lo, hi = self._barred.searchsorted(np.array([first, self._typology.accounts.end.item(v)], np.int32)).tolist()
+        return self._barred[lo:hi]
 
     def _is_barred(self, target: int) -> bool:
         at = int(self._barred.searchsorted(np.int32(target)))

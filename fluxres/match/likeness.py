@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fluxres.match.accumulator import Accumulator
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.situation import Situation
@@ -41,10 +43,23 @@ class Likeness:
         return (self.ways(v), *above, *self._situation.signature(v))
 
     def ways(self, v: int) -> object:
-        """Who supplies a pool with what is charged; equal for pools that hang on the same suppliers."""
+        """What supplies a pool and the pools in it with what is charged, and what they supply; equal for pools that could change
+        places.
+        """
         if not self._plan.charged:
             return ()
         typology = self._situation.typology
-        supplies = (typology.paths.charged(v, demand.channel) for demand in self._plan.all if demand.charged or demand.upstream)
-        draws = (tuple(typology.draws_of(v, demand.kind)) for demand in self._plan.all if demand.own and not demand.even)
-        return (*supplies, *((len(of_pool), sum(units for _, units in of_pool)) for of_pool in draws))
+        interchange = typology.paths.interchange
+        supplies = [interchange.of(v, demand.channel) for demand in self._plan.all if demand.charged or demand.upstream]
+        draws = (typology.draws_of(v, demand.kind) for demand in self._plan.all if demand.own and not demand.even)
+        return (*supplies, *(tuple((u - v, units) for u, units in of_pool) for of_pool in draws), *self._left_inside(v))
+
+    def _left_inside(self, v: int) -> Iterator[object]:
+        """What is left of the edges in a pool, and which of the pools in it are looked at on the way to others."""
+        taken = self._taken
+        for edge in self._situation.typology.paths.interchange.edges_inside(v):
+            left = self._situation.free(edge) - taken.used.get(edge, 0)
+            yield left, taken.drawn.get(edge, 0), taken.spare.get(edge, 0)
+        if taken.looked:
+            stop = self._situation.stop[v]
+            yield tuple(sorted(u - v for u in taken.looked if v <= u < stop))

@@ -24,6 +24,7 @@ from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import WAY
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
+from fluxres.match.interchange import Interchange
 from fluxres.match.links import Links
 from fluxres.match.routes import Routes
 from fluxres.match.ways import Way, Ways
@@ -46,7 +47,8 @@ class Paths:
     """
 
     def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD, stated: Int32 = _NONE) -> None:
-        self._structure = structure
+        self.structure = self._structure = structure
+        self._dead = dead
         self._stated = stated
         self._charged: dict[tuple[int, int], Charges | None] = {}
         #: By type: by pool, what of the type hangs on it.
@@ -185,6 +187,29 @@ class Paths:
     def upstream(self, v: int, kind: int) -> Charges:
         """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
         return tuple((givers, part) for givers, part in self.charged(v, kind) or () if v not in givers)
+
+    # -- what could change places ------------------------------------------------------------------------------------
+
+    @cached_property
+    def interchange(self) -> Interchange:
+        """Which pools could change places."""
+        return Interchange(self)
+
+    def concerned(self, channel: int) -> tuple[list[Feeds], NDArray[np.int64]]:
+        """The graphs along which something is charged by this number, and the types of pools that give it."""
+        if channel < len(self._structure.types):
+            return self.feeds, np.array([channel])
+        feeds = self._routes[channel][0].feeds if channel in self._routes else self.ways(channel).feeds
+        return [feeds], np.array(sorted(feeds.counted), np.int64)
+
+    def dead_edges(self, feeds: Feeds) -> NDArray[np.bool_] | None:
+        """By edge, whether its supplier gives nothing at present; None where all give."""
+        return self._dead.get(feeds.kind)
+
+    def nodes_served(self, channel: int, first: int, stop: int) -> tuple[int, ...]:
+        """The places, from `first` on, of the only nodes in which anything is charged, where that is said."""
+        nodes = self._nodes.get(channel)
+        return () if nodes is None else tuple(sorted(v - first for v in nodes if first <= v < stop))
 
     def standing_by(self, v: int) -> list[int]:
         """Suppliers in service that give nothing because another one, which gives units of this pool, is enough."""

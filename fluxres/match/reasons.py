@@ -332,7 +332,7 @@ class _Writer:
         if code == "state":
             detail = tuple(dict.fromkeys(structure.state_name(structure.unavailable_above(v)) for v in some))
         elif code == "cut-off":
-            culprits = dict.fromkeys(structure.unavailable_above(v) for v in some)
+            culprits = dict.fromkeys(u for v in some for u in structure.unavailable_because(v))
             detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
         elif code == "held-above":
             held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from fluxres.match.demand import Demand, in_turn
 from fluxres.match.typology import Typology
 
@@ -75,9 +77,20 @@ class Relations:
             loose = any(child.charged == "siblings" for child in demand.children)
             # Ways up and routes across one tree overlap in part.
             return self.typology.paths.is_forest and not loose and not any(each.to for each in _below(demand))
+        if any(each.upstream and self._is_supplied_inside(each.kind) for each in _below(demand)):
+            return False  # what is charged for a pool in a node is not what is charged for the node
         supply = self.typology.supply(kinds, -1 if demand.is_slot or demand.kind == self.typology.node else demand.kind)
         every = [demand, *_below(demand)]
         return supply.is_laminar and all(map(_draws_evenly, every)) and all(each.even for each in every)
+
+    def _is_supplied_inside(self, kind: int) -> bool:
+        """Whether pools of a distributed type stand in nodes in which pools supply others, or have suppliers of their own."""
+        typology = self.typology
+        if kind not in typology.in_node:
+            return False
+        ends = np.concatenate([np.concatenate([feeds.above, feeds.below]) for feeds in typology.paths.feeds])
+        nodes = typology.node_of[ends]
+        return bool(((nodes >= 0) & (nodes != ends)).any())
 
     def _compete(self, demands: Sequence[Demand]) -> bool:
         """Whether any two can be in each other's way; what is charged is where the others are."""

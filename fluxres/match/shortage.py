@@ -12,6 +12,8 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
+import numpy as np
+
 from fluxres import limits
 from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.match.demand import Demand, Plan
@@ -173,7 +175,7 @@ class Supplies:
         """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``, and who stands by for it."""
         accounts, v = self._situation.accounts, givers[0]
         if not any(map(self._situation.is_up, givers)):
-            return f"{self.name(givers)}: {accounts.structure.state_name(accounts.unavailable_above(v))}"
+            return f"{self.name(givers)}: {self._why_out(v)}"
         if accounts.ways[list(givers)].all():
             return f"{self.name(givers)}, {ONLY_A_WAY}"
         unit = accounts.unit(v)
@@ -181,6 +183,15 @@ class Supplies:
         idle = [self.name((u,)) for u in self._paths.standing_by(v)]
         others = f" while {listed(idle)} {'stands' if len(idle) == 1 else 'stand'} by" if idle else ""
         return f"{self.name(givers)}: {self.free(givers)} of {size}{f' {unit}' if unit else ''} free{others}"
+
+    def _why_out(self, v: int) -> str:
+        """The state of a pool out of service; of one that is cut off, the suppliers it lacks with theirs."""
+        structure = self._situation.structure
+        culprits = structure.unavailable_because(v)
+        if not structure.outage.is_cut_off(np.array([v], np.int32)).any():
+            return structure.state_name(culprits[0])
+        lacking = [f"{self.name((u,))} ({structure.state_name(u)})" for u in culprits[: limits.WHY_NAMES_MAX]]
+        return f"cut off from {listed(lacking)}"
 
     def free(self, givers: Givers) -> int:
         """Units that a supplier has free."""

@@ -111,18 +111,21 @@ class Situation:
         return found
 
     def signature(self, v: int) -> tuple[object, ...]:
-        """Equal for two pools whose subtrees are alike in all that a match asks: kinds, states, free units and eligibility."""
+        """Equal for two pools whose subtrees are alike in all that a match asks: kinds, service, free units and eligibility."""
         found = self._signatures.get(v)
         if found is None:
             stop = self.stop[v]
+            out = None if self._all_up else self.structure.unavailable_roots()
             free = self.structure.units[v:stop] if self.ideal else self.planner.free_slice(v, stop, self.start, self.end)
             found = self._signatures[v] = (
                 self.structure.kind[v:stop].tobytes(),
                 (self.structure.end[v:stop] - np.arange(v, stop)).tobytes(),
                 self.structure.flags[v:stop].tobytes(),
-                b"" if self._all_up else self.structure.state[v:stop].tobytes(),
+                self.is_up(v),
+                b"" if out is None else (out[slice(*out.searchsorted(np.array([v, stop], np.int32)))] - np.int32(v)).tobytes(),
                 free.tobytes(),
                 self.eligible.of(v),
+                self.eligible.barred_in(v).tobytes(),
             )
         return found
 

@@ -22,6 +22,7 @@ def lines(p: Pool, *, style: Style = PLAIN) -> list[str]:
         ["free", units(facts["available"], facts["unit"])],
         ["rank", "" if facts["rank"] is None else str(facts["rank"])],
         ["state", facts["state"]],
+        *(["takes no new work", f"{other['path']} is {other['state']}"] for other in facts["out_of_service_by"]),
         ["properties", " ".join(key if value is None else f"{key}={value}" for key, value in facts["properties"].items())],
         ["tags", tag_text(facts["tags"])],
         ["exclusive", "for one job at a time" if facts["exclusive_only"] else ""],

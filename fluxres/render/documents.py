@@ -17,6 +17,13 @@ from fluxres.render.amounts import seconds_or_none
 Document = dict[str, Any]
 
 
+def _others(p: Pool) -> list[Document]:
+    """The other pools whose state keeps one from new work."""
+    structure = p.graph.structure
+    found = structure.unavailable_because(p.vertex)
+    return [{"path": structure.where(v), "state": structure.state_name(v)} for v in found if v != p.vertex]
+
+
 def pool(p: Pool, at: float | None = None, during: tuple[float, float] | None = None) -> Document:
     """One pool: RFC 4's base data, its places, and what is held of it.
 
@@ -38,6 +45,7 @@ def pool(p: Pool, at: float | None = None, during: tuple[float, float] | None = 
         "size": p.size,
         "unit": p.unit,
         "state": p.state,
+        "out_of_service_by": _others(p),
         "properties": dict(p.properties),
         "tags": dict(p.tags),
         "exclusive_only": p.exclusive_required,

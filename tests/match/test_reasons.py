@@ -8,6 +8,7 @@ from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.recipe import Recipe
 from fluxres.match import Matcher, Refusal
+from tests import sites
 from tests.match.machines import matcher, request
 
 S = TICKS_PER_S
@@ -179,3 +180,28 @@ def test_a_large_machine_is_counted_whole_and_named_in_part(monkeypatch: pytest.
     assert causes(refusal) == {"held": 9}
     assert len(asked) == 3
     assert len(refusal.parts[0].causes[0].pools) == limits.WHY_NAMES_MAX
+
+
+def test_all_suppliers_out_of_service_are_named_and_none_that_is_up() -> None:
+    """Two PDUs, each fed from both sides: the feeds are down, the PDUs are not."""
+    graph = sites.graph(
+        """
+fluxres: 1
+name: m
+resources: [{type: node, count: 2, draw: {power: 2}, with: [{type: core}]}]
+graphs:
+  power:
+    pools:
+      - {type: power, basename: feed, count: 2, size: 9, unit: W}
+      - {type: power, basename: pdu, count: 2, size: 9, unit: W}
+    edges:
+      - {from: "power:/feed0", to: "power:/pdu*", supply: any}
+      - {from: "power:/feed1", to: "power:/pdu*", supply: any}
+      - {from: "power:/pdu*", to: "/m/node*", supply: any}
+"""
+    )
+    graph.set_state(["power:/feed0", "power:/feed1"], "down")
+    said = str(graph.why_not("slot/node{x}"))
+    assert "get nothing from feed0, which is down and feed1, which is down" in said
+    assert "cut off from feed0 (down) and feed1 (down)" in said
+    assert "pdu0: down" not in said

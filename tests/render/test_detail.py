@@ -1,0 +1,16 @@
+"""One pool with everything there is to know about it."""
+
+from __future__ import annotations
+
+from fluxres.render import detail, documents
+from tests import sites
+
+
+def test_a_pool_whose_supplier_takes_no_new_work_says_so() -> None:
+    graph = sites.graph(sites.TWO_PDUS)
+    graph.set_state("power:/feed/pdu0", "drain")
+    cut_off, supplied = graph.pool("/site/node0"), graph.pool("/site/node5")
+    assert documents.pool(cut_off)["out_of_service_by"] == [{"path": "power:/feed/pdu0", "state": "drain"}]
+    assert "takes no new work  power:/feed/pdu0 is drain" in detail.lines(cut_off)
+    assert documents.pool(supplied)["out_of_service_by"] == []
+    assert not any("new work" in line for line in detail.lines(supplied))
