@@ -147,7 +147,7 @@ class Lite:
             if count != len(self.ranks):
                 hint = "one host for each rank, in ascending order"
                 self.fail(path, f"{count} hosts for {len(self.ranks)} ranks", hint=hint)
-        if by_entry != [host for expression in found for host in expression] and self._says_nodes:
+        if self._says_nodes and by_entry != [host for expression in found for host in expression]:
             self.passed_over.append("execution.R_lite.node")
         return found
 

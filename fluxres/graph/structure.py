@@ -305,7 +305,8 @@ class Structure:
         if not subsystem.hierarchy:
             raise UsageError(
                 f"'{name}' is a graph and no hierarchy, so nothing in it is above or below",
-                hint=f"hierarchies are {', '.join(self.hierarchies())}",
+                hint=f"hierarchies are {', '.join(self.hierarchies())}; "
+                "`fluxres show` lists the edges of one pool, `walk` follows them",
             )
         known = self._forests.get(name)
         if known is None or known[0] is not subsystem:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from fluxres.errors import FluxresError, InputError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError
 from fluxres.simulation import parts
 from fluxres.simulation.study import Run, Study
 
@@ -36,11 +36,14 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     levels = _once(seen, study, run, "hierarchy", page.hierarchy, lambda: parts.hierarchy(page.hierarchy))
     _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
-    fits = (page.machine, page.hierarchy.topology)
-    _once(seen, study, run, "hierarchy.topology", fits, lambda: parts.require_room(machine, levels))
+    fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
     made = (entry, page.hierarchy, run.seed if entry.file is None else 0)
-    _once(seen, study, run, "workload", made, lambda: _workload(run, machine.count))
+    asked = (page.machine, page.unit, entry.request)
+    _once(seen, study, run, "workload.request", asked, lambda: _request(run, machine))
+    has_requests = _once(seen, study, run, "workload", made, lambda: _workload(run, machine.count))
+    room = (*fits, has_requests)
+    _once(seen, study, run, "hierarchy.topology", room, lambda: parts.require_room(machine, levels, has_requests=has_requests))
 
 
 def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: object, make: Callable[[], Any]) -> Any:
@@ -63,7 +66,17 @@ def _inventory(run: Run, machine: Machine) -> None:
         make_inventory(run.page.inventory, machine.graph, "first")
 
 
-def _workload(run: Run, size: int) -> None:
-    """Read a trace as a whole; of a model and of a template one job is enough."""
+def _request(run: Run, machine: Machine) -> None:
+    """Refuse a template whose smallest request the machine can never satisfy: larger ones ask for more of the same."""
+    if run.workload.request is None:
+        return
+    smallest = parts.asking(run.workload.request, 1)
+    if not machine.graph.satisfiable(smallest):
+        raise InfeasibleRequest("the machine can never satisfy it, not even for a job of size 1")
+
+
+def _workload(run: Run, size: int) -> bool:
+    """Read a trace as a whole; of a model and of a template one job is enough.  Whether its jobs ask for more than a number."""
     found = parts.workload(run, size)
     next(iter(found), None)
+    return found.has_requests

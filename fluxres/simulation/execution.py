@@ -99,7 +99,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     machine = parts.machine(run)
     workload = parts.workload(run, machine.count)
     levels = parts.hierarchy(run.page.hierarchy)
-    parts.require_room(machine, levels)
+    parts.require_room(machine, levels, has_requests=workload.has_requests)
     count = workload.count
 
     def submitted(number: int) -> None:

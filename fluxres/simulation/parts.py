@@ -33,6 +33,7 @@ from fluxres.syntax import shape
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.simulation.study import Run
     from fluxres.simulation.study_schema import CostEntry, HierarchyEntry, WorkloadEntry
 
@@ -239,18 +240,34 @@ def _levels(given: str | list[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def require_room(machine: Machine, levels: Hierarchy) -> None:
-    """Refuse a hierarchy with more innermost instances than there are pools of any type.
+def require_room(machine: Machine, levels: Hierarchy, *, has_requests: bool = False) -> None:
+    """Refuse a hierarchy with more innermost instances than there are pools of any type that may be divided among them.
+
+    Args:
+        has_requests: jobs ask for more than a number of the unit, so that pools finer than it may be divided as well.
 
     Errors: InfeasibleRequest. What passes may still be refused by an instance that was given too little to divide.
     """
+    if levels.leaves == 1:
+        return
     structure = machine.graph.structure
-    most = max(int(structure.size[structure.of_type(name)].sum()) for name in structure.types)
+    by = levels.divides(levels.levels - 2)
+    lowest = structure.end.size if has_requests else _depth(structure, machine.unit)
+    contained = [name for name in structure.types if 0 < int(structure.of_type(name)[0]) < structure.tree_end]
+    names = [name for name in contained if (name == by if by else _depth(structure, name) <= lowest)]
+    units = [(int(structure.size[structure.of_type(name)].sum()), name) for name in names]
+    most, name = max(units, default=(0, by or "any"))
     if levels.leaves > most:
+        hint = "use smaller fan-outs"
+        if not by and len(names) < len(contained):
+            hint += f", or a unit finer than {machine.unit}"
         raise InfeasibleRequest(
-            f"{levels.leaves} innermost instances, and the machine has at most {most} pools of a type",
-            hint="use smaller fan-outs",
+            f"{levels.leaves} innermost instances, and the machine has at most {most} of type {name} to divide", hint=hint
         )
+
+
+def _depth(structure: Structure, name: str) -> int:
+    return structure.depth.item(int(structure.of_type(name)[0]))
 
 
 def cost(entry: CostEntry | str) -> Cost | None:

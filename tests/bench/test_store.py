@@ -23,6 +23,8 @@ from tests.store.graphs import machine
 pytestmark = pytest.mark.bench
 
 RACKS, NODES = 174, 64
+END = 2**32
+"""An end that the clock of a graph, seconds since 1970, does not reach before 2106."""
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +81,14 @@ def test_load_with_as_many_events_as_there_may_be(benchmark: Any, store: SqliteS
     store.put("replay", ResourceGraph(large))
     with store.writing("replay") as tx:
         for i in range(250):
-            tx.graph.allocate(int(nodes[i]), job=f"j{i}", start=i, end=i + 3600)
+            tx.graph.allocate(int(nodes[i]), job=f"j{i}", start=i, end=END + i)
     assert len(benchmark(store.load, "replay").jobs()) == 250
 
 
 def test_load_with_every_node_held(benchmark: Any, store: SqliteStore, large: Structure) -> None:
     graph = ResourceGraph(large)
     for i in range(0, RACKS * NODES, 16):
-        graph.allocate([int(v) for v in large.of_type("node")[i : i + 16]], job=f"j{i}", start=0, end=3600)
+        graph.allocate([int(v) for v in large.of_type("node")[i : i + 16]], job=f"j{i}", start=0, end=END)
     store.put("full", graph)
     assert len(benchmark(store.load, "full").jobs()) == RACKS * NODES // 16
 

@@ -66,7 +66,9 @@ def test_a_hierarchy_is_named_and_laid_out_once() -> None:
     assert s.forest() is s.forest("demo") is s.forest("containment")
     assert s.forest("power") is s.forest("power")
     assert s.hierarchies() == ["demo", "power"]
-    with pytest.raises(UsageError, match=r"'network' is a graph and no hierarchy.*\(hierarchies are demo, power\)"):
+    with pytest.raises(
+        UsageError, match=r"'network' is a graph and no hierarchy.*\(hierarchies are demo, power; `fluxres show` lists the edges"
+    ):
         s.forest("network")
     with pytest.raises(UnknownGraph, match=r"no hierarchy 'cooling' \(there is demo, power\)"):
         s.forest("cooling")

@@ -183,3 +183,25 @@ def test_the_page_of_the_documentation_can_be_run_and_names_every_key(tmp_path: 
     kinds = (StudyDocument, WorkloadEntry, HierarchyEntry, CostEntry, FittedCost, MeasuredCost, Expectation)
     keys = {name for kind in (*kinds, EnsembleModel, LublinModel, BurstsModel) for name in kind.__struct_encode_fields__}
     assert sorted(key for key in {*keys, *FIGURES} if not re.search(rf"\b{key}\b", text)) == []
+
+
+@pytest.mark.parametrize("request_", ["slot={size}/noed", "slot={size}/node/core=5"])
+def test_a_request_that_the_machine_can_never_satisfy_is_found_before_the_first_run(page: Write, request_: str) -> None:
+    text = (
+        f'fluxres-experiment: 1\nname: x\nmachine: node=16/core=4\nworkload: {{ensemble: {{jobs: 5}}, request: "{request_}"}}\n'
+    )
+    with pytest.raises(InputError) as caught:
+        checks.check(page(text))
+    assert "workload.request" in caught.value.where
+    checks.check(page(text.replace(request_, "slot={size}/node/core=4")))
+
+
+def test_no_more_instances_than_pools_that_may_be_divided(page: Write) -> None:
+    text = (
+        "fluxres-experiment: 1\nname: x\nmachine: node=16/core=4\nunit: node\nworkload: {ensemble: {jobs: 5}}\n"
+        "hierarchy: {topology: 40}\n"
+    )
+    with pytest.raises(InputError, match="40 innermost instances, and the machine has at most 16 of type node to divide"):
+        checks.check(page(text))
+    checks.check(page(text.replace("unit: node", "unit: core")))
+    checks.check(page(text.replace("topology: 40", "topology: 40, divide: core")))

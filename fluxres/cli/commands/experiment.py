@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fluxres.simulation.study import Study
 
 NOT_AS_EXPECTED = 1
-"""Exit status where a figure is not what the study expects, or a run failed."""
+"""Exit status where a figure is not what the study expects, or a run failed or refused every job."""
 
 _PATH = click.Path(path_type=Path)
 
@@ -108,6 +108,11 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
     for text in notes:
         note(text)
     failed = {key: error for row in found.rows for key, error in row.errors.items()}
+    refusing = [(run.key, document) for row in found.rows for run, document in row.runs if document["metrics"]["refused"]]
+    for key, each in refusing:
+        reason = next(iter(each["refused"]["reasons"]))
+        note(f"run {key}: {each['metrics']['refused']} jobs refused, {each['metrics']['jobs']} ran: {reason}")
+    is_idle = any(not each["metrics"]["jobs"] for _, each in refusing)
     checked = comparison.check(found) if checks else []
     document: dict[str, Any] = {
         "study": study.page.name,
@@ -121,7 +126,7 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
         "expected": [each.to_dict() for each in checked],
     }
     answer(settings, document=lambda: document, lines=lambda style: _lines(settings, style, found, checked, document))
-    return NOT_AS_EXPECTED if failed or found.missing or not all(each.holds for each in checked) else 0
+    return NOT_AS_EXPECTED if failed or found.missing or is_idle or not all(each.holds for each in checked) else 0
 
 
 def _row(found: Comparison, at: int) -> dict[str, Any]:
