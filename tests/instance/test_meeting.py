@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fluxres.instance import Instance, audit
-from fluxres.instance.named import Hold, Named
+from fluxres.instance.inventory import Hold
+from fluxres.instance.named import Named
 from fluxres.instance.upstream import ParentSupply
 from tests.instance import meeting
 
