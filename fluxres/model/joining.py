@@ -296,20 +296,26 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
     """Refuse where a pool held whole, and thereby all below it, would no longer be held whole.
 
-    Not where all of it was drawn for other pools: then it is known what was drawn below it, too.
+    Not where all of it was drawn, for pools or by an instance below: then it is known what was drawn below it, too.
     """
     size, end = before.accounts.size, before.accounts.end
     for v, holders in before.held.items():
         if end.item(v) == v + 1 or after.structure.size.item(int(old_to_new[v])) == size.item(v):
             continue
         for owner, held in holders.items():
-            if steps.whole(held, 0, FOREVER, 0, size.item(v)) and before.drawn.total(owner, v) != held:
+            if steps.whole(held, 0, FOREVER, 0, size.item(v)) and not _is_drawn(before, owner, v, held):
                 raise MergeConflict(
                     f"held whole by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
                     f"{after.structure.size.item(int(old_to_new[v]))} units",
                     where=before.structure.where(v),
                     hint="free it first",
                 )
+
+
+def _is_drawn(records: Records, owner: str, v: int, held: steps.Steps) -> bool:
+    implied = records.implied.get(owner, {})
+    below = steps.joined([implied.get(u, ()) for u in records.structure.children(v).tolist()])
+    return held in (records.drawn.total(owner, v), below)
 
 
 def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) -> None:

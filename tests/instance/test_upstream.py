@@ -741,6 +741,16 @@ def test_a_child_whose_jobs_draw_all_that_it_has_grows_by_more(top: Instance) ->
     assert watts(child.graph) == {"feed": 201, "pdu0": 201}
 
 
+def test_a_child_whose_own_child_draws_all_that_it_has_grows_by_more(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
+    inner = child.spawn(child.submit("slot=1/core"))
+    inner.submit("slot=1/[core;power=300]")
+    assert "/site/node1" in child.grow("slot=1/[node{id:'1'};power=200]")
+    assert (watts(child.graph), watts(inner.graph)) == ({"feed": 300, "pdu0": 300}, {"feed": 300, "pdu0": 300})
+    assert child.submit("slot=1/[core;power=200]").state is State.RUN
+    assert (child.check(), top.check()) == ([], [])
+
+
 def test_a_child_all_of_whose_feed_a_job_holds_by_name_does_not_grow_by_more(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
     child.graph.allocate("power:/feed", job="j")
