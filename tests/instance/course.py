@@ -60,6 +60,12 @@ class Watch:
         self.log: list[tuple[float, str, str]] = []
 
     def start(self, job: Job) -> None:
+        try:
+            self._begin(job)
+        except Exception as error:  # noqa: BLE001  # an instance makes an exception of its job of whatever a runner raises
+            self.course.wrong(f"{job!r} starts, and the oracle: {error!r}")
+
+    def _begin(self, job: Job) -> None:
         now_s = self.course.clock.now_s
         self.log.append((now_s, "start", job.name or ""))
         self.course.require_nothing_overdue(f"when {job!r} starts", job.instance)
@@ -93,6 +99,12 @@ class Watch:
                 self.course.wrong(f"{number} units of {path} are in use, of {has}, when {started!r} starts")
 
     def stop(self, job: Job, why: str) -> None:
+        try:
+            self._end(job, why)
+        except Exception as error:  # noqa: BLE001  # the same
+            self.course.wrong(f"{job!r} is asked to stop, and the oracle: {error!r}")
+
+    def _end(self, job: Job, why: str) -> None:
         now_s = self.course.clock.now_s
         self.log.append((now_s, f"stop {why}", job.name or ""))
         if job is self.closing:

@@ -216,20 +216,23 @@ class Uses:
         self.changed: set[Job] = set()
         #: Pools that the course has taken out of service.
         self.out: set[int] = set()
-        #: What was wrong as a job was started: whoever starts it may make another error of it.
+        #: What was wrong as a job was started.
         self.broken: Broken | None = None
 
     def start(self, job: Job) -> None:
-        self.running[job] = units = self.units(job)
-        self.draws[job] = self._of(job, units)
-        # What a whole pool implies may be out of service.
-        for v in (*self.given(job), *self.draws[job]):
-            if not self.out.isdisjoint(self.machine.around.get(v, ())):
-                self.broken = Broken(f"{_name(job)} has begun on {self.machine.said[v]}, which is out of service")
+        # An instance makes an exception of its job of whatever a runner raises.
         try:
+            self.running[job] = units = self.units(job)
+            self.draws[job] = self._of(job, units)
+            # What a whole pool implies may be out of service.
+            for v in (*self.given(job), *self.draws[job]):
+                if not self.out.isdisjoint(self.machine.around.get(v, ())):
+                    self.broken = Broken(f"{_name(job)} has begun on {self.machine.said[v]}, which is out of service")
             self.check()
         except Broken as error:
             self.broken = error
+        except Exception as error:  # noqa: BLE001  # whatever it is
+            self.broken = Broken(f"{_name(job)} has begun, and the oracle: {error!r}")
 
     def end(self, job: Job) -> None:
         self.running.pop(job, None)

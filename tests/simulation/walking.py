@@ -103,6 +103,13 @@ class Walked(Simulator):
 
     def start(self, job: Job) -> None:
         """A job has its resources."""
+        try:
+            self._note(job)
+        except Exception as error:  # noqa: BLE001  # an instance makes an exception of its job of whatever a runner raises
+            self.walk.problems.append(f"{_name(job)} has started, and the walker: {error!r}")
+        super().start(job)
+
+    def _note(self, job: Job) -> None:
         units = self._units(job)
         above = job.instance.job_in_parent
         if above is not None:
@@ -111,7 +118,6 @@ class Walked(Simulator):
                 if amount > had[v]:
                     self.walk.problems.append(f"{_name(job)} has {amount} of {self.top.where(v)}, its instance {had[v]}")
         self._given[job] = units
-        super().start(job)
 
     def _over(self, job: Job) -> None:
         units = self._given.pop(job, None)
