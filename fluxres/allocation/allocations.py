@@ -50,6 +50,14 @@ class Change:
     implied: list[tuple[int, int]] = field(default_factory=list)
 
 
+def _given_back(pieces: Iterable[Piece]) -> dict[int, Steps]:
+    """By account, the units over time that pieces take back."""
+    gone: dict[int, Steps] = {}
+    for v, amount, s, e in pieces:
+        gone[v] = steps.add(gone.get(v, ()), s, e, amount)
+    return gone
+
+
 def _said(tick: int) -> str:
     return in_message(clock.seconds(tick))
 
@@ -143,7 +151,7 @@ class Allocations(Holdings):
                 change.covers += covers
                 change.absorbs += self._absorbed(v, amount, job, owner, covers)
         if around:
-            change.implied = steps.without(start, end, steps.without(start, end, list(around)))
+            change.implied = steps.inside(start, end, list(around))
         return change
 
     def _require_alone(self, v: int, amount: int, job: str, start: int, end: int) -> None:
@@ -542,10 +550,7 @@ class Allocations(Holdings):
             by_window.setdefault(piece[2:], []).append(piece)
         lost: list[tuple[Consumers, int, Steps]] = []
         if job in self.drawn.ledgers:
-            gone: dict[int, Steps] = {}
-            for v, amount, s, e in (piece for together in by_window.values() for piece in together):
-                gone[v] = steps.add(gone.get(v, ()), s, e, amount)
-            lost = self._own_draws_lost(job, gone)
+            lost = self._own_draws_lost(job, _given_back(piece for together in by_window.values() for piece in together))
         for window, together in by_window.items():
             self._shrink(together, job, *window)
         if not self.is_holder(job) and job not in self.implied:
@@ -568,9 +573,7 @@ class Allocations(Holdings):
         """Pieces, and what was drawn for pools of which the job has nothing left then (rule F2); of a pool each moment once."""
         if job not in self.drawn.ledgers:
             return pieces
-        gone: dict[int, Steps] = {}
-        for v, amount, s, e in pieces:
-            gone[v] = steps.add(gone.get(v, ()), s, e, amount)
+        gone = _given_back(pieces)
         more: dict[int, Steps] = {}
         for consumers, windows in self._left_alone(job, gone, gone):
             for account, held in self.drawn.of(job, consumers).items():
@@ -607,7 +610,7 @@ class Allocations(Holdings):
         found: list[tuple[int, int]] = []
         for u in (v, *self.accounts.ancestors(v)):
             found += steps.whole(self._had(owner, u, gone), 0, clock.FOREVER, 0, self.accounts.size.item(u))
-        return steps.without(0, clock.FOREVER, steps.without(0, clock.FOREVER, found))
+        return steps.inside(0, clock.FOREVER, found)
 
     def has_throughout(self, owner: str, v: int, start: int, end: int) -> bool:
         """Whether an owner has all of a pool in the whole of a window."""

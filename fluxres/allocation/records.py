@@ -95,7 +95,7 @@ class Records(Allocations):
         # The stage holds the units already; what can have changed is only what the job's own units add up to.
         start, end = staged.start, staged.end
         around = around + self.whole_above(v, staged.job, start, end)
-        change = Change(v, amount, [], [], steps.without(start, end, steps.without(start, end, around)) if around else [])
+        change = Change(v, amount, [], [], steps.inside(start, end, around))
         if self.accounts.end.item(v) > v + 1:
             own, size = self.steps_of(v, staged.job), self.accounts.size.item(v)
             for s, e in steps.without(start, end, around):

@@ -203,3 +203,12 @@ def without(start: int, end: int, windows: list[tuple[int, int]]) -> list[tuple[
     if at < end:
         found.append((at, end))
     return found
+
+
+def inside(start: int, end: int, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of ``[start, end)`` in any of some windows, which may overlap.
+
+    >>> inside(0, 10, [(2, 4), (3, 5), (9, 20)])
+    [(2, 5), (9, 10)]
+    """
+    return without(start, end, without(start, end, windows))

@@ -91,17 +91,15 @@ class Draws:
 
     def drawn_from(self, v: int, account: int) -> int:
         """Units that a pool with all in it may draw by itself from an account: those of the names of its graph or its type."""
-        accounts = self._structure.accounts
-        graphs = {accounts.edge(account)[0].name} if accounts.is_edge(account) else None
-        kind, found = accounts.type.item(account), 0
-        for name in self.types:
-            for feeds in self._graphs_of(name):
-                if feeds.graph.name in graphs if graphs is not None else kind in feeds.types:
-                    if graphs is None and name in self._structure.types and self._structure.types.index(name) != kind:
-                        continue
-                    found += int(self.total(name)[v])
-                    break
-        return found
+        return sum(int(self.total(name)[v]) for name in self.types if self._may_draw_from(name, account))
+
+    def _may_draw_from(self, name: str, account: int) -> bool:
+        accounts, types = self._structure.accounts, self._structure.types
+        feeds = self._graphs_of(name)
+        if accounts.is_edge(account):
+            return accounts.edge(account).graph.name in {each.graph.name for each in feeds}
+        kind = accounts.type.item(account)
+        return types.index(name) == kind and bool(feeds) if name in types else any(kind in each.types for each in feeds)
 
     def _of(self, name: str) -> tuple[Int64, Int64]:
         found = self._inside.get(name)

@@ -185,17 +185,7 @@ def _sort(hierarchy: bool) -> str:
 
 def with_subsystem(s: Structure, graph: Subsystem) -> Structure:
     """The machine with this auxiliary graph in place of the one of its name."""
-    made = Structure(
-        s.columns(),
-        s.kinds,
-        origins=s.origins,
-        names=s.names,
-        uuid_texts=s.uuid_texts,
-        tags=s.tags,
-        capacity=s.capacity,
-        subsystems={**s.subsystems, graph.name: graph},
-        tree_end=s.tree_end,
-    )
+    made = s.replaced(subsystems={**s.subsystems, graph.name: graph})
     made.linked = s.linked
     return made
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -492,6 +493,22 @@ class Structure:
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns by name, not copied."""
         return {column: getattr(self, column) for column in COLUMNS}
+
+    def replaced(
+        self, columns: Mapping[str, NDArray[Any]] = MappingProxyType({}), subsystems: Mapping[str, Subsystem] | None = None
+    ) -> Structure:
+        """The same pools with other values in some columns, or with other auxiliary graphs; all other data is shared."""
+        return Structure(
+            {**self.columns(), **columns},
+            self.kinds,
+            origins=self.origins,
+            names=self.names,
+            uuid_texts=self.uuid_texts,
+            tags=self.tags,
+            capacity=self.capacity,
+            subsystems=dict(self.subsystems if subsystems is None else subsystems),
+            tree_end=self.tree_end,
+        )
 
     @property
     def nbytes(self) -> int:

@@ -68,20 +68,8 @@ def by_itself(s: Structure) -> Structure:
     """
     if s.accounts.linked is None:
         return s
-    columns = s.columns()
-    if s.linked is not None:
-        columns["flags"] = np.where(s.linked, s.flags & np.uint8(255 - WAY), s.flags)
-    return Structure(
-        columns,
-        s.kinds,
-        origins=s.origins,
-        names=s.names,
-        uuid_texts=s.uuid_texts,
-        tags=s.tags,
-        capacity=s.capacity,
-        subsystems={name: accounts.by_itself(graph) for name, graph in s.subsystems.items()},
-        tree_end=s.tree_end,
-    )
+    flags = s.flags if s.linked is None else np.where(s.linked, s.flags & np.uint8(255 - WAY), s.flags)
+    return s.replaced({"flags": flags}, {name: accounts.by_itself(graph) for name, graph in s.subsystems.items()})
 
 
 class _Renumbering:

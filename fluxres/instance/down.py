@@ -132,7 +132,7 @@ def _fail(instance: Instance, vertices: list[int]) -> None:
         near = ((u, v) for u in instance.inventory.vertices(job.claim) for v in vertices if u < end.item(v) and v < end.item(u))
         lost = next((v for u, v in near if u >= v or _has_inside(instance, job, u, v)), None)
         if lost is not None:
-            instance._except(job, "exec", states.FATAL, f"lost {structure.where(lost)}")
+            instance._except(job, states.EXEC, states.FATAL, f"lost {structure.where(lost)}")
 
 
 def _has_inside(instance: Instance, job: Job, u: int, v: int) -> bool:

@@ -97,8 +97,8 @@ def hold_all_through(instances: Iterable[Instance]) -> None:
             one.now = one._time.now
             hold_through(one)
             if one.expires <= one.now and one.queue.reserved:
-                one.inventory.clear()
-                one.queue.cleared()
+                one.queue.unreserve()
+                one.queue.changed = True
 
 
 def announce_late(instances: Iterable[Instance]) -> None:

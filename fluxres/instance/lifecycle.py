@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heappush
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, seconds, ticks
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
     from fluxres.model import ResourceGraph
 
-EXEC: Final = "exec"
-"""Exception of a job whose runner raised one."""
 _SEQUENCES = 1 << 10
 _MOMENTS = 1 << 40
 """Milliseconds that an id of 64 bits has room for, beside its sequence number."""
@@ -388,7 +386,7 @@ class Lifecycle(Passes):
             fails, note = job.state is State.RUN, f"the runner could not start it: {type(error).__name__}: {error}"
             if fails:
                 job.state = State.CLEANUP
-            self._except(job, EXEC, states.FATAL, note)
+            self._except(job, states.EXEC, states.FATAL, note)
             if fails:
                 self._finish(job, NOT_STARTED)
 
@@ -488,7 +486,7 @@ class Lifecycle(Passes):
             except (StoreError, PolicyError):
                 raise
             except Exception as error:  # noqa: BLE001  # it may run on: it has its resources until `finish` (rule T1)
-                self._except(job, EXEC, states.WARNING, f"the runner could not stop it: {type(error).__name__}: {error}")
+                self._except(job, states.EXEC, states.WARNING, f"the runner could not stop it: {type(error).__name__}: {error}")
             return
         if before is State.SCHED and job.urgency != urgency.URGENCY_HELD:
             self.inventory.unreserve(job.number)

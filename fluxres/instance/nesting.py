@@ -278,7 +278,7 @@ class Nesting(Lifecycle):
         parent, job = self._kin()
         self._enter()
         self.shut(note or "the instance failed")
-        parent._raise(job, "exec", note)
+        parent._raise(job, states.EXEC, note)
 
     @locked
     def shut(self, why: str, kind: str = "cancel") -> None:

@@ -32,6 +32,8 @@ RUNNING: Final = frozenset((State.RUN, State.CLEANUP))
 ACTIVE: Final = PENDING | RUNNING
 """Virtual states: PD, RU and A."""
 
+EXEC: Final = "exec"
+"""Type of the exception of a job that could not be started or stopped, or lost what it ran on."""
 FATAL: Final = 0
 """Severity of an exception that ends a job; larger ones (to 7) are told and change nothing."""
 

@@ -60,7 +60,7 @@ def _check_draw(structure: Structure, draws: Draws, name: str) -> Iterator[Probl
 def _short_of(typology: Typology, v: int, kind: int, units: int, name: str) -> str:
     """Why a pool can never be given what it draws; empty where it can.
 
-    What the enclosing instance gives on request may be enough. Of what a copy took a part of, whoever holds it was given so much.
+    What the enclosing instance gives on request may be enough, and a copy has of a supplier what its job was given of it.
     """
     charges = typology.paths.charged(v, kind)
     if charges is None:

@@ -151,7 +151,7 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     with part.lifted():
         for owner in records.pools_of:
             # What a whole holding above implies is the owner's here, too.
-            whole = _union(records.whole_above(v, owner, 0, FOREVER))
+            whole = steps.inside(0, FOREVER, records.whole_above(v, owner, 0, FOREVER))
             if whole and owner.startswith(STAGE_OWNER):
                 staged = records.stages[owner.removeprefix(STAGE_OWNER)]
                 made.records.stages[staged.stage] = replace(staged, targets=((0, size),))
@@ -166,11 +166,6 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     made.records.pools_of = {owner: made.records.pools_of[owner] for owner in records.pools_of if made.records.is_holder(owner)}
     made.records.slots_of = {job: slots for job, slots in records.slots_of.items() if inside[job]}
     return made
-
-
-def _union(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The windows that several ones, which may overlap, make together."""
-    return steps.without(0, FOREVER, steps.without(0, FOREVER, windows))
 
 
 def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int32) -> Records:

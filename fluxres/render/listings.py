@@ -25,6 +25,16 @@ def _job(_text: str) -> str:
     return "job"
 
 
+_HELD = [
+    Column("JOB", role=_job),
+    Column("PATH"),
+    Column("POOLS", right=True),
+    Column("UNITS", right=True),
+    Column("START"),
+    Column("END"),
+]
+
+
 def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fold]:
     """Pools folded where table and tree would say the same of them."""
     graph, vertices = selection.graph, selection.vertices
@@ -83,15 +93,7 @@ def records(
     for (job, start, end, amount), vertices in groups.items():
         for v, held_units in _alike(structure, vertices, amount):
             rows.append((job, start, v, [job, *held_units, when(seconds(start)), when(seconds(end))]))
-    columns = [
-        Column("JOB", role=_job),
-        Column("PATH"),
-        Column("POOLS", right=True),
-        Column("UNITS", right=True),
-        Column("START"),
-        Column("END"),
-    ]
-    return table(columns, [row for *_, row in sorted(rows)], header=header, style=style)
+    return table(_HELD, [row for *_, row in sorted(rows)], header=header, style=style)
 
 
 def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[tuple[int, list[str]]]:
@@ -115,12 +117,7 @@ def stages(graph: ResourceGraph, documents: Sequence[Document], *, header: bool 
         rows += [[d["stage"], d["job"], *line, *times] for _, line in sorted(lines)]
     columns = [
         Column("STAGE"),
-        Column("JOB", role=_job),
-        Column("PATH"),
-        Column("POOLS", right=True),
-        Column("UNITS", right=True),
-        Column("START"),
-        Column("END"),
+        *_HELD,
         Column("EXPIRES"),
     ]
     return table(columns, rows, header=header, style=style)

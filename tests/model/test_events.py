@@ -150,13 +150,19 @@ def test_what_is_held_through_a_pool_above_is_given_back_before_it_and_with_it()
     assert (trace(h), h.revision) == (trace(g), g.revision)
 
 
-def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where the job's own records below a pool are to be implied by it."""
-    told: list[Any] = []
+def with_many_moments() -> ResourceGraph:
+    """Eight of them on the memory; two in a window of job a would be two more."""
     g = machine()
     for start in range(0, 6, 2):
         g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 1)
     g.allocate([(MEMORY, 1)], job="a", start=20, end=30)
+    return g
+
+
+def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the job's own records below a pool are to be implied by it."""
+    told: list[Any] = []
+    g = with_many_moments()
     monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 8)
     g.sink = told.append
     before, revision = trace(g), g.revision
@@ -175,10 +181,7 @@ def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_stage_that_a_bound_keeps_from_its_job_stays_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    g = machine()
-    for start in range(0, 6, 2):
-        g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 1)
-    g.allocate([(MEMORY, 1)], job="a", start=20, end=30)
+    g = with_many_moments()
     stage = g.stage(NODE, job="a", start=22, end=28)
     monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 8)
     g.sink = told.append
