@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -34,8 +34,8 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     """
     part = part_of(structure, shorthand=shorthand)
     lost = left_out.concern(structure, "pools", hidden_in(structure, part), "what is below exclusive ones;")
-    data = text_of(structure, part, name)
-    return Output(data + b"\n", [*lost, *lost_of(structure, allocations)], note_of(structure))
+    data = b"".join([*pieces_of(structure, part, name), b"\n"])
+    return Output(data, [*lost, *lost_of(structure, allocations)], note_of(structure))
 
 
 def write_shorthand(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
@@ -65,8 +65,10 @@ def hidden_in(structure: Structure, part: Part) -> left_out.Mask:
     return hidden
 
 
-def text_of(structure: Structure, part: Part, name: str | None, more: Mapping[int, str] = MappingProxyType({})) -> bytes:
-    """The text of a graph, with the uuids of its pools as runs where those are few.
+def pieces_of(
+    structure: Structure, part: Part, name: str | None, more: Mapping[int, str] = MappingProxyType({})
+) -> Iterator[bytes]:
+    """The text of a graph in pieces, with the uuids of its pools as runs where those are few.
 
     Args:
         name: of the machine.
@@ -74,9 +76,8 @@ def text_of(structure: Structure, part: Part, name: str | None, more: Mapping[in
     """
     label = None if name is None or name == structure.name(0) else name
     runs = pool_uuids.runs_of(structure, jgf_text.in_order(structure, part))
-    pieces = jgf_text.chunks(structure, part, label=label, uuid_runs=runs if len(runs) <= _RUNS_MAX else None, more=more)
-    end = b',"writer":"%s"}' % SHORTHAND.encode() if len(part.vertices) < structure.n else b"}"
-    return b"".join([*pieces, end])
+    yield from jgf_text.chunks(structure, part, label=label, uuid_runs=runs if len(runs) <= _RUNS_MAX else None, more=more)
+    yield b',"writer":"%s"}' % SHORTHAND.encode() if len(part.vertices) < structure.n else b"}"
 
 
 def _is_plain(key: str, value: PropertyValue) -> bool:

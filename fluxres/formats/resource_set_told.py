@@ -81,8 +81,8 @@ class Told(NamedTuple):
 
 def offered(structure: Structure, type_name: str) -> Int32:
     """Pools of a type that are more than the way to others."""
-    pools = structure.of_type(type_name)
-    return np.asarray(pools[(structure.flags[pools] & WAY) == 0], np.int32)
+    pools, ways = structure.of_type(type_name), (structure.flags & WAY) != 0
+    return np.asarray(pools[~ways[pools]], np.int32) if ways.any() else pools
 
 
 def pools_within(structure: Structure, targets: Targets, type_name: str) -> Int32:

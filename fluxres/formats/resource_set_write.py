@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -57,8 +57,8 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     if scheduling == "treepool":
         parts += [b',"scheduling":', topologies(structure, targets, children.numbers, told)]
     elif scheduling != "none":
-        data, lines = _graph(structure, children, name, shorthand=scheduling == "jgf_shorthand")
-        parts += [b',"scheduling":', data]
+        pieces, lines = _graph(structure, children, name, shorthand=scheduling == "jgf_shorthand")
+        parts += [b',"scheduling":', *pieces]
         lines += jgf_write.lost_of(structure, allocations)
         note = jgf_write.note_of(structure)
     elif tags.get(SCHEDULING):
@@ -82,15 +82,15 @@ def write_treepool(structure: Structure, allocations: Sequence[Hold] = (), *, na
     return write(structure, allocations, name=name, scheduling="treepool")
 
 
-def _graph(structure: Structure, children: Children, name: str | None, *, shorthand: bool) -> tuple[bytes, list[str]]:
-    """The graph as JSON, and what its shorthand leaves out."""
+def _graph(structure: Structure, children: Children, name: str | None, *, shorthand: bool) -> tuple[Iterator[bytes], list[str]]:
+    """The graph as JSON in pieces, and what its shorthand leaves out."""
     part = jgf_write.part_of(structure, shorthand=shorthand)
     more = {}
     if shorthand:
         more = left_out_below(structure, part, CHILDREN, host=partial(host_of, structure), numbers=children.numbers)
     what = "what is below exclusive ones, of which R says nodes, cores and gpus;"
     lost = left_out.concern(structure, "pools", jgf_write.hidden_in(structure, part), what)
-    return jgf_write.text_of(structure, part, name, more), lost
+    return jgf_write.pieces_of(structure, part, name, more), lost
 
 
 def _json(tags: dict[str, str | None], key: str) -> bytes:

@@ -82,9 +82,11 @@ def _is_shown(structure: Structure, part: Part) -> NDArray[np.bool_]:
     It knows of no ways.  One that leads to nothing else in the tree, such as the core through which a supply comes, it would
     take for a core that may be given to a job.
     """
-    vertices, stop = part.vertices, np.searchsorted(part.vertices, structure.end[part.vertices])
-    own = np.concatenate([[0], np.cumsum(~part.ways)])
-    shown = (vertices < structure.tree_end) & ((own[stop] > own[:-1]) | (vertices == 0))
+    vertices = part.vertices
+    shown = vertices < structure.tree_end
+    if part.ways.any():
+        own, stop = np.concatenate([[0], np.cumsum(~part.ways)]), np.searchsorted(vertices, structure.end[vertices])
+        shown &= (own[stop] > own[:-1]) | (vertices == 0)
     for graph in jgf_subsystems.of(structure).taken.values():
         shown |= _are_in(graph.members, vertices) & (vertices >= structure.tree_end)
     return np.asarray(shown, np.bool_)
@@ -206,18 +208,20 @@ class _Nodes:
         names, is_default = self._named(block, self._sort[rows])
         uuid_texts = self._uuids(block) if self._uuid_bases is not None else repeat("")
         above, auxiliary, more = self._above, self._auxiliary, self._more
-        before, between, behind = self._before, self._between, self._behind
+        before, between, behind, tree_end = self._before, self._between, self._behind, s.tree_end
         inner = s.end[block] > block + 1
         columns = (block, s.parent[block], self._sort[rows], s.id[block], s.rank[block], inner)
         found = []
         for v, up, sort, number, rank, has_below, name, plain, uuid in zip(
             *(column.tolist() for column in columns), names, is_default, uuid_texts, strict=False
         ):
-            if v < s.tree_end:
+            if v < tree_end:
                 path = f"{above[up]}/{name}"
                 if has_below:
                     above[v] = path
-                paths = f'"containment":"{path}"{auxiliary.get(v, "")}'
+                paths = f'"containment":"{path}"'
+                if auxiliary and v in auxiliary:
+                    paths += auxiliary[v]
             else:
                 paths = auxiliary.get(v, "")[1:]
             own = "" if plain else f',"name":"{name}"'

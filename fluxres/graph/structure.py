@@ -415,7 +415,10 @@ class Structure:
     @property
     def offers(self) -> NDArray[np.bool_]:
         """Pools that are more than a way, or have such a pool below them.  Cost O(n)."""
-        own = np.concatenate([[0], np.cumsum((self.flags & WAY) == 0)])
+        more_than_ways: NDArray[np.bool_] = (self.flags & WAY) == 0
+        if more_than_ways.all():
+            return more_than_ways
+        own = np.concatenate([[0], np.cumsum(more_than_ways)])
         found: NDArray[np.bool_] = own[self.end] > own[:-1]
         return found
 
