@@ -148,8 +148,8 @@ def extract(
     ways = np.array(above, np.int32)
     if take_ancestors:
         ways = np.union1d(ways, supply[supply < s.tree_end]).astype(np.int32)
-    in_tree = np.union1d(ways, inside).astype(np.int32)
-    is_way = np.isin(in_tree, ways)
+    in_tree = np.concatenate([ways[ways < v], inside, ways[ways >= stop]])
+    is_way = (in_tree < v) | (in_tree >= stop)
     taken = _Renumbering(in_tree, v, stop)
     beside, own = _beside(s, taken, inside, ways, supply[supply >= s.tree_end], outside, everything=v == 0)
     vertices = np.concatenate([in_tree, beside])

@@ -50,26 +50,30 @@ def wakes(instance: Lifecycle) -> int:
     return min(found, ends[-1]) if ends and len(instance.queue) else found
 
 
-def do_first(instance: Lifecycle, before: int) -> None:
-    """Do what comes first in an instance, if it is due before a moment."""
-    instance._announced = FOREVER
+def do_first(instance: Lifecycle, before: int) -> bool:
+    """Do what comes first in an instance, if it is due before a moment; False where others give it back in the tick to come."""
+    instance._announced, is_due = FOREVER, True
     try:
         moment = FOREVER if instance.is_closed else first(instance)
         if moment >= before:
-            return
+            return True
         instance.now = instance._time.now
         timers, ends = instance._timers, instance._foreign_ends
         if moment == _limit(instance):
             _limits(instance, moment)
-        elif ends and moment == ends[-1] - 1:
+        elif ends and moment == ends[-1] - 1 and ends[-1] <= instance.now:
             foreign.look(instance)
         elif timers and moment == timers[0][0]:
             _begin_time(instance)
-        else:
+        elif moment == instance.expires:
             instance._expire()
+        else:
+            is_due = False
+            return False
         instance._after()
+        return True
     finally:
-        if not instance.is_closed:
+        if is_due and not instance.is_closed:
             instance._announce(first(instance))
 
 

@@ -14,7 +14,7 @@ from fluxres import limits
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StaleHandle, StoreError, UsageError
 from fluxres.instance import dependencies as deps
-from fluxres.instance import due, foreign, states, urgency
+from fluxres.instance import due, foreign, generators, states, urgency
 from fluxres.instance.choice import make_inventory
 from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
 from fluxres.instance.inventory import Ask, Inventory, NotSimple
@@ -102,6 +102,7 @@ class Lifecycle(Passes):
         """Jobs that have something which others hold in the graph, or will before its limit."""
         self._recorded: set[int] = set()
         self._last_id = (-1, 0)
+        self._generator = generators.take(self, graph)
         self._recalculated = self.now
         if graph.records.jobs() or graph.records.stages:
             foreign.look(self)
@@ -332,7 +333,7 @@ class Lifecycle(Passes):
             years = "the instance began over 34 years before, and ids of jobs (RFC 19) have no room for the time since"
             raise UsageError(f"clock: {years}", where=self._face.address, hint="make a new instance, or set the clock right")
         self._last_id = (moment, sequence)
-        made: int = moment << 24 | sequence
+        made: int = moment << 24 | self._generator << 10 | sequence
         return self._new_id(now) if self.foreign and fluid.encode(made) in self.foreign else made
 
     def _is_issued(self, name: str) -> bool:
@@ -341,7 +342,9 @@ class Lifecycle(Passes):
             number = fluid.decode(name)
         except FluxresError:
             return False
-        return fluid.encode(number) == name and (number >> 24, number % _SEQUENCES) <= self._last_id
+        parts = fluid.split(number)
+        is_ours = fluid.encode(number) == name and parts.generator == self._generator
+        return is_ours and (parts.timestamp_ms, parts.sequence) <= self._last_id
 
     def _depend(self, job: Job) -> None:
         """It waits for nothing more."""

@@ -93,6 +93,7 @@ class Timekeeper:
         Of one moment children come before their parents, so that jobs below are over when what they run on is.
         """
         agenda = self._agenda
+        not_yet: list[Lifecycle] = []
         self.still += 1
         try:
             self.is_moving = True
@@ -100,9 +101,14 @@ class Timekeeper:
                 while agenda and agenda[0][0] < before:
                     moment, _, _, found = heappop(agenda)
                     one = found()
-                    if one is not None and one._announced == moment:  # else something earlier was announced, and is done
-                        due.do_first(one, before)
+                    if one is None or one._announced != moment:
+                        continue  # something earlier was announced, and is done
+                    if not due.do_first(one, before):
+                        not_yet.append(one)
             finally:
+                for one in not_yet:
+                    if not one.is_closed:
+                        one._announce(due.first(one))
                 self.is_moving = False
                 self.next = agenda[0][0] if agenda else FOREVER
             while self._owed:

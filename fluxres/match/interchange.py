@@ -32,6 +32,7 @@ class Interchange:
         self._numbers: dict[object, int] = {}
         self._edges: dict[int, tuple[int, ...]] = {}
         self._turned = {id(feeds): _by_supplier(feeds) for feeds in paths.feeds}
+        self._feeds = {feeds.graph.name: feeds for feeds in paths.feeds}
 
     def of(self, v: int, channel: int) -> int:
         """A number that is equal for two pools with the same description."""
@@ -42,38 +43,65 @@ class Interchange:
         return found
 
     def edges_inside(self, v: int) -> tuple[int, ...]:
-        """The accounts of edges with a capacity that lead from one pool in this one to another, itself included."""
+        """The accounts of edges with a capacity from one pool in this one to another, itself included, or into its own supply."""
         found = self._edges.get(v)
         if found is None:
-            limited = (feeds for feeds in self._paths.feeds if feeds.is_limited)
-            rows = ((feeds, row) for feeds in limited for row in self._rows_inside(feeds, v))
+            limited = [feeds for feeds in self._paths.feeds if feeds.is_limited]
+            rows = [(feeds, row) for feeds in limited for row in self._rows_inside(feeds, v)]
+            rows += [(feeds, row) for feeds in limited if self._is_end(feeds, v) for row in self._rows_into(feeds, v)]
             found = self._edges[v] = tuple(dict.fromkeys(edge for feeds, row in rows for edge in feeds.limits(row)))
         return found
 
     def _describe(self, v: int, channel: int) -> object:
         graphs, kinds = self._paths.concerned(channel)
         entries = dict.fromkeys(u for feeds in graphs for u in self._ends_below(feeds, v))
-        charged = tuple((u - v, self._relative(v, self._paths.charged(u, channel))) for u in (v, *entries))
+        ended = () if self._paths.is_route(channel) else tuple(feeds for feeds in graphs if self._is_end(feeds, v))
+        charged = tuple((u - v, self._relative(v, self._paths.charged(u, channel), ended)) for u in (v, *entries))
         inside = [(at, row) for at, feeds in enumerate(graphs) for row in self._rows_inside(feeds, v)]
         links = tuple((at, graphs[at].below.item(row) - v, graphs[at].above.item(row) - v) for at, row in inside)
         served = self._paths.nodes_served(channel, v, self._structure.end.item(v))
         dead = tuple(self._dead_into(v, graphs))
         return charged, links, dead, served, self._outward(v, graphs, kinds)
 
-    def _relative(self, v: int, charges: Iterable[tuple[tuple[int, ...], object]] | None) -> object:
-        """Charges with places in a pool instead of numbers, where who gives is in it."""
+    def _relative(self, v: int, charges: Iterable[tuple[tuple[int, ...], object]] | None, ended: tuple[Feeds, ...]) -> object:
+        """Charges with places in a pool instead of numbers: of what is in it, and of edges into it of graphs that end there."""
         if charges is None:
             return None
-        return tuple((tuple(self._place(v, u) for u in givers), part) for givers, part in charges)
+        return tuple((tuple(self._place(v, u, ended) for u in givers), part) for givers, part in charges)
 
-    def _place(self, v: int, account: int) -> object:
+    def _place(self, v: int, account: int, ended: tuple[Feeds, ...]) -> object:
         stop, accounts = self._structure.end.item(v), self._structure.accounts
         if not accounts.is_edge(account):
             return ("in", account - v) if v <= account < stop else account
-        graph, src, dst = accounts.edge(account)
-        if v <= src < stop and v <= dst < stop:
-            return graph.name, src - v, dst - v, accounts.size.item(account), accounts.unit(account)
+        graph, *ends = accounts.edge(account)
+        inside = sum(v <= u < stop for u in ends)
+        if inside == 2 or (inside == 1 and self._feeds[graph.name] in ended):
+            places = (("in", u - v) if v <= u < stop else u for u in ends)
+            return graph.name, *places, accounts.size.item(account), accounts.unit(account)
         return account
+
+    def _is_end(self, feeds: Feeds, v: int) -> bool:
+        """Whether a graph leads from a pool to nothing outside it: only pools in it, and above it, draw through edges into it.
+
+        Those above it draw through all such pools alike.  Of a pool in a node that is not so: a core draws through the card
+        beside it.
+        """
+        structure = self._structure
+        if structure.parent.item(v) >= 0 and feeds.is_in_node(structure.parent.item(v)):
+            return False
+        stop = structure.end.item(v)
+        order, above = self._turned[id(feeds)]
+        a, b = _between(above, v, stop)
+        below = feeds.below[order[a:b]]
+        return not ((below < v) | (below >= stop)).any()
+
+    def _rows_into(self, feeds: Feeds, v: int) -> list[int]:
+        """Edges from a pool outside this one into it."""
+        stop = self._structure.end.item(v)
+        a, b = _between(feeds.below, v, stop)
+        above = feeds.above[a:b]
+        found: list[int] = (np.flatnonzero((above < v) | (above >= stop)) + a).tolist()
+        return found
 
     def _ends_below(self, feeds: Feeds, v: int) -> list[int]:
         """Pools strictly below one at which an edge begins or ends."""

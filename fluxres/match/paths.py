@@ -195,6 +195,10 @@ class Paths:
         """Which pools could change places."""
         return Interchange(self)
 
+    def is_route(self, channel: int) -> bool:
+        """Whether units are asked for by this number along routes, which may lead through other nodes."""
+        return channel in self._routes
+
     def concerned(self, channel: int) -> tuple[list[Feeds], NDArray[np.int64]]:
         """The graphs along which something is charged by this number, and the types of pools that give it."""
         if channel < len(self._structure.types):

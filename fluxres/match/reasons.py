@@ -260,7 +260,7 @@ class _Writer:
                 causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))
                 short = [givers for givers in short if givers not in below]
             if short:
-                some = short[: limits.WHY_POOLS_MAX]
+                some = short[: limits.WHY_POOLS_MAX]  # the tightest
                 paths = self.paths(np.array([givers[0] for givers in some], np.int32))
                 pools = [v for givers in some for v in givers][: limits.WHY_POOLS_MAX]
                 causes.append(Cause("supply", len(short), paths, self.who(pools), tuple(map(self.supplies.in_words, some))))
@@ -326,7 +326,7 @@ class _Writer:
 
     def cause(self, code: str, pools: NDArray[np.int32]) -> Cause:
         situation, structure = self.situation, self.structure
-        some = pools[: limits.WHY_POOLS_MAX].tolist()
+        some = _some_of(pools)
         detail: tuple[str, ...] = ()
         held: list[int] = []
         if code == "state":
@@ -357,11 +357,11 @@ class _Writer:
         """Who holds a part of pools that have room: units of them, or something of what is asked for in them."""
         if not demand.children:
             some = pools[(self.free[pools] > 0) & (self.free[pools] < self.structure.units[pools])]
-            held = some[: limits.WHY_POOLS_MAX].tolist()
+            held = _some_of(some)
         else:
             busy = self.busy_for((demand,) if not demand.is_slot else demand.inside)
             some = pools[busy.searchsorted(pools, "right") < busy.searchsorted(self.structure.end[pools])]
-            held = self.held_in(busy, some[: limits.WHY_POOLS_MAX].tolist())
+            held = self.held_in(busy, _some_of(some))
         return [Cause("held-in-part", len(some), self.paths(some), self.who(held))] if len(some) else []
 
     def busy_for(self, demands: Sequence[Demand]) -> NDArray[np.int32]:
@@ -392,7 +392,7 @@ class _Writer:
         lacking = [(child, below) for child, below in alone if not self.trial.has_room_for(child, below)]
         lacking = lacking or [(child, below) for child, below in places if child.charged == "siblings"]
         busy = self.busy_for([child for child, below in lacking if below == v])
-        held = self.held_in(busy, pools[: limits.WHY_POOLS_MAX].tolist())
+        held = self.held_in(busy, _some_of(pools))
         words = tuple(self.in_words(child, below) for child, below in lacking)
         return Cause("inside", len(pools), self.paths(pools), self.who(held), words)
 
@@ -429,6 +429,13 @@ class _Writer:
             for job, end in self.holders(v, self.situation.start, self.situation.end):
                 until[job] = max(until.get(job, 0), end)
         return tuple((job, clock.seconds(end)) for job, end in until.items())
+
+
+def _some_of(pools: NDArray[np.int32]) -> list[int]:
+    """As many of some pools as are looked into one by one, from all over the machine: pools of one node often have one holder."""
+    step = -(-len(pools) // limits.WHY_POOLS_MAX)
+    some: list[int] = pools[:: max(step, 1)].tolist()
+    return some
 
 
 def _until(end_s: float) -> str:

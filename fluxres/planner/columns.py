@@ -58,6 +58,7 @@ class Columns:
         self._sums: list[npt.NDArray[np.int64] | None] = [None] * self.types
         self._dtypes: dict[int, np.dtype[Any] | None] = {}
         self._plain: set[int] = set()
+        """Types of which every pool has one unit."""
         self._ordinals: npt.NDArray[np.int32] | None = None
 
     def vertices(self, kind: int) -> Vertices:
@@ -85,8 +86,10 @@ class Columns:
         """The integer type that counts units of a type's pools; None where no size is above 1, and a bit will do."""
         if kind not in self._dtypes:
             sizes = self.sizes[self.vertices(kind)]
-            unit = not sizes.size or sizes.max() <= 1
-            self._dtypes[kind] = None if unit else narrowest(int(sizes.max()))
+            least, most = (int(sizes.min()), int(sizes.max())) if sizes.size else (1, 1)
+            self._dtypes[kind] = None if most <= 1 else narrowest(most)
+            if least == most == 1:
+                self._plain.add(kind)
         return self._dtypes[kind]
 
     def sums(self, kind: int) -> npt.NDArray[np.int64] | None:
@@ -94,14 +97,12 @@ class Columns:
 
         Errors: LimitExceeded when all pools of the type together have more units than an int64 counts.
         """
+        self.dtype(kind)
         if kind in self._plain:
             return None
         found = self._sums[kind]
         if found is None:
             sizes = self.sizes[self.vertices(kind)]
-            if self.dtype(kind) is None and (sizes == 1).all():
-                self._plain.add(kind)
-                return None
             if float(sizes.sum(dtype=np.float64)) > float(limits.SIZE_MAX):
                 raise LimitExceeded(
                     f"the pools of type number {kind} have more than {limits.SIZE_MAX} units together",

@@ -20,7 +20,8 @@ from fluxres.syntax.place import shown
 Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words", "emoji"]
 
 ID_BITS: Final = 64
-_TIMESTAMP_BITS, _GENERATOR_BITS, _SEQUENCE_BITS = 40, 14, 10
+GENERATOR_BITS: Final = 14
+_TIMESTAMP_BITS, _SEQUENCE_BITS = 40, 10
 _ALPHABET: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _F58_DIGITS_MAX: Final = 12
 _SYMBOLS_MAX: Final = 7
@@ -109,7 +110,7 @@ def split(job_id: int) -> Parts:
     Parts(timestamp_ms=1234, generator=3, sequence=5)
     """
     rest, sequence = divmod(job_id, 1 << _SEQUENCE_BITS)
-    timestamp_ms, generator = divmod(rest, 1 << _GENERATOR_BITS)
+    timestamp_ms, generator = divmod(rest, 1 << GENERATOR_BITS)
     return Parts(timestamp_ms, generator, sequence)
 
 
@@ -119,10 +120,10 @@ def join(parts: Parts) -> int:
     >>> join(Parts(1234, 3, 5))
     20703087621
     """
-    for name, value, bits in zip(Parts._fields, parts, (_TIMESTAMP_BITS, _GENERATOR_BITS, _SEQUENCE_BITS), strict=True):
+    for name, value, bits in zip(Parts._fields, parts, (_TIMESTAMP_BITS, GENERATOR_BITS, _SEQUENCE_BITS), strict=True):
         if not 0 <= value < 1 << bits:
             raise UsageError(f"job id: expected {name} of {bits} bits, got {shown(value)}")
-    return parts.timestamp_ms << (_GENERATOR_BITS + _SEQUENCE_BITS) | parts.generator << _SEQUENCE_BITS | parts.sequence
+    return parts.timestamp_ms << (GENERATOR_BITS + _SEQUENCE_BITS) | parts.generator << _SEQUENCE_BITS | parts.sequence
 
 
 def _form(word: str) -> Form:

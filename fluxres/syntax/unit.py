@@ -38,7 +38,8 @@ _WHOLE: Final = Fraction(1)
 _UNITS: Final[dict[str, tuple[str, Fraction]]] = {
     **_family("bytes", {"B": _WHOLE}, iec=True),
     **_family("power", {"W": _WHOLE}),
-    **_family("bandwidth", {"B/s": Fraction(8), "b/s": _WHOLE, "bps": _WHOLE}, iec=True),
+    **_family("bandwidth", {"B/s": Fraction(8), "bit/s": _WHOLE, "b/s": _WHOLE, "bps": _WHOLE}, iec=True),
+    **_family("frequency", {"Hz": _WHOLE}),
     **{word: ("time", Fraction(seconds)) for word, seconds in (("s", 1), ("m", 60), ("h", 3600), ("d", 86400))},
     "ms": ("time", Fraction(1, 1000)),
     "us": ("time", Fraction(1, 1_000_000)),
@@ -46,7 +47,7 @@ _UNITS: Final[dict[str, tuple[str, Fraction]]] = {
 
 
 def dimension(unit: str) -> str | None:
-    """What a unit measures: bytes, power, bandwidth or time; None for one that is not known.
+    """What a unit measures: bytes, power, bandwidth, frequency or time; None for one that is not known.
 
     >>> dimension("GiB"), dimension("Gb/s"), dimension("licence")
     ('bytes', 'bandwidth', None)
@@ -123,6 +124,6 @@ def _unknown(unit: str | None, from_unit: str | None, to_unit: str | None) -> In
     hint = (
         f"did you mean {' or '.join(close)}?"
         if close
-        else "known: bytes B … EiB, power W … EW, bandwidth B/s b/s bps, time us ms s m h d"
+        else "known: bytes B … EiB, power W … EW, bandwidth B/s bit/s b/s bps, frequency Hz … EHz, time us ms s m h d"
     )
     return InputError(f"expected a known unit, got {excerpt(unit)}", where="unit", hint=hint)
