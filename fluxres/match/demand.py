@@ -74,6 +74,11 @@ class Demand:
         return self.kind < 0
 
     @property
+    def is_picked(self) -> bool:
+        """Whether what answers it is a pool that is taken or looked at, not what is in one, nor what is charged for others."""
+        return not self.is_slot and not self.charged and (self.whole or not self.children)
+
+    @property
     def named(self) -> bool:
         """Whether it says which pools by id or name."""
         return self.ids is not None or self.names is not None

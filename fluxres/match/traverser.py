@@ -112,6 +112,7 @@ class Traverser:
         self._bounds = Bounds(situation, plan, counts, node_exclusive=policy.node_exclusive)
         self.likeness = Likeness(situation, plan, self.taken)
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
+        self._supplying: dict[int, bool] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
 
     def match(self) -> Match | None:
@@ -291,9 +292,10 @@ class Traverser:
         demand, taken, here = goal.demand, self.taken, len(self._stack) - 1
         following: Agenda = (goal._replace(left=goal.left - 1), rest)
         if not (demand.confined and self.situation.typology.node_at[goal.below] < 0):
+            following = (goal._replace(left=goal.left - 1, cursor=len(taken.picks) + 1), rest)
             following = (Cut(here), following) if demand.settled else following
             slot = taken.open_slot(demand, goal.within)
-            yield self._goals(demand.children, goal.below, slot, goal.within, following)
+            yield self._no_sooner(goal, self._goals(demand.children, goal.below, slot, goal.within, following))
             return
         nodes = self._candidates(demand, goal.below, goal.within)
         # An instance may stand where the one before it does; or, where it looks for the most room left, anywhere.
@@ -309,6 +311,35 @@ class Traverser:
                 demand.inside, node, slot, goal.within, self._goals(demand.beside, goal.below, slot, goal.within, following)
             )
             self.likeness.refuse(demand, node, refused)
+
+    def _no_sooner(self, goal: Goal, agenda: Agenda) -> Agenda:
+        """The goals of an instance, the first of which begins where that of the instance before it did.
+
+        Instances could change places, so one of each order of theirs is enough; not where one can take what supplies another.
+
+        Args:
+            goal: of the slot; `cursor` is one more than the number of the first pick of the instance before, 0 for none.
+        """
+        if not goal.cursor or agenda is None:
+            return agenda
+        first, rest = agenda
+        if not isinstance(first, Goal) or first.left <= 0 or not first.demand.is_picked or self._may_supply(first.demand.kind):
+            return agenda
+        candidates = self._candidates(first.demand, first.below, first.within)
+        at = np.flatnonzero(candidates == self.taken.picks[goal.cursor - 1].v)
+        return (first._replace(cursor=int(at[0])), rest)
+
+    def _may_supply(self, kind: int) -> bool:
+        """Whether pools of a type, or pools in them, supply others by an auxiliary graph."""
+        if not self.plan.charged:
+            return False
+        found = self._supplying.get(kind)
+        if found is None:
+            typology = self.situation.typology
+            types = [kind, *typology.below[kind]]
+            found = any(np.isin(typology.structure.type[feeds.given], types).any() for feeds in typology.paths.feeds)
+            self._supplying[kind] = found
+        return found
 
     def _is_passable(self, node: int) -> bool:
         """Whether an instance of a confined slot may lie in a node."""

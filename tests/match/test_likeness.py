@@ -70,3 +70,46 @@ def test_a_rack_with_a_node_cut_off_is_not_like_a_rack_in_service(policy: str) -
 def test_a_rack_with_a_node_that_the_constraint_bars_is_not_like_one_without(policy: str) -> None:
     made = matcher(Recipe("rack", 2, ids=0, children=(Recipe("node", 2, ids=0, children=(Recipe("core", 2),)),)))
     assert made.match(request("[rack/node=2;rack/node=1]", "rank:1-3"), 0, 10, policy) is not None
+
+
+@pytest.fixture
+def cabled() -> ResourceGraph:
+    """Three racks of eight nodes; a limited cable to each node from one PDU or from each of two, and from one of two leaf switches."""
+    nodes = {"type": "node", "count": 8, "id": "0-23", "draw": {"power": 450}}
+    power = [{"from": f"power:/pdu{i}", "to": f"/m/rack[{i}-{i + 1}]/*", "relation": "supplies", "capacity": 500} for i in (0, 1)]
+    leaves = [{"from": "network:/spine", "to": "network:/leaf[0-1]", "direction": "both", "capacity": 100}]
+    ends = (("/m/rack0/*", "/m/rack1/node[8-11]"), ("/m/rack1/node[12-15]", "/m/rack2/*"))
+    leaves += [{"from": f"network:/leaf{i}", "to": list(to), "direction": "both", "capacity": 25} for i, to in enumerate(ends)]
+    switches = [{"type": "switch", "name": "spine", "size": 400}, {"type": "switch", "basename": "leaf", "count": 2, "size": 200}]
+    document = {
+        "fluxres": 1,
+        "name": "m",
+        "resources": [{"type": "rack", "count": 3, "with": [nodes]}],
+        "graphs": {
+            "power": {"pools": [{"type": "pdu", "count": 2, "size": 6000, "unit": "W"}], "edges": power},
+            "network": {"pools": switches, "edges": leaves},
+        },
+    }
+    return sites.graph(json.dumps(document))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nodes_with_cables_of_their_own_are_alike(cabled: ResourceGraph, policy: str) -> None:
+    """The cables to the leaves carry 100 each, which is enough for five nodes of 20; that one more is too many is found out."""
+    assert cabled.why_not("slot=10/[node;network=20]", policy=policy) is None
+    assert not cabled.satisfiable("slot=11/[node;network=20]")
+    refusal = cabled.why_not("slot=11/[node;network=20]", policy=policy)
+    assert refusal is not None
+    assert not refusal.undecided
+    assert refusal.enough["resources[0]"] == 10
+
+
+def test_a_cable_that_is_in_use_makes_a_difference(cabled: ResourceGraph) -> None:
+    """Leaf 0 has room for three more nodes then, leaf 1 for five."""
+    cabled.allocate("slot=2/[node;network=20]", job="a")
+    assert {span.pool for span in cabled.allocation("a").spans} >= {"/m/rack0/node0", "/m/rack0/node1"}
+    for policy in POLICIES:
+        assert cabled.why_not("slot=8/[node;network=20]", policy=policy) is None
+        refusal = cabled.why_not("slot=9/[node;network=20]", policy=policy)
+        assert refusal is not None
+        assert refusal.enough["resources[0]"] == 8

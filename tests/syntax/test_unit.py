@@ -15,7 +15,8 @@ from fluxres.syntax import unit
 SAME = {
     "bytes": ["B", "kB", "KB", "MB", "GB", "TB", "PB", "EB", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"],
     "power": ["W", "kW", "KW", "MW", "GW"],
-    "bandwidth": ["B/s", "kB/s", "MB/s", "GB/s", "GiB/s", "b/s", "Mb/s", "bps", "Gbps", "Kibps"],
+    "bandwidth": ["B/s", "kB/s", "MB/s", "GB/s", "GiB/s", "b/s", "Mb/s", "bps", "Gbps", "Kibps", "bit/s", "Gbit/s", "Mibit/s"],
+    "frequency": ["Hz", "MHz", "GHz"],
     "time": ["us", "ms", "s", "m", "h", "d"],
 }
 PAIRS = st.sampled_from(list(SAME.values())).flatmap(lambda units: st.tuples(st.sampled_from(units), st.sampled_from(units)))
@@ -31,6 +32,8 @@ PAIRS = st.sampled_from(list(SAME.values())).flatmap(lambda units: st.tuples(st.
         (1500, "W", "kW", Fraction(3, 2), 2),
         (100, "Gbps", "GB/s", Fraction(25, 2), 13),
         (1, "GB/s", "Gb/s", 8, 8),
+        (25, "Gbit/s", "Mbps", 25_000, 25_000),
+        (2, "GHz", "MHz", 2000, 2000),
         (90, "s", "m", Fraction(3, 2), 2),
         (1, "d", "ms", 86_400_000, 86_400_000),
         (3, "licence", "licence", 3, 3),
