@@ -102,12 +102,17 @@ class Allocations(Holdings):
             self._check_nesting(changes)
             return changes
         changes = []
+        above: list[Change] = []
         for v in sorted(wanted):
+            while above and v >= self.accounts.end.item(above[-1].v):
+                above.pop()
             around: list[tuple[int, int]] = []
             if implies is True or v in implies:
-                around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
+                around = [w for change in above for w in change.covers]
                 around += self.whole_above(v, owner, start, end)
             changes.append(self._plan_one(v, wanted[v], owner, job, start, end, around))
+            if changes[-1].covers:
+                above.append(changes[-1])
             self._require_implied_fits(changes[-1], job, {owner, job})
         if implies is not True:
             self._check_nesting([change for change in changes if change.v not in implies])

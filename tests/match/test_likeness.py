@@ -74,7 +74,7 @@ def test_a_rack_with_a_node_that_the_constraint_bars_is_not_like_one_without(pol
 
 @pytest.fixture
 def cabled() -> ResourceGraph:
-    """Three racks of eight nodes; a limited cable to each node from one PDU or from each of two, and from one of two leaf switches."""
+    """24 nodes, each with a limited cable from one PDU or from each of two, and from one of two leaf switches."""
     nodes = {"type": "node", "count": 8, "id": "0-23", "draw": {"power": 450}}
     power = [{"from": f"power:/pdu{i}", "to": f"/m/rack[{i}-{i + 1}]/*", "relation": "supplies", "capacity": 500} for i in (0, 1)]
     leaves = [{"from": "network:/spine", "to": "network:/leaf[0-1]", "direction": "both", "capacity": 100}]
