@@ -151,6 +151,9 @@ class Records(Allocations):
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
         Errors: UsageError from the planner when units do not fit a pool.
         """
+        self.stages_made = max(self.stages_made, other.stages_made)
+        if not (other.held or other.implied or other.stages):
+            return
         old_to_new = other.accounts.renumbered(self.accounts, old_to_new)
         old_to_new = np.where(self.accounts.units[old_to_new] == 0, -1, old_to_new).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
@@ -167,7 +170,6 @@ class Records(Allocations):
                 if (new := int(old_to_new[v])) >= 0:
                     self._take_held(new, owner, pools[v])
         self.drawn.take(other.drawn, old_to_new)
-        self.stages_made = max(self.stages_made, other.stages_made)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
             rows = [(int(old_to_new[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
