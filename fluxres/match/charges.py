@@ -6,7 +6,6 @@ give. So what is charged for others is done when they are found, and fails or do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor
 
@@ -39,17 +38,23 @@ class Charger:
 
     def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> Due | None:
         """By supplier, its part of a number asked for, evenly for all starts; None when nothing supplies one of them."""
-        return self.due_by(demand, [(v, Fraction(number) / len(starts)) for v in starts])
-
-    def due_by(self, demand: Demand, starts: Sequence[tuple[int, Fraction | int]]) -> Due | None:
-        """The same with what is asked for at each."""
         found: Due = {}
-        for v, number in starts:
+        for v in starts:
             charges = self._paths.charged(v, demand.channel)
             if charges is None:
                 return None
             for givers, part in charges:
-                found.setdefault(givers, {})[v] = part * number
+                found.setdefault(givers, {})[v] = part * Fraction(number) / len(starts)
+        return found
+
+    def due_by_itself(self, demand: Demand, v: int) -> Due | None:
+        """What a pool with all that is in it draws by itself."""
+        found: Due = {}
+        for pool, _, parts in self._situation.typology.charged_by_itself(v, demand.kind):
+            if parts is None:
+                return None
+            for givers, units in parts:
+                found.setdefault(givers, {})[pool] = Fraction(units)
         return found
 
     def take(self, demand: Demand, due: Due, slot: int) -> bool:

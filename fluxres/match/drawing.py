@@ -68,7 +68,7 @@ def is_simple(demand: Demand, typology: Typology) -> bool:
     sizes = typology.least_and_most(kind)
     return (
         demand.even
-        and not (demand.whole or demand.named or typology.is_flagged(kind) or kind in typology.in_node)
+        and not (demand.whole or demand.named or typology.is_flagged(kind) or typology.is_drawn_in_nodes(kind))
         and (not demand.shared or sizes[0] > 1)
     )
 

@@ -77,14 +77,17 @@ class _Reader:
         said = typology.said({typology.numbers.get(vertex.type, -1) for vertex in preorder(vertices)})
         return {kind: name for kind, name in draws.items() if kind not in said}
 
-    def read(self, vertices: Iterable[Vertex], place: str, *, in_node: bool, first: int = 0) -> tuple[Demand, ...]:
+    def read(
+        self, vertices: Iterable[Vertex], place: str, *, in_node: bool, in_whole: bool = False, first: int = 0
+    ) -> tuple[Demand, ...]:
+        """Args: in_whole: below a pool that is taken whole, and draws for all that is in it."""
         return tuple(
-            self.demand(vertex, f"{place}[{at}]", in_node)
+            self.demand(vertex, f"{place}[{at}]", in_node, in_whole)
             for at, vertex in enumerate(vertices, first)
             if vertex.count.max != 0  # the count 0, which RFC 25 knows for gpus
         )
 
-    def demand(self, vertex: Vertex, place: str, in_node: bool) -> Demand:
+    def demand(self, vertex: Vertex, place: str, in_node: bool, in_whole: bool) -> Demand:
         typology = self.typology
         numbers = typology.graphs if vertex.is_directed else typology.numbers
         kind = -1 if vertex.is_slot else numbers.get(vertex.type, -1)
@@ -128,8 +131,11 @@ class _Reader:
         if vertex.between is not None:
             self._charge_between(made)
         self.all.append(made)
-        made.children = self.read(vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE)
-        if self.draws and not vertex.is_slot and vertex.is_exclusive:
+        takes_whole = not vertex.is_slot and vertex.is_exclusive
+        made.children = self.read(
+            vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE, in_whole=in_whole or takes_whole
+        )
+        if self.draws and takes_whole and not in_whole:
             self._add_draws(made, vertex)
         made.confined = (
             vertex.is_slot

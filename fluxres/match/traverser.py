@@ -278,13 +278,10 @@ class Traverser:
     def _charges(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         """All units asked for, from every pool on the ways up; there is only one way to do that."""
         if goal.demand.own:
-            draws = self.situation.typology.draws_of(goal.below, goal.demand.kind)
-            due = self.charger.due_by(goal.demand, draws)
-            if due is not None and self.charger.take(goal.demand, due, goal.slot):
-                yield rest
-            return
-        starts = [goal.below] if goal.demand.charged == "below" else self.charger.starts(goal.first)
-        due = self.charger.due(goal.demand, starts, goal.left)
+            due = self.charger.due_by_itself(goal.demand, goal.below)
+        else:
+            starts = [goal.below] if goal.demand.charged == "below" else self.charger.starts(goal.first)
+            due = self.charger.due(goal.demand, starts, goal.left)
         if due is not None and self.charger.take(goal.demand, due, goal.slot):
             yield rest
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from math import ceil
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
 from fluxres.match.meetings import Meetings
-from fluxres.match.paths import Paths
+from fluxres.match.paths import Givers, Paths
 from fluxres.match.supply import Supply
 from fluxres.planner.distinct import distinct
 
@@ -31,6 +32,14 @@ NODE: Final = "node"
 SUPPLIED_KEPT: Final = 1 << 23
 """Nodes of which the suppliers stay known, over all sets of types and routes: some ten bytes each."""
 NONE_STATED: Final = np.zeros(0, np.int32)
+
+
+class Charge(NamedTuple):
+    """Units that a pool draws, and how many of them come from each supplier; None where nothing supplies it."""
+
+    pool: int
+    units: int
+    parts: list[tuple[Givers, int]] | None
 
 
 class Typology:
@@ -93,6 +102,11 @@ class Typology:
         """Types that occur strictly below a node."""
         return self.below[self.node] if self.node >= 0 else frozenset()
 
+    def is_drawn_in_nodes(self, kind: int) -> bool:
+        """Whether units of a type, or of a graph by its name, may be drawn from pools in nodes."""
+        flow = self.flows.get(kind)
+        return kind in self.in_node if flow is None else not self.in_node.isdisjoint(flow.counted)
+
     @cached_property
     def roots(self) -> list[int]:
         """The root of the containment tree, and those of the small trees outside it."""
@@ -130,6 +144,19 @@ class Typology:
             start = max(self.node_at[u], v)
             found[start] = found.get(start, 0) + int(inside[u - v])
         return list(found.items())
+
+    def charged_by_itself(self, v: int, kind: int, but: Callable[[int], bool] | None = None) -> list[Charge]:
+        """What a pool with all that is in it draws of a type by itself, and from whom: the same whatever it is allocated by.
+
+        Args:
+            but: pools that draw already.
+        """
+        found: list[Charge] = []
+        for start, units in self.draws_of(v, kind, but):
+            charges = self.paths.charged(start, kind)
+            parts = None if charges is None else [(givers, ceil(part * units)) for givers, part in charges]
+            found.append(Charge(start, units, parts))
+        return found
 
     def said(self, kinds: set[int]) -> set[int]:
         """What is drawn as much as asked for, and no more by itself, where units of these types or graphs are asked for.

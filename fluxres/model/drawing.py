@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,15 +109,13 @@ class _Charge:
         self.rows: list[tuple[int, int, int]] = []
 
     def add(self, v: int, kind: int) -> None:
-        typology = self._typology
-        for start, units in typology.draws_of(v, kind, self._but):
-            charges = typology.paths.charged(start, kind)
-            if charges is None:
-                where, name = self._graph.structure.where(start), typology.drawn_by_itself[kind]
+        for start, units, parts in self._typology.charged_by_itself(v, kind, self._but):
+            if parts is None:
+                where, name = self._graph.structure.where(start), self._typology.drawn_by_itself[kind]
                 raise InfeasibleRequest(f"it draws {units} of {name}, and nothing supplies it", where=where)
-            for givers, part in charges:
-                self._require_own(start, givers, ceil(part * units))
-                self._draw(start, givers, ceil(part * units))
+            for givers, number in parts:
+                self._require_own(start, givers, number)
+                self._draw(start, givers, number)
 
     def _require_own(self, start: int, givers: tuple[int, ...], units: int) -> None:
         accounts = self._graph.structure.accounts
