@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,14 @@ from fluxres.allocation.holdings import Batch, Holdings, Piece, Target
 from fluxres.allocation.steps import Steps
 from fluxres.errors import FluxresError, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.planner.lines import FEW_POOLS_MAX
 from fluxres.planner.planner import Planner
 from fluxres.syntax.moment import in_message
+
+if TYPE_CHECKING:
+    from fluxres.allocation.own_draws import OwnDraws
 
 Implies = bool | frozenset[int]
 """Whether what lies below a pool held whole is implied by it; or which accounts are."""
@@ -73,8 +76,7 @@ class Allocations(Holdings):
     def __init__(self, structure: Structure, planner: Planner) -> None:
         super().__init__(structure)
         self.planner = planner
-        #: What pools draw by themselves.
-        self.draws = Draws(structure)
+        self._own_draws: OwnDraws | None = None
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
@@ -603,12 +605,25 @@ class Allocations(Holdings):
             after = self._whole_windows(job, consumers[0], gone)
             kept = [part for window in self._whole_windows(job, consumers[0], {}) for part in steps.without(*window, after)]
             lost = sorted({part for window in kept for part in steps.without(*window, alone)})
-            for account, held in self.drawn.of(job, consumers).items() if lost else ():
-                most = self.draws.drawn_from(consumers[0], account)
-                parts = [(s, e, min(units, most)) for s, e, units in steps.clipped(held, lost)]
-                if spans := steps.canonical(parts):
-                    found.append((consumers, account, spans))
+            if lost:
+                found += [(consumers, account, held) for account, held in self._draws_by_itself(job, consumers[0], lost, gone)]
         return found
+
+    def _draws_by_itself(
+        self, job: str, v: int, windows: Sequence[tuple[int, int]], gone: Mapping[int, Steps]
+    ) -> Iterator[tuple[int, Steps]]:
+        """By account, what of the units drawn for a pool it draws by itself in windows, without the parts that a job keeps."""
+        from fluxres.allocation.own_draws import OwnDraws, Within  # the matcher, which nothing else here needs
+
+        self._own_draws = self._own_draws or OwnDraws(self.structure)
+        end, size = self.accounts.end.item(v), self.accounts.size
+        pools, single = self.pools_with_implied(job), sorted(c[0] for c in self.drawn.ledgers[job].accounts if len(c) == 1)
+        kept = []
+        for u in pools[bisect_left(pools, v + 1) : bisect_left(pools, end)]:
+            whole = steps.whole(self._had(job, u, gone), 0, clock.FOREVER, 0, size.item(u))
+            kept.append(Within(u, {u: tuple((s, e, 1) for s, e in whole)}))
+        apart = [Within(u, self.drawn.of(job, (u,))) for u in single[bisect_left(single, v + 1) : bisect_left(single, end)]]
+        yield from self._own_draws.lost(v, windows, self.drawn.of(job, (v,)), kept, apart).items()
 
     def _whole_windows(self, owner: str, v: int, gone: Mapping[int, Steps]) -> list[tuple[int, int]]:
         """Windows, disjoint, in which an owner has all of a pool, by itself or by one above."""
