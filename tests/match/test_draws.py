@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ import fluxres
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.model import ResourceGraph, matching
 from tests import sites
+from tests.draws import random_machine, state
 
 MACHINE = """
 fluxres: 1
@@ -46,14 +46,6 @@ graphs:
 
 def made(watts: int = 2000) -> ResourceGraph:
     return sites.graph(MACHINE.format(watts=watts))
-
-
-def state(graph: ResourceGraph, job: str = "j") -> tuple[Any, ...]:
-    """What a job holds, by account; what of it is implied; and for which pools it was drawn."""
-    assert [problem for problem in graph.check() if problem.severity != "warning"] == []
-    records = graph.records
-    held = {v: records.steps_of(v, job) for v in sorted(records.pools_of[job])}
-    return held, records.implied.get(job, {}), sorted(records.drawn.rows())
 
 
 def by_name(graph: ResourceGraph, found: fluxres.Match) -> ResourceGraph:
@@ -145,55 +137,6 @@ def test_rule_a5_a_match_records_no_supplier_in_a_node_taken_whole(
 
 # -- any small machine -----------------------------------------------------------------------------------------------
 
-
-def random_machine(source: random.Random, of_watts: tuple[int, ...] = (0, 0, 7, 40, 101)) -> str:
-    """Racks of nodes of cores and gpus, which draw what they may, supplied in one of several ways."""
-
-    def draw() -> str:
-        watts = source.choice(of_watts)
-        return f", draw: {{power: {watts}}}" if watts else ""
-
-    def node(number: int) -> str:
-        parts = [f"{{type: core, count: {source.randint(1, 2)}{cores}}}", f"{{type: gpu, count: 1{draw() or gpus}}}"]
-        cards = (
-            ["{type: psu, count: 2}"]
-            if way == "cards"
-            else ["{type: psu, count: 2, size: 900, unit: W}"]
-            if way == "psus"
-            else []
-        )
-        return f"{{type: node, id: {number}{draw() or nodes}, with: [{', '.join(parts + cards)}]}}"
-
-    way = source.choice(("one", "two", "cards", "psus", "rack"))
-    cores, gpus, nodes, alike = draw(), draw(), draw(), source.random() < 0.5
-    racks = []
-    for number in range(2):
-        of_nodes = [node(2 * number + at) for at in range(2)]
-        if alike:
-            of_nodes = [of_nodes[0], of_nodes[0].replace(f"id: {2 * number}", f"id: {2 * number + 1}")]
-        racks.append(f"  - {{type: rack, id: {number}{draw()}, with: [{', '.join(of_nodes)}]}}")
-    each = [(n, f"/m/rack{n // 2}/node{n}") for n in range(4)]
-    edges = {
-        "one": [f'{{from: "power:/pdu{n % 2}", to: {path}}}' for n, path in each],
-        "two": [f'{{from: "power:/pdu[0-1]", to: {path}, supply: {source.choice(("any", "all"))}}}' for _, path in each],
-        "cards": [f'{{from: "power:/pdu{at}", to: {path}/psu{at}}}' for _, path in each for at in (0, 1)],
-        "psus": [
-            edge
-            for _, path in each
-            for edge in (
-                f'{{from: "power:/pdu0", to: {path}/psu0}}',
-                f'{{from: "power:/pdu1", to: {path}/psu1}}',
-                f'{{from: "{path}/psu*", to: {path}}}',
-            )
-        ],
-        "rack": [f'{{from: "power:/pdu{n}", to: /m/rack{n}, capacity: 900}}' for n in (0, 1)],
-    }[way]
-    pdus = f"{{type: pdu, count: 2, size: {source.choice((150, 400, 2000))}, unit: W}}"
-    lines = "\n".join(f"      - {edge}" for edge in edges)
-    every = "\n".join(racks)
-    return f"fluxres: 1\nname: m\nresources:\n{every}\ngraphs:\n  power:\n    pools: [{pdus}]\n    edges:\n{lines}\n"
-
-
 REQUESTS = (
     "slot=1/rack", "slot=2/rack", "slot=1/rack/node=2", "slot=1/rack/node=1", "slot=1/rack/node=1/gpu=1", "rack{x}/slot=1/node",
     "rack/slot=1/node", "rack{x}/node/slot=1/[core=1;gpu=1]", "slot=1/node", "slot=3/node", "slot=1/node=2", "slot=1/node/core=1",
@@ -232,95 +175,3 @@ def any_by_name(graph: ResourceGraph, wanted: str) -> bool:
                 continue
             return True
     return False
-
-
-# -- what goes when a pool goes and parts of it stay -----------------------------------------------------------------
-
-
-CARDS = """
-fluxres: 1
-name: m
-resources: [{type: node, count: 2, draw: {power: 100}, with: [{type: psu, count: 2}, {type: core, count: 2, draw: {power: 30}}]}]
-graphs:
-  power:
-    pools: [{type: pdu, count: 2, size: 1000, unit: W}]
-    edges:
-      - {from: "power:/pdu0", to: "/m/node*/psu0"}
-      - {from: "power:/pdu1", to: "/m/node*/psu1"}
-"""
-
-
-def watts(graph: ResourceGraph, at: int = 0) -> list[int]:
-    return [graph.pool(f"power:/pdu{number}").allocated(at=at) for number in (0, 1)]
-
-
-@pytest.mark.parametrize("give_back", ["free", "shrink"])
-def test_rule_f2_a_node_that_goes_takes_of_each_supplier_what_it_drew_there(give_back: str) -> None:
-    graph = sites.graph(CARDS)
-    graph.allocate("slot=1/[core=1;power=250]", job="j", duration_s=10)
-    before = state(graph)
-    graph.grow("j", "/m/node0")
-    assert watts(graph) == [125 + 65, 125 + 65]  # the node and its other core
-    getattr(graph, give_back)("j", "/m/node0", start=4, end=6)
-    assert [watts(graph, at) for at in (3, 4, 6)] == [[190, 190], [125, 125], [190, 190]]
-    getattr(graph, give_back)("j", "/m/node0")
-    assert state(graph) == before
-
-
-def test_rule_f2_what_stays_of_a_node_that_goes_draws_on() -> None:
-    graph = sites.graph(CARDS)
-    graph.allocate("/m/node0/core0", job="j", start=0, end=10)
-    graph.allocate("slot=1/[core=1;power=250]", job="j", start=0, end=10)  # the other core, which draws no more than that
-    before = state(graph)
-    for _ in range(3):
-        graph.allocate("/m/node0", job="j", start=0, end=5)
-        assert [watts(graph, at) for at in (0, 5)] == [[190, 190], [140, 140]]
-        graph.shrink("j", "/m/node0")
-        assert state(graph) == before
-
-
-@pytest.mark.parametrize("down", ["while it is drawn", "when it goes"])
-def test_rule_f2_a_supplier_that_is_down_for_a_time_changes_nothing_of_what_goes(down: str) -> None:
-    graph = sites.graph(CARDS)
-    if down == "while it is drawn":
-        graph.set_state("power:/pdu1", "down")
-    graph.allocate("slot=1/[core=1;power=250]", job="j", duration_s=10)
-    before = state(graph)
-    graph.grow("j", "/m/node0")
-    assert watts(graph) == ([190, 190] if down == "when it goes" else [380, 0])
-    graph.set_state("power:/pdu1", "down")
-    graph.shrink("j", "/m/node0")
-    assert state(graph) == before
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_rule_a6_growing_and_shrinking_leaves_what_was_drawn(seed: int) -> None:
-    source = random.Random(f"grown/{seed}")
-    graph = sites.graph(random_machine(source, (0, 0, 8, 40, 100)))  # of even parts, which are never rounded
-    asked = source.choice(("slot=1/[core=1;power=80]", "slot=1/[gpu=1;power=120]", "slot=1/core=1", "slot=2/gpu", "slot=1/node"))
-    try:
-        graph.allocate(asked, job="j", start=2, end=8)
-        graph.allocate(source.choice(pools_of(graph, "core", "gpu")), job="j", start=2, end=8)
-    except (InfeasibleRequest, InsufficientResources):
-        pass
-    if not graph.jobs():
-        return
-    for _ in range(4):
-        before, name = state(graph), source.choice(pools_of(graph, "node", "rack"))
-        start, end = source.choice(((2, 8), (2, 8), (4, 6), (0, 8), (4, 10)))
-        if graph.records.whole_above(graph.structure.vertex(name) + 1, "j", 0, 10_000_000):
-            continue
-        try:
-            graph.allocate(name, job="j", start=start, end=end)
-        except (InfeasibleRequest, InsufficientResources):
-            assert state(graph) == before
-            continue
-        getattr(graph, source.choice(("free", "shrink")))("j", name, start=start, end=end)
-        assert state(graph) == before
-    graph.free("j")
-    assert graph.planner.moments(0, 10**18) == []
-
-
-def pools_of(graph: ResourceGraph, *types: str) -> list[str]:
-    structure = graph.structure
-    return [structure.where(v) for v in range(structure.n) if structure.types[structure.type.item(v)] in types]
