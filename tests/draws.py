@@ -24,7 +24,9 @@ def random_machine(source: random.Random, of_watts: tuple[int, ...] = (0, 0, 7, 
         return f", draw: {{power: {watts}}}" if watts else ""
 
     def node(number: int) -> str:
-        parts = [f"{{type: core, count: {source.randint(1, 2)}{cores}}}", f"{{type: gpu, count: 1{draw() or gpus}}}"]
+        parts = [f"{{type: core, count: {source.randint(1, 2)}{cores}}}", f"{{type: gpu, id: 0{draw() or gpus}}}"]
+        if shares:
+            parts.append("{type: gpu, id: 1, size: 2}")
         cards = (
             ["{type: psu, count: 2}"]
             if way == "cards"
@@ -35,12 +37,12 @@ def random_machine(source: random.Random, of_watts: tuple[int, ...] = (0, 0, 7, 
         return f"{{type: node, id: {number}{draw() or nodes}, with: [{', '.join(parts + cards)}]}}"
 
     way = source.choice(("one", "two", "cards", "psus", "rack"))
-    cores, gpus, nodes, alike = draw(), draw(), draw(), source.random() < 0.5
+    cores, gpus, nodes, alike, shares = draw(), draw(), draw(), source.random() < 0.5, source.random() < 0.2
     racks = []
     for number in range(2):
         of_nodes = [node(2 * number + at) for at in range(2)]
         if alike:
-            of_nodes = [of_nodes[0], of_nodes[0].replace(f"id: {2 * number}", f"id: {2 * number + 1}")]
+            of_nodes = [of_nodes[0], of_nodes[0].replace(f"node, id: {2 * number}", f"node, id: {2 * number + 1}")]
         racks.append(f"  - {{type: rack, id: {number}{draw()}, with: [{', '.join(of_nodes)}]}}")
     each = [(n, f"/m/rack{n // 2}/node{n}") for n in range(4)]
     edges = {

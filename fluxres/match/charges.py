@@ -47,15 +47,15 @@ class Charger:
                 found.setdefault(givers, {})[v] = part * Fraction(number) / len(starts)
         return found
 
-    def due_by_itself(self, demand: Demand, v: int) -> Due | None:
-        """What a pool with all that is in it draws by itself."""
-        found: Due = {}
+    def take_by_itself(self, demand: Demand, v: int, slot: int) -> bool:
+        """Draw what a pool with all that is in it draws by itself, or nothing."""
+        due: Due = {}
         for pool, _, parts in self._situation.typology.charged_by_itself(v, demand.kind):
             if parts is None:
-                return None
+                return False
             for givers, units in parts:
-                found.setdefault(givers, {})[pool] = Fraction(units)
-        return found
+                due.setdefault(givers, {})[pool] = Fraction(units)
+        return self.take(demand, due, slot)
 
     def take(self, demand: Demand, due: Due, slot: int) -> bool:
         """Draw from all that have to give, or from none."""

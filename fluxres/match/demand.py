@@ -36,6 +36,7 @@ class Demand:
         flow: of an auxiliary graph, by its name: charged on all that carries or gives anything in it.
         own: what the pool that it is sought below draws by itself, with all that is in it; the count is that where `even`.
         even: of an `own` demand: whether all pools draw the same.
+        draws: what pools draw by themselves, where only some of those that may be picked are taken whole.
         confined: a slot whose instances each lie within one node, where they stand above nodes.
         inside: children of a confined slot that are sought in its node; the others are sought where the slot stands.
         settled: nothing chosen for one instance can be in the way of anything chosen later.
@@ -60,6 +61,7 @@ class Demand:
     flow: bool = False
     own: bool = False
     even: bool = True
+    draws: tuple[Demand, ...] = ()
     children: tuple[Demand, ...] = ()
     confined: bool = False
     inside: tuple[Demand, ...] = ()

@@ -135,7 +135,7 @@ class _Reader:
         made.children = self.read(
             vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE, in_whole=in_whole or takes_whole
         )
-        if self.draws and takes_whole and not in_whole:
+        if self.draws and not vertex.is_slot and not in_whole:
             self._add_draws(made, vertex)
         made.confined = (
             vertex.is_slot
@@ -171,20 +171,24 @@ class _Reader:
 
     def _add_draws(self, demand: Demand, vertex: Vertex) -> None:
         """Charge what the pools draw by themselves that are taken whole."""
-        if not demand.children and (vertex.unit is not None or self.typology.least_and_most(demand.kind)[1] != 1):
+        in_units = not demand.children and (vertex.unit is not None or self.typology.least_and_most(demand.kind)[1] != 1)
+        if demand.flow or not (in_units or vertex.is_exclusive):
             return
         pools = self.typology.vertices(demand.kind)
         for kind, name in self.draws.items():
             totals = self.typology.draws.total(name)[pools[pools < self.typology.structure.n]]
             if not totals.any():
                 continue
-            units, even = max(int(totals.min()), 1), bool((totals == totals[0]).all()) and demand.kind == self.typology.node
+            is_even = bool((totals == totals[0]).all()) and demand.kind == self.typology.node and not in_units
             place = f"{demand.place}.{DRAW}{name}"
             made = Demand(
-                len(self.all), place, name, kind, exactly(units), None, None, None, None, whole=False, shared=False,
-                charged="below", channel=kind, own=True, even=even,
+                len(self.all), place, name, kind, exactly(max(int(totals.min()), 1)), None, None, None, None,
+                whole=False, shared=False, charged="below", channel=kind, own=True, even=is_even,
             )  # fmt: skip
             self.all.append(made)
+            if in_units:
+                demand.draws = (*demand.draws, made)
+                continue
             demand.children = (*demand.children, made)
             demand.whole, demand.wanted_unit = True, None
 

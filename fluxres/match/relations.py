@@ -52,7 +52,7 @@ class Relations:
             return False
         if demand.is_slot:
             return all(map(self._is_fungible, demand.children)) and not self._compete(demand.children)
-        if self.typology.nests(demand.kind):
+        if demand.draws or self.typology.nests(demand.kind):
             return False
         if demand.children:
             return True
@@ -117,12 +117,14 @@ class Relations:
             if demand.charged or demand.upstream:
                 # What goes along the same edges.
                 own |= {(feeds.kind, False) for feeds in self.typology.paths.feeds if demand.kind in feeds.counted}
-            found = self._footprints[demand.number] = frozenset(own).union(*map(self._footprint, demand.children))
+            found = self._footprints[demand.number] = frozenset(own).union(
+                *map(self._footprint, (*demand.children, *demand.draws))
+            )
         return found
 
 
 def _below(demand: Demand) -> Iterator[Demand]:
-    for child in demand.children:
+    for child in (*demand.children, *demand.draws):
         yield child
         yield from _below(child)
 

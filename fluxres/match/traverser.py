@@ -259,7 +259,10 @@ class Traverser:
                     taken.take(v, amount, goal.slot, goal.within)
                     if taken.used[v] == situation.size[v] and situation.stop[v] > v + 1:
                         taken.close(v)
-                    if not self.charger.take_upstream(demand, v, amount * factor, goal.slot):
+                    if not (
+                        self.charger.take_upstream(demand, v, amount * factor, goal.slot) and self._draws(demand, v, goal.slot)
+                    ):
+                        taken.undo(mark)
                         continue
                 following: Agenda = (goal._replace(left=goal.left - amount * factor, cursor=at + 1), rest)
                 yield (Cut(here), following) if demand.settled else following
@@ -278,12 +281,18 @@ class Traverser:
     def _charges(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         """All units asked for, from every pool on the ways up; there is only one way to do that."""
         if goal.demand.own:
-            due = self.charger.due_by_itself(goal.demand, goal.below)
-        else:
-            starts = [goal.below] if goal.demand.charged == "below" else self.charger.starts(goal.first)
-            due = self.charger.due(goal.demand, starts, goal.left)
+            if self.charger.take_by_itself(goal.demand, goal.below, goal.slot):
+                yield rest
+            return
+        starts = [goal.below] if goal.demand.charged == "below" else self.charger.starts(goal.first)
+        due = self.charger.due(goal.demand, starts, goal.left)
         if due is not None and self.charger.take(goal.demand, due, goal.slot):
             yield rest
+
+    def _draws(self, demand: Demand, v: int, slot: int) -> bool:
+        """Charge what a pool draws by itself of which the last units were picked; nothing is drawn for a part of it."""
+        is_whole = self.taken.used[v] == self.situation.size[v]
+        return not is_whole or all(self.charger.take_by_itself(own, v, slot) for own in demand.draws)
 
     def _slots(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
         demand, taken, here = goal.demand, self.taken, len(self._stack) - 1

@@ -135,6 +135,31 @@ def test_rule_a5_a_match_records_no_supplier_in_a_node_taken_whole(
     assert graph.planner.moments(0, 10**18) == []
 
 
+@pytest.mark.parametrize(
+    ("wanted", "watts"),
+    [("slot=1/gpu=1", 30), ("slot=1/gpu=3", 30), ("slot=2/gpu=3", 60), ("slot=1/node/gpu=3", 30)],
+)
+def test_of_pools_of_several_sizes_those_taken_whole_draw(wanted: str, watts: int) -> None:
+    text = """
+fluxres: 1
+name: m
+resources: [{type: node, count: 2, with: [{type: gpu, id: 0, draw: {power: 30}}, {type: gpu, id: 1, size: 2}]}]
+graphs:
+  power:
+    pools: [{type: pdu, count: 1, size: SIZE, unit: W}]
+    edges: [{from: "power:/pdu0", to: "/m/node*"}]
+"""
+    graph = sites.graph(text.replace("SIZE", str(watts)))
+    graph.allocate(wanted, job="j", duration_s=10)
+    assert graph.pool("power:/pdu0").allocated() == watts
+    graph = sites.graph(text.replace("SIZE", str(watts - 1)))
+    if wanted != "slot=1/gpu=1":
+        assert not graph.satisfiable(wanted)
+        return
+    graph.allocate(wanted, job="j", duration_s=10)  # of the other one, which draws nothing
+    assert [span.pool for span in graph.allocation("j").spans] == ["/m/node0/gpu1"]
+
+
 # -- any small machine -----------------------------------------------------------------------------------------------
 
 REQUESTS = (
@@ -142,6 +167,7 @@ REQUESTS = (
     "rack/slot=1/node", "rack{x}/node/slot=1/[core=1;gpu=1]", "slot=1/node", "slot=3/node", "slot=1/node=2", "slot=1/node/core=1",
     "slot=2/node/[core=1;gpu=1]", "node{x}/slot=1/core=1", "node/slot=1/core=1", "-N1 -x", "-N2 -n2 -x", "slot=1/[node;core=1]",
     "slot=1/[node;gpu=1]", "slot=1/core=1", "slot=2/[core=1;gpu=1]", "slot=1/gpu", "slot=3/gpu", "rack/slot=1/[node;gpu=1]",
+    "slot=1/gpu=2", "slot=1/[core=1;gpu=3]", "gpu=3{x}",
 )  # fmt: skip
 
 
@@ -149,7 +175,7 @@ REQUESTS = (
 def test_a_request_draws_what_its_pools_draw_by_name(seed: int) -> None:
     source = random.Random(f"draws/{seed}")
     graph = sites.graph(random_machine(source))
-    for wanted in source.sample(REQUESTS, 10):
+    for wanted in source.sample(REQUESTS, 6):
         request, policy = fluxres.Request.parse(wanted), source.choice(("first", "high", "pack", "spread"))
         answers = [matching.matcher(graph).match(request, 0, 10_000_000, policy, reference=how) for how in (False, True)]
         assert (answers[0] is None) == (answers[1] is None)
