@@ -599,6 +599,7 @@ class Allocations(Holdings):
         found: list[tuple[Consumers, int, Steps]] = []
         if not self.structure.kinds.may_draw or job not in self.drawn.ledgers:
             return found
+        pools, single = self.pools_with_implied(job), sorted(c[0] for c in self.drawn.ledgers[job].accounts if len(c) == 1)
         for consumers, alone in self._left_alone(job, gone, gone):
             if len(consumers) > 1:
                 continue
@@ -606,24 +607,37 @@ class Allocations(Holdings):
             kept = [part for window in self._whole_windows(job, consumers[0], {}) for part in steps.without(*window, after)]
             lost = sorted({part for window in kept for part in steps.without(*window, alone)})
             if lost:
-                found += [(consumers, account, held) for account, held in self._draws_by_itself(job, consumers[0], lost, gone)]
+                v, end = consumers[0], self.accounts.end.item(consumers[0])
+                inside = pools[bisect_left(pools, v + 1) : bisect_left(pools, end)]
+                apart = single[bisect_left(single, v + 1) : bisect_left(single, end)]
+                parts = self._draws_by_itself(job, v, lost, gone, inside, apart)
+                found += [(consumers, account, held) for account, held in parts.items()]
         return found
 
     def _draws_by_itself(
-        self, job: str, v: int, windows: Sequence[tuple[int, int]], gone: Mapping[int, Steps]
-    ) -> Iterator[tuple[int, Steps]]:
-        """By account, what of the units drawn for a pool it draws by itself in windows, without the parts that a job keeps."""
+        self,
+        job: str,
+        v: int,
+        windows: Sequence[tuple[int, int]],
+        gone: Mapping[int, Steps],
+        inside: Sequence[int],
+        apart: Sequence[int],
+    ) -> dict[int, Steps]:
+        """By account, what of the units drawn for a pool it draws by itself in windows, without the parts that a job keeps.
+
+        Args:
+            inside: pools in it of which the job has anything.
+            apart: pools in it for which something was drawn.
+        """
         from fluxres.allocation.own_draws import OwnDraws, Within  # the matcher, which nothing else here needs
 
         self._own_draws = self._own_draws or OwnDraws(self.structure)
-        end, size = self.accounts.end.item(v), self.accounts.size
-        pools, single = self.pools_with_implied(job), sorted(c[0] for c in self.drawn.ledgers[job].accounts if len(c) == 1)
         kept = []
-        for u in pools[bisect_left(pools, v + 1) : bisect_left(pools, end)]:
-            whole = steps.whole(self._had(job, u, gone), 0, clock.FOREVER, 0, size.item(u))
+        for u in inside:
+            whole = steps.whole(self._had(job, u, gone), 0, clock.FOREVER, 0, self.accounts.size.item(u))
             kept.append(Within(u, {u: tuple((s, e, 1) for s, e in whole)}))
-        apart = [Within(u, self.drawn.of(job, (u,))) for u in single[bisect_left(single, v + 1) : bisect_left(single, end)]]
-        yield from self._own_draws.lost(v, windows, self.drawn.of(job, (v,)), kept, apart).items()
+        beside = [Within(u, self.drawn.of(job, (u,))) for u in apart]
+        return self._own_draws.lost(v, windows, self.drawn.of(job, (v,)), kept, beside)
 
     def _whole_windows(self, owner: str, v: int, gone: Mapping[int, Steps]) -> list[tuple[int, int]]:
         """Windows, disjoint, in which an owner has all of a pool, by itself or by one above."""
