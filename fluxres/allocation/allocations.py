@@ -246,13 +246,22 @@ class Allocations(Holdings):
     # -- giving ------------------------------------------------------------------------------------------------------
 
     def allocate(
-        self, planned: Batch | Sequence[Change], owner: str, start: int, end: int, slots: int = 0, drawn: Rows = NO_ROWS
+        self,
+        planned: Batch | Sequence[Change],
+        owner: str,
+        start: int,
+        end: int,
+        slots: int = 0,
+        drawn: Rows = NO_ROWS,
+        *,
+        drawn_on: bool = True,
     ) -> None:
         """Apply what :meth:`plan_allocate` or :meth:`plan_match` found to be right.
 
         Args:
             slots: of the request that this answers; 0 where pools were named.
             drawn: for which pools what of it is drawn.
+            drawn_on: what else is held on may have been drawn for a pool that is held on as well.
         """
         before = self.slots_of.get(owner, 0)
         if not before and self.is_holder(owner):
@@ -267,7 +276,7 @@ class Allocations(Holdings):
                 self.slots_of[owner] = slots
             return
         self._apply(planned, owner, start, end)
-        if owner in self.drawn.ledgers:
+        if drawn_on and owner in self.drawn.ledgers:
             self._draw_on(owner, planned, start, end, drawn)
         if len(drawn):
             self.drawn.add(owner, drawn, start, end)

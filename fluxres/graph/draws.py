@@ -91,7 +91,11 @@ class Draws:
 
     def drawn_from(self, v: int, account: int) -> int:
         """Units that a pool with all in it may draw by itself from an account: those of the names of its graph or its type."""
-        return sum(int(self.total(name)[v]) for name in self.types if self._may_draw_from(name, account))
+        return sum(int(self.total(name)[v]) for name in self.names_of(account))
+
+    def names_of(self, account: int) -> tuple[str, ...]:
+        """Names of which units that pools draw by themselves may come from an account."""
+        return tuple(name for name in self.types if self._may_draw_from(name, account))
 
     def _may_draw_from(self, name: str, account: int) -> bool:
         accounts, types = self._structure.accounts, self._structure.types

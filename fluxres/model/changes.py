@@ -341,7 +341,7 @@ def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length
     """Move the end of what a job holds; see :meth:`ResourceGraph.set_end`."""
     now = graph.now()
     until = extending.end_of(graph, job, end, duration_s)
-    move = extending.plan(graph.records, job, until, now)
+    move = extending.plan(graph, job, until, now)
     if move.longer or move.shorter:
         require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
         tell(graph, lambda: events.set_end(job, now, until))

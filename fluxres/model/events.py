@@ -213,7 +213,7 @@ def _apply_free(graph: ResourceGraph, e: Event) -> None:
 
 
 def _apply_set_end(graph: ResourceGraph, e: Event) -> None:
-    extending.plan(graph.records, e["job"], _until(e["end"]), e["start"]).apply(graph.records, e["job"])
+    extending.plan(graph, e["job"], _until(e["end"]), e["start"]).apply(graph.records, e["job"])
 
 
 def _apply_expire(graph: ResourceGraph, e: Event) -> None:
