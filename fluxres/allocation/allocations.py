@@ -10,6 +10,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,7 @@ from fluxres.allocation import refusals, steps
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Rows
 from fluxres.allocation.holdings import Batch, Holdings, Piece, Target
 from fluxres.allocation.steps import Steps
+from fluxres.allocation.subtrees import Subtrees, minus, topmost
 from fluxres.errors import FluxresError, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.draws import Draws
@@ -601,18 +605,88 @@ class Allocations(Holdings):
         found: list[tuple[Consumers, int, Steps]] = []
         if not self.structure.kinds.may_draw or job not in self.drawn.ledgers:
             return found
+        pools = self.pools_with_implied(job)
         for consumers, alone in self._left_alone(job, gone, gone):
             if len(consumers) > 1:
                 continue
-            after = self._whole_windows(job, consumers[0], gone)
-            kept = [part for window in self._whole_windows(job, consumers[0], {}) for part in steps.without(*window, after)]
-            lost = sorted({part for window in kept for part in steps.without(*window, alone)})
-            for account, held in self.drawn.of(job, consumers).items() if lost else ():
-                most = self.draws.drawn_from(consumers[0], account)
-                parts = [(s, e, min(units, most)) for s, e, units in steps.clipped(held, lost)]
-                if spans := steps.canonical(parts):
-                    found.append((consumers, account, spans))
+            drawn = self.drawn.of(job, consumers)
+            used = steps.without(0, clock.FOREVER, alone)
+            if any(steps.clipped(held, used) for held in drawn.values()):
+                lost = self._lost_of(job, consumers[0], drawn, gone, pools, used)
+                found += [(consumers, account, spans) for account, spans in lost.items()]
         return found
+
+    def _lost_of(
+        self,
+        job: str,
+        v: int,
+        drawn: Mapping[int, Steps],
+        gone: Mapping[int, Steps],
+        pools: list[int],
+        used: Sequence[tuple[int, int]],
+    ) -> dict[int, Steps]:
+        """By account, what is drawn for a pool that pools drew by themselves of which a job no longer has all.
+
+        Args:
+            used: windows in which it keeps something there.
+        """
+        end = self.accounts.end.item(v)
+        around = [*self.accounts.ancestors(v), *pools[bisect_left(pools, v) : bisect_left(pools, end)]]
+        parts = [(u, had, self._had(job, u, gone)) for u in around if (had := self.given(u, job))]
+        if all(had == left for _, had, left in parts):
+            return {}
+        apart = [
+            (other[0], account, held)
+            for other in self.drawn.related(job, [v], self.accounts.end)
+            if v < other[0] < end and len(other) == 1
+            for account, held in self.drawn.of(job, other).items()
+        ]
+        every = [*(held for _, had, left in parts for held in (had, left)), *drawn.values(), *(held for _, _, held in apart)]
+        moments = sorted({at for held in every for s, e, _ in held for at in (s, e)})
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for start, stop in pairwise(moments):
+            if not any(s <= start < e for s, e in used):
+                continue
+            before = self._whole_at(v, [(u, had) for u, had, _ in parts], start)
+            after = self._whole_at(v, [(u, left) for u, _, left in parts], start)
+            if before == after:
+                continue
+            for account, held in drawn.items():
+                if units := steps.amount_at(held, start):
+                    lost = self._lost_at(v, account, units, before, after, apart, start)
+                    found.setdefault(account, []).append((start, stop, lost))
+        return {account: held for account, spans in found.items() if (held := steps.canonical(spans))}
+
+    def _lost_at(
+        self,
+        v: int,
+        account: int,
+        units: int,
+        before: Subtrees,
+        after: Subtrees,
+        apart: Sequence[tuple[int, int, Steps]],
+        moment: int,
+    ) -> int:
+        """Of units drawn for a pool from an account, those of pools that are held exclusively before, and not after."""
+        whole = left = 0
+        for name in self.draws.names_of(account):
+            others = [
+                (u, self.accounts.end.item(u))
+                for u, other, held in apart
+                if steps.amount_at(held, moment) and name in self.draws.names_of(other)
+            ]
+            whole += sum(self.draws.within(name, *part) for part in minus(before, others))
+            left += sum(self.draws.within(name, *part) for part in minus(after, others))
+        is_whole = before == [(v, self.accounts.end.item(v))]
+        if not whole or (units > whole and not is_whole):
+            return 0  # a request asked for it, for parts of the pool
+        most = min(units, whole)
+        return most - ceil(Fraction(most * left, whole))
+
+    def _whole_at(self, v: int, parts: Iterable[tuple[int, Steps]], moment: int) -> Subtrees:
+        """Of a pool and those in it, the topmost of which all is held at a moment, by themselves or by one above."""
+        size, end = self.accounts.size.item, self.accounts.end.item
+        return topmost([(max(u, v), min(end(u), end(v))) for u, held in parts if steps.amount_at(held, moment) == size(u)])
 
     def _whole_windows(self, owner: str, v: int, gone: Mapping[int, Steps]) -> list[tuple[int, int]]:
         """Windows, disjoint, in which an owner has all of a pool, by itself or by one above."""

@@ -89,9 +89,10 @@ class Draws:
         structure, before = self._structure, self._of(name)[1]
         return before[structure.end] - before[:-1]
 
-    def drawn_from(self, v: int, account: int) -> int:
-        """Units that a pool with all in it may draw by itself from an account: those of the names of its graph or its type."""
-        return sum(int(self.total(name)[v]) for name in self.names_of(account))
+    def within(self, name: str, start: int, stop: int) -> int:
+        """Units that pools draw from one to before another."""
+        before = self._of(name)[1]
+        return int(before[stop] - before[start])
 
     def names_of(self, account: int) -> tuple[str, ...]:
         """Names of which units that pools draw by themselves may come from an account."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
 from fluxres.allocation.steps import Steps
+from fluxres.allocation.subtrees import Subtrees, both, minus, topmost
 
 if TYPE_CHECKING:
     from fluxres.match.typology import Typology
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int, int]
 """Start, end and units."""
-Pools = list[tuple[int, int]]
-"""Pools with all in them: the first, and one past the last; disjoint and ascending."""
 Rows = dict[Consumers, dict[int, Steps]]
 """By pools and account, what was drawn for them from it."""
 Piece = tuple[int, int, Consumers, int, int]
@@ -165,17 +164,17 @@ class _Place:
         for at in range(first, len(self._cuts) - 1):
             start, stop = self._cuts[at : at + 2]
             after = self._whole(start, after=True)
-            left = _minus(after, self._whole(start))
+            left = minus(after, self._whole(start))
             # Each of these was held exclusively before: as it drew then, it goes on drawing.
             for moment in reversed(self._cuts[:at]) if left else ():
                 whole = self._whole(moment)
-                for consumers, account, units in self._drawn(moment, _both(left, whole), after):
+                for consumers, account, units in self._drawn(moment, both(left, whole), after):
                     yield start, stop, consumers, account, units
-                left = _minus(left, whole)
+                left = minus(left, whole)
                 if not left:
                     break
 
-    def _drawn(self, moment: int, pools: Pools, after: Pools) -> Iterator[tuple[Consumers, int, int]]:
+    def _drawn(self, moment: int, pools: Subtrees, after: Subtrees) -> Iterator[tuple[Consumers, int, int]]:
         """What some pools drew at a moment, for the topmost of them that are held exclusively from now on."""
         for consumers in self._rows if pools else ():
             default = self._default(consumers, moment)
@@ -184,7 +183,7 @@ class _Place:
                 every = sum(self._own(name, self._carried(consumers[0], name, moment)) for name in names)
                 for top in after:
                     some = sum(
-                        self._own(name, _both(_both([top], pools), self._carried(consumers[0], name, moment))) for name in names
+                        self._own(name, both(both([top], pools), self._carried(consumers[0], name, moment))) for name in names
                     )
                     if some:
                         yield (max(top[0], consumers[0]),), account, ceil(units * some / every)
@@ -209,7 +208,7 @@ class _Place:
                         room -= units
         return found
 
-    def _carried(self, v: int, name: str, moment: int) -> Pools:
+    def _carried(self, v: int, name: str, moment: int) -> Subtrees:
         """Pools whose own draw is in what is drawn for a pool: those in it, but for those for which it is drawn apart."""
         end = self._accounts.end.item
         deeper = [
@@ -218,9 +217,9 @@ class _Place:
             if v < u < end(v)
             and any(name in self._draws.names_of(w) and steps.amount_at(held, moment) for w, held in by_account.items())
         ]
-        return _minus(_both([(v, end(v))], self._whole(moment)), sorted(deeper))
+        return minus(both([(v, end(v))], self._whole(moment)), sorted(deeper))
 
-    def _own(self, name: str, pools: Pools) -> int:
+    def _own(self, name: str, pools: Subtrees) -> int:
         """Units that pools of the place draw by themselves."""
         assert self._typology is not None  # no pool draws anything then
         sums = self._sums.get(name)
@@ -237,31 +236,14 @@ class _Place:
         """The cut before one."""
         return self._cuts[bisect_left(self._cuts, cut) - 1]
 
-    def _whole(self, moment: int, *, after: bool = False) -> Pools:
+    def _whole(self, moment: int, *, after: bool = False) -> Subtrees:
         """The pools of the place that the job holds exclusively at a moment, now or once it holds the last parts longer."""
         root, end = self._root, self._accounts.end.item
-        found: Pools = []
+        found: Subtrees = []
         for v, spans in self._parts.items():
             units = steps.amount_at(spans, moment)
             if after and v in self._last and self._last[v][1] <= moment:
                 units = self._last[v][2]
             if units == self._accounts.size.item(v):
                 found.append((max(v, root), min(end(v), end(root))))
-        return _topmost(found)
-
-
-def _topmost(pools: Pools) -> Pools:
-    """Those that are in no other."""
-    found: Pools = []
-    for start, stop in sorted(pools, key=lambda pool: (pool[0], -pool[1])):
-        if not found or start >= found[-1][1]:
-            found.append((start, stop))
-    return found
-
-
-def _both(pools: Pools, others: Pools) -> Pools:
-    return [part for start, stop in pools for part in steps.inside(start, stop, others)]
-
-
-def _minus(pools: Pools, others: Pools) -> Pools:
-    return [part for start, stop in pools for part in steps.without(start, stop, others)]
+        return topmost(found)
