@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 from fluxres import limits
-from fluxres.allocation.drawn import implicit
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Length, Time, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.edges import Value
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, drawing, edges, events, joining, targets
+from fluxres.model import changes, edges, events, joining, targets
 from fluxres.model.locking import all_of, locked
 from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
@@ -308,8 +307,7 @@ class ResourceGraph(Requests):
                 window = found.start, found.end
                 return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
             window = self._given_window(start, end, duration_s)
-            named, drawn = drawing.with_draws(self, targets.with_amounts(self, cast("Targets", wanted)), window)
-            return changes.stage(self, job, named, window, ttl_s, drawn=drawn, implies=implicit(named, drawn))
+            return changes.stage_by_window(self, job, targets.with_amounts(self, cast("Targets", wanted)), window, ttl_s)
 
     def new_stage_id(self) -> str:
         """The id of the next stage: none has it, and none had it, in this process or one before."""
