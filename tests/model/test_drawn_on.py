@@ -194,13 +194,14 @@ def test_rule_f2_each_pool_draws_once_at_every_moment() -> None:
 
 def test_rule_f2_what_is_kept_of_a_pool_draws_on() -> None:
     g = lab(2000, core_w=50)
-    g.allocate([CORE, NODE1], job="a", start=6, end=14)
-    g.allocate(RACK, job="a", start=0, end=10)
-    assert steps(g) == [(400, 0, 10), (250, 10, 14)]
-    g.free("a", RACK)
-    assert (steps(g), g.check()) == ([(250, 6, 14)], [])
-    g.free("a", CORE)
-    assert (steps(g), g.check()) == ([(200, 6, 14)], [])
+    g.allocate([CORE, f"{NODE0}/core1"], job="a", start=0, end=5)
+    g.allocate(RACK, job="a", start=5, end=10)
+    g.set_end("a", 14)  # the cores go on through the rack, which draws for them
+    assert steps(g) == [(100, 0, 5), (400, 5, 14)]
+    g.free("a", RACK, start=6, end=14)
+    assert (steps(g), g.check()) == ([(100, 0, 5), (400, 5, 6), (100, 6, 14)], [])
+    g.free("a", CORE, start=8, end=14)
+    assert (steps(g), g.check()) == ([(100, 0, 5), (400, 5, 6), (100, 6, 8), (50, 8, 14)], [])
 
 
 # -- stages --------------------------------------------------------------------------------------------------------------
