@@ -224,10 +224,10 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.
     pools = sum(len(share.targets) for share in shares)
     together.grant(graph.records, shares, lambda: tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1
-    return _of_windows(graph, job, [(window, named) for window, named, _ in parts])
+    return of_windows(graph, job, [(window, named) for window, named, _ in parts])
 
 
-def _of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
+def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
     """What a job was given in windows that follow each other, as the face answers."""
     spans: dict[int, Steps] = {}
     for (start, end), named in parts:
@@ -438,7 +438,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
     graph.records.commit(stage, planned)
     graph.revision += 1
     if len(planned) > 1:
-        return _of_windows(
+        return of_windows(
             graph, staged.job, [(window, part.targets) for (window, _), part in zip(planned, staged.parts(), strict=True)]
         )
     return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end), staged.slots)

@@ -150,8 +150,9 @@ class ResourceGraph(Requests):
 
         changes.expire_stages(self)
         begin = _one_start(start, at)
-        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s))
-        return several.give(self, parts, self.open_window(begin, None)[0], policy)
+        first = self.open_window(begin, None)[0]
+        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s), first)
+        return several.give(self, parts, first, policy)
 
     @locked
     def allocate_all_orelse_reserve(
@@ -172,8 +173,8 @@ class ResourceGraph(Requests):
         from fluxres.model import several
 
         changes.expire_stages(self)
-        parts = several.parts_of(self, wanted, duration_s, sought_only=True)
         begin = self.open_window(after, None)[0]
+        parts = several.parts_of(self, wanted, duration_s, begin, sought_only=True)
         start = several.start_of_all(self, parts, begin, policy)
         return several.give(self, parts, begin if start is None else start, policy)
 

@@ -252,3 +252,31 @@ def test_what_is_staged_at_different_amounts_is_refused_where_it_does_not_fit() 
     with pytest.raises(InsufficientResources, match=f"100 units wanted, 99 of 199 free .*; {NODE1} draws them"):
         g.stage(RACK, job="a", start=2, end=8)
     assert (g.records.stages, g.check()) == ({}, [])
+
+
+# -- several together ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [(2, 5), (0, 20), (5, 15), (12, 14)])
+def test_rule_f2_several_together_draw_what_an_allocation_draws(window: tuple[int, int]) -> None:
+    start, end = window
+    allocated, together = lab(300), lab(300)
+    for g in (allocated, together):
+        g.allocate(NODE0, job="a", start=3, end=10)
+    allocated.allocate(RACK, job="a", start=start, end=end)
+    events: list[dict[str, object]] = []
+    together.sink = events.append
+    given = together.allocate_all([(RACK, "a")], start=start, duration_s=end - start)
+    assert [(one.job, one.start, one.end) for one in given] == [("a", start, end)]
+    assert (together.allocation("a").spans, together.check()) == (allocated.allocation("a").spans, [])
+    assert [event["event"] for event in events] == ["allocate_all"]
+
+
+def test_what_several_draw_together_is_locked_at_each_time() -> None:
+    g = lab(300)
+    g.allocate(NODE0, job="a", start=0, end=10)
+    g.allocate_all([(RACK, "a"), ([("power:/pdu0", 100)], "b")], duration_s=20)
+    assert (steps(g), steps(g, "b"), g.check()) == ([(200, 0, 20)], [(100, 0, 20)], [])
+    g.free("b")
+    with pytest.raises(InsufficientResources, match=r"request 1 \(b\).*101 units wanted, 100 of 300 free"):
+        g.allocate_all([([("power:/pdu0", 101)], "b")], start=5, duration_s=20)
