@@ -125,7 +125,10 @@ class Course:
     def __init__(self, seed: int) -> None:
         self.source = random.Random(seed)
         self.draws = [self.source.choice(of) for of in ((0, 100), (0, 50), (0, 30))]
-        self.graph = lab(4000, *self.draws, pdus=self.source.choice((1, 2)))
+        self.pdus = self.source.choice((1, 2))
+        self.graph = lab(4000, *self.draws, pdus=self.pdus)
+        self.events: list[dict[str, object]] = []
+        self.graph.sink = self.events.append
         nodes = [(RACK, f"node{i}") for i in range(2)]
         self.paths = [RACK, *map("/".join, nodes), *(f"{'/'.join(node)}/core{i}" for node in nodes for i in range(2))]
         self.held: list[set[str]] = [set() for _ in range(HORIZON)]
@@ -183,6 +186,11 @@ def test_rule_f2_each_pool_draws_once_at_every_moment() -> None:
         for _ in range(14):
             course.step()
         done |= course.steps
+        replayed = lab(4000, *course.draws, pdus=course.pdus)
+        for event in json.loads(json.dumps(course.events)):
+            replayed.apply(event)
+        assert replayed.records.held == course.graph.records.held
+        assert replayed.records.drawn.ledgers == course.graph.records.drawn.ledgers
         if "a" in course.graph.jobs():
             course.graph.free("a")
         assert course.graph.planner.moments(0, 10**18) == []
