@@ -6,7 +6,7 @@ planner's rows, which say how much is free when, and which pools are held whole.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -606,13 +606,11 @@ class Allocations(Holdings):
         if not self.structure.kinds.may_draw or job not in self.drawn.ledgers:
             return found
         pools = self.pools_with_implied(job)
+        singles = sorted(consumers[0] for consumers in self.drawn.ledgers[job].accounts if len(consumers) == 1)
         for consumers, alone in self._left_alone(job, gone, gone):
-            if len(consumers) > 1:
-                continue
-            drawn = self.drawn.of(job, consumers)
-            used = steps.without(0, clock.FOREVER, alone)
-            if any(steps.clipped(held, used) for held in drawn.values()):
-                lost = self._lost_of(job, consumers[0], drawn, gone, pools, used)
+            if len(consumers) == 1:
+                inside = singles[bisect_right(singles, consumers[0]) : bisect_left(singles, self.accounts.end.item(consumers[0]))]
+                lost = self._lost_of(job, consumers[0], gone, pools, inside, steps.without(0, clock.FOREVER, alone))
                 found += [(consumers, account, spans) for account, spans in lost.items()]
         return found
 
@@ -620,32 +618,31 @@ class Allocations(Holdings):
         self,
         job: str,
         v: int,
-        drawn: Mapping[int, Steps],
         gone: Mapping[int, Steps],
         pools: list[int],
-        used: Sequence[tuple[int, int]],
+        inside: list[int],
+        used: list[tuple[int, int]],
     ) -> dict[int, Steps]:
         """By account, what is drawn for a pool that pools drew by themselves of which a job no longer has all.
 
         Args:
+            pools: what it has.
+            inside: pools in this one for which something is drawn apart.
             used: windows in which it keeps something there.
         """
         end = self.accounts.end.item(v)
         around = [*self.accounts.ancestors(v), *pools[bisect_left(pools, v) : bisect_left(pools, end)]]
         parts = [(u, had, self._had(job, u, gone)) for u in around if (had := self.given(u, job))]
-        if all(had == left for _, had, left in parts):
+        going = [window[:2] for _, had, left in parts if had != left for window in steps.excess(had, left)]
+        if not any(s < until and since < e for s, e in going for since, until in used):
             return {}
-        apart = [
-            (other[0], account, held)
-            for other in self.drawn.related(job, [v], self.accounts.end)
-            if v < other[0] < end and len(other) == 1
-            for account, held in self.drawn.of(job, other).items()
-        ]
+        drawn = self.drawn.of(job, (v,))
+        apart = [(u, account, held) for u in inside for account, held in self.drawn.of(job, (u,)).items()]
         every = [*(held for _, had, left in parts for held in (had, left)), *drawn.values(), *(held for _, _, held in apart)]
         moments = sorted({at for held in every for s, e, _ in held for at in (s, e)})
         found: dict[int, list[tuple[int, int, int]]] = {}
         for start, stop in pairwise(moments):
-            if not any(s <= start < e for s, e in used):
+            if not (any(s <= start < e for s, e in used) and any(s <= start < e for s, e in going)):
                 continue
             before = self._whole_at(v, [(u, had) for u, had, _ in parts], start)
             after = self._whole_at(v, [(u, left) for u, _, left in parts], start)

@@ -57,8 +57,13 @@ def drawn_on(graph: ResourceGraph, job: str, own: Mapping[int, Steps], last: Map
     rows = {consumers: graph.records.drawn.of(job, consumers) for consumers in sorted(ledger.accounts)}
     pools = sorted(own)
     for root, of_place in _by_place(typology, rows):
-        parts = _parts(graph, root, of_place, pools)
-        place = _Place(graph, typology, root, of_place, {v: own[v] for v in parts if v in own}, last, end)
+        parts = {v: own[v] for v in _parts(graph, root, of_place, pools) if v in own}
+        stop = _only_end(of_place, parts, last)
+        if stop is not None:
+            ending = {(consumers, u): held[-1][2] for consumers, of_pool in of_place.items() for u, held in of_pool.items()}
+            found.update({key: ((stop, end, units),) for key, units in ending.items() if stop < end})
+            continue
+        place = _Place(graph, typology, root, of_place, parts, last, end)
         for start, stop, consumers, account, units in (*place.asked(), *place.by_itself()):
             key = consumers, account
             found[key] = steps.add(found.get(key, ()), start, stop, units)
@@ -92,6 +97,14 @@ def _parts(graph: ResourceGraph, root: int, rows: Rows, pools: list[int]) -> lis
     for v in {v for consumers in rows for v in consumers} if root < 0 else {root}:
         found.update(accounts.ancestors(v), pools[bisect_left(pools, v) : bisect_left(pools, accounts.end.item(v))])
     return sorted(found)
+
+
+def _only_end(rows: Rows, parts: Mapping[int, Steps], last: Mapping[int, Span]) -> int | None:
+    """The end of everything that there is at a place, where it has one beginning and one end: then all of it goes on."""
+    spans = {last[v][:2] if v in last and len(held) == 1 else None for v, held in parts.items()}
+    spans |= {held[0][:2] if len(held) == 1 else None for by_account in rows.values() for held in by_account.values()}
+    span = spans.pop() if len(spans) == 1 else None
+    return None if span is None else span[1]
 
 
 class _Place:
