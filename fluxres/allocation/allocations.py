@@ -6,10 +6,11 @@ planner's rows, which say how much is free when, and which pools are held whole.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from fluxres.allocation import refusals, steps
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Rows
 from fluxres.allocation.holdings import Batch, Holdings, Piece, Target
 from fluxres.allocation.steps import Steps
+from fluxres.allocation.subtrees import Subtrees, topmost
 from fluxres.errors import FluxresError, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE
@@ -253,13 +255,22 @@ class Allocations(Holdings):
     # -- giving ------------------------------------------------------------------------------------------------------
 
     def allocate(
-        self, planned: Batch | Sequence[Change], owner: str, start: int, end: int, slots: int = 0, drawn: Rows = NO_ROWS
+        self,
+        planned: Batch | Sequence[Change],
+        owner: str,
+        start: int,
+        end: int,
+        slots: int = 0,
+        drawn: Rows = NO_ROWS,
+        *,
+        drawn_on: bool = True,
     ) -> None:
         """Apply what :meth:`plan_allocate` or :meth:`plan_match` found to be right.
 
         Args:
             slots: of the request that this answers; 0 where pools were named.
             drawn: for which pools what of it is drawn.
+            drawn_on: what else is held on may have been drawn for a pool that is held on as well.
         """
         before = self.slots_of.get(owner, 0)
         if not before and self.is_holder(owner):
@@ -274,7 +285,7 @@ class Allocations(Holdings):
                 self.slots_of[owner] = slots
             return
         self._apply(planned, owner, start, end)
-        if owner in self.drawn.ledgers:
+        if drawn_on and owner in self.drawn.ledgers:
             self._draw_on(owner, planned, start, end, drawn)
         if len(drawn):
             self.drawn.add(owner, drawn, start, end)
@@ -599,45 +610,70 @@ class Allocations(Holdings):
         found: list[tuple[Consumers, int, Steps]] = []
         if not self.structure.kinds.may_draw or job not in self.drawn.ledgers:
             return found
-        pools, single = self.pools_with_implied(job), sorted(c[0] for c in self.drawn.ledgers[job].accounts if len(c) == 1)
+        pools = self.pools_with_implied(job)
+        singles = sorted(consumers[0] for consumers in self.drawn.ledgers[job].accounts if len(consumers) == 1)
         for consumers, alone in self._left_alone(job, gone, gone):
-            if len(consumers) > 1:
-                continue
-            after = self._whole_windows(job, consumers[0], gone)
-            kept = [part for window in self._whole_windows(job, consumers[0], {}) for part in steps.without(*window, after)]
-            lost = sorted({part for window in kept for part in steps.without(*window, alone)})
-            if lost:
-                v, end = consumers[0], self.accounts.end.item(consumers[0])
-                inside = pools[bisect_left(pools, v + 1) : bisect_left(pools, end)]
-                apart = single[bisect_left(single, v + 1) : bisect_left(single, end)]
-                parts = self._draws_by_itself(job, v, lost, gone, inside, apart)
-                found += [(consumers, account, held) for account, held in parts.items()]
+            if len(consumers) == 1:
+                inside = singles[bisect_right(singles, consumers[0]) : bisect_left(singles, self.accounts.end.item(consumers[0]))]
+                lost = self._lost_of(job, consumers[0], gone, pools, inside, steps.without(0, clock.FOREVER, alone))
+                found += [(consumers, account, spans) for account, spans in lost.items()]
         return found
 
-    def _draws_by_itself(
+    def _lost_of(
         self,
         job: str,
         v: int,
-        windows: Sequence[tuple[int, int]],
         gone: Mapping[int, Steps],
-        inside: Sequence[int],
-        apart: Sequence[int],
+        pools: list[int],
+        inside: list[int],
+        used: list[tuple[int, int]],
     ) -> dict[int, Steps]:
-        """By account, what of the units drawn for a pool it draws by itself in windows, without the parts that a job keeps.
+        """By account, what is drawn for a pool that pools drew by themselves of which a job no longer has all.
 
         Args:
-            inside: pools in it of which the job has anything.
-            apart: pools in it for which something was drawn.
+            pools: what it has.
+            inside: pools in this one for which something is drawn apart.
+            used: windows in which it keeps something there.
         """
-        from fluxres.allocation.own_draws import OwnDraws, Within  # the matcher, which nothing else here needs
+        end = self.accounts.end.item(v)
+        around = [*self.accounts.ancestors(v), *pools[bisect_left(pools, v) : bisect_left(pools, end)]]
+        parts = [(u, had, self._had(job, u, gone)) for u in around if (had := self.given(u, job))]
+        going = [window[:2] for _, had, left in parts if had != left for window in steps.excess(had, left)]
+        if not any(s < until and since < e for s, e in going for since, until in used):
+            return {}
+        drawn, apart = self.drawn.of(job, (v,)), {u: self.drawn.of(job, (u,)) for u in inside}
+        every = [*(held for _, had, left in parts for held in (had, left)), *drawn.values()]
+        every += [held for by_account in apart.values() for held in by_account.values()]
+        moments = sorted({at for held in every for s, e, _ in held for at in (s, e)})
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for start, stop in pairwise(moments):
+            if not (any(s <= start < e for s, e in used) and any(s <= start < e for s, e in going)):
+                continue
+            before = self._whole_at(v, [(u, had) for u, had, _ in parts], start)
+            after = self._whole_at(v, [(u, left) for u, _, left in parts], start)
+            if before == after:
+                continue
+            held = {account: units for account, spans in drawn.items() if (units := steps.amount_at(spans, start))}
+            others = {
+                u: {account for account, spans in by_account.items() if steps.amount_at(spans, start)}
+                for u, by_account in apart.items()
+            }
+            for account, units in self._by_itself.lost(v, held, before, after, others).items():
+                found.setdefault(account, []).append((start, stop, units))
+        return {account: steps.canonical(spans) for account, spans in found.items()}
 
-        self._own_draws = self._own_draws or OwnDraws(self.structure)
-        kept = []
-        for u in inside:
-            whole = steps.whole(self._had(job, u, gone), 0, clock.FOREVER, 0, self.accounts.size.item(u))
-            kept.append(Within(u, {u: tuple((s, e, 1) for s, e in whole)}))
-        beside = [Within(u, self.drawn.of(job, (u,))) for u in apart]
-        return self._own_draws.lost(v, windows, self.drawn.of(job, (v,)), kept, beside)
+    @property
+    def _by_itself(self) -> OwnDraws:
+        if self._own_draws is None:
+            from fluxres.allocation.own_draws import OwnDraws  # the matcher, which nothing else here needs
+
+            self._own_draws = OwnDraws(self.structure)
+        return self._own_draws
+
+    def _whole_at(self, v: int, parts: Iterable[tuple[int, Steps]], moment: int) -> Subtrees:
+        """Of a pool and those in it, the topmost of which all is held at a moment, by themselves or by one above."""
+        size, end = self.accounts.size.item, self.accounts.end.item
+        return topmost([(max(u, v), min(end(u), end(v))) for u, held in parts if steps.amount_at(held, moment) == size(u)])
 
     def _whole_windows(self, owner: str, v: int, gone: Mapping[int, Steps]) -> list[tuple[int, int]]:
         """Windows, disjoint, in which an owner has all of a pool, by itself or by one above."""

@@ -165,11 +165,12 @@ def _one_job_inside(records: Records) -> _Rule:
 def _stages_hold(records: Records) -> _Rule:
     # A6: a stage holds what it locks, all of it and nothing else, and nothing is locked by a stage that is gone.
     for stage, staged in records.stages.items():
-        owner, wanted = STAGE_OWNER + stage, dict[int, int]()
-        for v, amount in staged.targets:
-            wanted[v] = wanted.get(v, 0) + amount
+        owner, wanted = STAGE_OWNER + stage, dict[int, steps.Steps]()
+        for part in staged.parts():
+            for v, amount in part.targets:
+                wanted[v] = steps.add(wanted.get(v, ()), part.start, part.end, amount)
         for v in sorted({*wanted, *records.pools_with_implied(owner)}):
-            expected = ((staged.start, staged.end, wanted[v]),) if v in wanted else ()
+            expected = wanted.get(v, ())
             held = records.given(v, owner)
             if held != expected:
                 yield _error(records, v, f"A6: stage {stage} of {staged.job} locks {expected}, and holds {held}")

@@ -8,27 +8,16 @@ places.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property, partial
-from itertools import pairwise
 
-from fluxres.allocation import steps
-from fluxres.allocation.steps import Steps
+from fluxres.allocation.subtrees import Subtrees
 from fluxres.graph.structure import Structure
 from fluxres.match.paths import Givers
 from fluxres.match.typology import Typology
 
 Parts = Counter[Givers]
 """Units by those that give them together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """A pool in another one, and when a job has it whole, or what is drawn for it by account."""
-
-    v: int
-    held: Mapping[int, Steps]
 
 
 class OwnDraws:
@@ -52,62 +41,48 @@ class OwnDraws:
             yield self._present
 
     def lost(
-        self,
-        v: int,
-        windows: Sequence[tuple[int, int]],
-        held: Mapping[int, Steps],
-        kept: Sequence[Within],
-        apart: Sequence[Within],
-    ) -> dict[int, Steps]:
-        """By account, what a pool draws by itself with all that is in it, of what is drawn for it.
+        self, v: int, held: Mapping[int, int], before: Subtrees, after: Subtrees, apart: Mapping[int, Collection[int]]
+    ) -> dict[int, int]:
+        """By account, what goes of the units drawn for a pool when a job has less of it and of what is in it.
 
         Args:
-            windows: in which a job no longer has all of the pool.
-            held: by account, what is drawn for it.
-            kept: pools in it that the job has whole then: they draw on.
-            apart: pools in it for which something is drawn beside it.
+            held: by account, what is drawn for the pool.
+            before, after: of which pools the job has all, of this one and those in it.
+            apart: pools in it for which something is drawn from these accounts beside it.
         """
-        cuts = {at for spans in held.values() for span in spans for at in span[:2]}
-        cuts |= {at for inner in (*kept, *apart) for spans in inner.held.values() for span in spans for at in span[:2]}
-        found: dict[int, list[tuple[int, int, int]]] = {}
-        for start, end in windows:
-            for at, until in pairwise(sorted({start, end, *(at for at in cuts if start < at < end)})):
-                there = {account: units for account, spans in held.items() if (units := steps.amount_at(spans, at))}
-                whole = [inner.v for inner in kept if any(steps.amount_at(spans, at) for spans in inner.held.values())]
-                beside = {
-                    inner.v: {account for account, spans in inner.held.items() if steps.amount_at(spans, at)} for inner in apart
-                }
-                for account, units in self._lost_at(v, there, whole, beside).items():
-                    found.setdefault(account, []).append((at, until, units))
-        return {account: steps.canonical(spans) for account, spans in sorted(found.items())}
-
-    def _lost_at(self, v: int, held: dict[int, int], kept: list[int], apart: dict[int, set[int]]) -> dict[int, int]:
-        """The same at one moment, where each of these pools is kept, or has something drawn for it."""
-        parts = Parts()
+        whole, typology = Parts(), self._ordinary
         for typology in self._typologies():
-            parts = self._parts(typology, v, kept, apart)
-            if all(sum(held.get(account, 0) for account in givers) >= units for givers, units in parts.items()):
+            whole = self._parts(typology, v, before, apart)
+            if all(sum(held.get(account, 0) for account in givers) >= units for givers, units in whole.items()):
                 break
+        left = self._parts(typology, v, after, apart)
+        is_whole = before == [(v, self._structure.accounts.end.item(v))]
         found: dict[int, int] = {}
-        for givers, wanted in sorted(parts.items()):
-            units = wanted
+        for givers, units in sorted(whole.items()):
+            there = {account: held.get(account, 0) - found.get(account, 0) for account in givers}
+            total = sum(there.values())
+            if total > units and not is_whole:
+                continue  # a request asked for it, for parts of the pool
+            going = min(total, units - left[givers])
             for account in reversed(givers):  # the first give first, so what came last is of the last
-                taken = min(units, held.get(account, 0) - found.get(account, 0))
+                taken = min(going, there[account])
                 if taken:
                     found[account] = found.get(account, 0) + taken
-                units -= taken
+                going -= taken
         return found
 
-    def _parts(self, typology: Typology, v: int, kept: list[int], apart: dict[int, set[int]]) -> Parts:
-        """What a pool draws with all in it that is neither kept nor drawn for apart."""
+    def _parts(self, typology: Typology, v: int, whole: Subtrees, apart: Mapping[int, Collection[int]]) -> Parts:
+        """What a pool draws for those in it of which all is held, without those drawn for apart."""
         found = Parts()
-        for kind in typology.drawn_by_itself:
+        for kind in typology.drawn_by_itself if whole else ():
             charged = {account for givers, _ in typology.paths.charged(v, kind) or () for account in givers}
-            others = [*kept, *(w for w, accounts in apart.items() if accounts & charged)]
-            for charge in typology.charged_by_itself(v, kind, partial(self._is_in, others)):
+            others = [w for w, accounts in apart.items() if not charged.isdisjoint(accounts)]
+            for charge in typology.charged_by_itself(v, kind, partial(self._is_none_of, whole, others)):
                 if charge.pool == v:
                     found.update(dict(charge.parts or ()))
         return found
 
-    def _is_in(self, pools: Sequence[int], u: int) -> bool:
-        return any(w <= u < self._structure.end.item(w) for w in pools)
+    def _is_none_of(self, whole: Subtrees, others: list[int], u: int) -> bool:
+        """Whether a pool is in none of some subtrees, or in one of some others."""
+        end = self._structure.end.item
+        return not any(start <= u < stop for start, stop in whole) or any(w <= u < end(w) for w in others)

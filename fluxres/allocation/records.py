@@ -9,6 +9,8 @@ The rules by number are in ``specs/rules.md``.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,15 +18,26 @@ import numpy as np
 
 from fluxres.allocation import steps
 from fluxres.allocation.allocations import Allocations, Change, Implies
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Staged
+from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Part, Staged, Target
 from fluxres.allocation.steps import Steps
-from fluxres.errors import StaleHandle, UsageError
+from fluxres.errors import FluxresError, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 
 __all__ = ["Records", "Staged"]
 
 _NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
 """The ids that stages get; a journal that was typed by hand may have others."""
+
+
+Planned = tuple[tuple[int, int], list[Change]]
+"""A window, and what is done in it."""
+
+
+def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
+    total = Counter[int]()
+    for v, amount in targets:
+        total[v] += amount
+    return tuple(sorted(total.items()))
 
 
 class Records(Allocations):
@@ -37,16 +50,27 @@ class Records(Allocations):
 
     # -- staging -----------------------------------------------------------------------------------------------------
 
-    def plan_stage(self, staged: Staged, *, implies: Implies = False) -> list[Change]:
+    def plan_stage(self, staged: Staged, *, implies: Implies = False) -> list[Planned]:
         """Check a stage without making it; arguments and errors as for :meth:`plan_allocate`."""
         if staged.stage in self.stages:
             raise UsageError(f"there is a stage '{staged.stage}' already")
-        return self._plan(staged.targets, STAGE_OWNER + staged.stage, staged.job, staged.start, staged.end, implies=implies)
+        owner = STAGE_OWNER + staged.stage
+        return [
+            ((part.start, part.end), self._plan(part.targets, owner, staged.job, part.start, part.end, implies=implies))
+            for part in staged.parts()
+        ]
 
-    def stage(self, staged: Staged, changes: list[Change]) -> None:
-        """Apply what :meth:`plan_stage` found to be right."""
-        self.allocate(changes, STAGE_OWNER + staged.stage, staged.start, staged.end)  # may refuse, for the bounds of the planner
-        self.stages[staged.stage] = replace(staged, targets=tuple((change.v, change.amount) for change in changes))
+    def stage(self, staged: Staged, planned: Sequence[Planned]) -> None:
+        """Apply what :meth:`plan_stage` found to be right; where the planner refuses it for its bounds, nothing has changed."""
+        owner = STAGE_OWNER + staged.stage
+        try:
+            for window, changes in planned:
+                self.allocate(changes, owner, *window)
+        except FluxresError:
+            if self.is_holder(owner):
+                self.free(self.plan_free(owner, None, None, None), owner)
+            raise
+        self.stages[staged.stage] = replace(staged, targets=_each_once(staged.targets))
         self._count(staged.stage)
 
     def _count(self, stage: str) -> None:
@@ -71,37 +95,41 @@ class Records(Allocations):
         del self.stages[stage]
         return staged
 
-    def plan_commit(self, stage: str) -> list[Change]:
+    def plan_commit(self, stage: str) -> list[Planned]:
         """Check that a stage can become an allocation of its job.
 
         Errors: StaleHandle; InsufficientResources when the units complete a whole pool below which another job came to hold
         something meanwhile. The stage stays as it is.
         """
         staged = self.require_stage(stage)
-        changes: list[Change] = []
-        for v, amount in sorted(staged.targets):
-            around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
-            changes.append(self._plan_commit(staged, v, amount, around))
-            self._require_implied_fits(changes[-1], staged.job, {staged.job})
-        return changes
+        return [((part.start, part.end), self._plan_commit_part(staged.job, part)) for part in staged.parts()]
 
-    def commit(self, stage: str, changes: list[Change]) -> None:
+    def commit(self, stage: str, planned: Sequence[Planned]) -> None:
         """Apply what :meth:`plan_commit` found to be right."""
         staged = self.release(stage)
-        drawn = np.array(staged.drawn, np.int64).reshape(-1, 3)
-        self.allocate(changes, staged.job, staged.start, staged.end, staged.slots, drawn)
+        for (window, changes), part in zip(planned, staged.parts(), strict=True):
+            drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
+            self.allocate(changes, staged.job, *window, staged.slots, drawn)
 
-    def _plan_commit(self, staged: Staged, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
+    def _plan_commit_part(self, job: str, part: Part) -> list[Change]:
+        changes: list[Change] = []
+        for v, amount in sorted(part.targets):
+            around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
+            changes.append(self._plan_commit(job, part, v, amount, around))
+            self._require_implied_fits(changes[-1], job, {job})
+        return changes
+
+    def _plan_commit(self, job: str, part: Part, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
         # The stage holds the units already; what can have changed is only what the job's own units add up to.
-        start, end = staged.start, staged.end
-        around = around + self.whole_above(v, staged.job, start, end)
+        start, end = part.start, part.end
+        around = around + self.whole_above(v, job, start, end)
         change = Change(v, amount, [], [], steps.inside(start, end, around))
         if self.accounts.end.item(v) > v + 1:
-            own, size = self.steps_of(v, staged.job), self.accounts.size.item(v)
+            own, size = self.steps_of(v, job), self.accounts.size.item(v)
             for s, e in steps.without(start, end, around):
                 covers = steps.whole(own, s, e, amount, size)
                 change.covers += covers
-                change.absorbs += self._absorbed(v, amount, staged.job, staged.job, covers)
+                change.absorbs += self._absorbed(v, amount, job, job, covers)
         return change
 
     def expired_stages(self, now: int) -> list[str]:
@@ -174,9 +202,17 @@ class Records(Allocations):
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
             rows = [(int(old_to_new[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
             drawn = tuple(row for row in rows if row[0] >= 0 and row[1] >= 0)
+            apart = [(s, e, int(old_to_new[v]), int(old_to_new[account]), units) for s, e, v, account, units in staged.apart]
+            relied_on = [(int(old_to_new[v]), s, e) for v, s, e in staged.relied_on]
             self._count(staged.stage)
             if moved:
-                self.stages[staged.stage] = replace(staged, targets=moved, drawn=drawn)
+                self.stages[staged.stage] = replace(
+                    staged,
+                    targets=moved,
+                    drawn=drawn,
+                    apart=tuple(row for row in apart if row[2] >= 0 and row[3] >= 0),
+                    relied_on=tuple(row for row in relied_on if row[0] >= 0),
+                )
         for job in known:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]

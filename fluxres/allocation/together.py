@@ -129,12 +129,13 @@ def _check(records: Records, shares: Sequence[Share]) -> None:
 def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:
     """Refuse two pieces of a pool for one job where together they might be all of it, and imply what others hold below it."""
     accounts = records.accounts
-    seen: set[tuple[str, int]] = set()
+    seen: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for share in shares:
         for v in {v for v, _ in share.targets}:
             if accounts.end.item(v) == v + 1 or accounts.size.item(v) == 1:
                 continue
-            if (share.job, v) in seen:
+            windows = seen.setdefault((share.job, v), [])
+            if any(start < share.end and share.start < end for start, end in windows):
                 message = f"a second piece of {accounts.where(v)} for the same job"
                 raise UsageError(message, where=share.place, hint="name all units of it at once")
-            seen.add((share.job, v))
+            windows.append((share.start, share.end))

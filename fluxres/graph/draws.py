@@ -89,6 +89,23 @@ class Draws:
         structure, before = self._structure, self._of(name)[1]
         return before[structure.end] - before[:-1]
 
+    def within(self, name: str, start: int, stop: int) -> int:
+        """Units that pools draw from one to before another."""
+        before = self._of(name)[1]
+        return int(before[stop] - before[start])
+
+    def names_of(self, account: int) -> tuple[str, ...]:
+        """Names of which units that pools draw by themselves may come from an account."""
+        return tuple(name for name in self.types if self._may_draw_from(name, account))
+
+    def _may_draw_from(self, name: str, account: int) -> bool:
+        accounts, types = self._structure.accounts, self._structure.types
+        feeds = self._graphs_of(name)
+        if accounts.is_edge(account):
+            return accounts.edge(account).graph.name in {each.graph.name for each in feeds}
+        kind = accounts.type.item(account)
+        return types.index(name) == kind and bool(feeds) if name in types else any(kind in each.types for each in feeds)
+
     def _of(self, name: str) -> tuple[Int64, Int64]:
         found = self._inside.get(name)
         if found is None:

@@ -7,6 +7,7 @@ without anything in between that could fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +24,7 @@ from fluxres.allocation.resource_set import resource_set, scheduling
 from fluxres.allocation.steps import Steps
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
-from fluxres.errors import InfeasibleRequest, InsufficientResources, UsageError
+from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model import drawing, events, extending, targets
@@ -223,8 +224,13 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.
     pools = sum(len(share.targets) for share in shares)
     together.grant(graph.records, shares, lambda: tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1
+    return of_windows(graph, job, [(window, named) for window, named, _ in parts])
+
+
+def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
+    """What a job was given in windows that follow each other, as the face answers."""
     spans: dict[int, Steps] = {}
-    for (start, end), named, _ in parts:
+    for (start, end), named in parts:
         for v, amount in named:
             spans[v] = steps.add(spans.get(v, ()), start, end, amount)
     return of_spans(graph, job, [(v, s, e, n) for v, held in sorted(spans.items()) for s, e, n in held], 0)
@@ -341,7 +347,7 @@ def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length
     """Move the end of what a job holds; see :meth:`ResourceGraph.set_end`."""
     now = graph.now()
     until = extending.end_of(graph, job, end, duration_s)
-    move = extending.plan(graph.records, job, until, now)
+    move = extending.plan(graph, job, until, now)
     if move.longer or move.shorter:
         require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
         tell(graph, lambda: events.set_end(job, now, until))
@@ -373,35 +379,68 @@ def stage(
     implies: Implies = False,
 ) -> Stage:
     """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
+    expires = _expires(graph, job, window, ttl_s)
+    rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
+    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
+    return _stage(graph, staged, drawn, implies)
+
+
+def stage_by_window(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, ttl_s: Length) -> Stage:
+    """Lock pools for a job with what they draw by themselves, as far as the job does not draw it already."""
+    expires = _expires(graph, job, window, ttl_s)
+    parts = drawing.by_window(graph, named, window, job)
+    relied_on = tuple(drawing.drawn_already(graph, named, window, job))
+    rows = tuple((start, end, *row) for (start, end), _, drawn in parts for row in drawn.tolist())
+    most: dict[int, int] = {}
+    for _, charged, _ in parts:
+        for v, amount in pairs(columns(charged)):
+            most[v] = max(most.get(v, 0), amount)
+    drawn = np.concatenate([of_part for _, _, of_part in parts])
+    staged = Staged(graph.new_stage_id(), job, tuple(sorted(most.items())), *window, expires, relied_on=relied_on)
+    staged = replace(staged, drawn=tuple(row[2:] for row in rows)) if len(parts) == 1 else replace(staged, apart=rows)
+    return _stage(graph, staged, drawn, frozenset[int]().union(*(implicit(charged, of_part) for _, charged, of_part in parts)))
+
+
+def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> int:
     targets.job_id(job)
     require_end(graph, window)
     life = length_ticks(ttl_s, "ttl_s")
     if life < 1:
         raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
-    expires = min(graph.now() + life, FOREVER)
-    rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
-    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
+    return min(graph.now() + life, FOREVER)
+
+
+def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
     try:
         planned = graph.records.plan_stage(staged, implies=implies)
     except (InsufficientResources, InfeasibleRequest) as error:
         drawing.name_consumers(graph, drawn, error)
         raise
-    require_room(graph, (planned, window))
+    require_room(graph, *((changed, window) for window, changed in planned))
     structure = graph.structure
-    tell(graph, lambda: events.stage(structure, staged), len(named))
+    tell(graph, lambda: events.stage(structure, staged), len(staged.targets))
     graph.records.stage(staged, planned)
     graph.revision += 1
-    return Stage(graph, staged.stage, job)
+    return Stage(graph, staged.stage, staged.job)
 
 
 def commit(graph: ResourceGraph, stage: str) -> Allocation:
     """Make a stage an allocation; see :meth:`ResourceGraph.commit`."""
     staged = graph.records.require_stage(stage)
+    for v, start, end in staged.relied_on:
+        start = max(start, graph.now())
+        if start < end and not graph.records.has_throughout(staged.job, v, start, end):
+            message = f"{staged.job} gave it back since stage '{stage}' was made, which locks nothing of what it draws by itself"
+            raise StaleHandle(message, where=graph.structure.where(v), hint="release the stage and stage anew")
     planned = graph.records.plan_commit(stage)
-    require_room(graph, (planned, (staged.start, staged.end)))
+    require_room(graph, *((changed, window) for window, changed in planned))
     tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
     graph.revision += 1
+    if len(planned) > 1:
+        return of_windows(
+            graph, staged.job, [(window, part.targets) for (window, _), part in zip(planned, staged.parts(), strict=True)]
+        )
     return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end), staged.slots)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS
@@ -79,6 +80,25 @@ def by_window(graph: ResourceGraph, named: Named, window: tuple[int, int], job: 
         else:
             found.append((part, charged, drawn))
     return found
+
+
+def drawn_already(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[tuple[int, int, int]]:
+    """(pool, start, end) of what a job holds exclusively in pools and draws something by itself: none of it draws twice."""
+    records, accounts = graph.records, graph.structure.accounts
+    if not graph.structure.kinds.may_draw or not records.is_holder(job):
+        return []
+    from fluxres.model import matching
+
+    typology = matching.matcher(graph).typology
+    names = typology.drawn_by_itself.keys() - typology.said({accounts.type.item(v) for v, _ in named})
+    draws = [typology.drawn_by_itself[kind] for kind in sorted(names)]
+    whole = [(v, accounts.end.item(v)) for v, amount in named if v < graph.structure.n and amount == accounts.size.item(v)]
+    return [
+        (u, start, end)
+        for u in records.pools_with_implied(job)
+        if any(v <= u < stop for v, stop in whole) and any(typology.draws.within(name, u, accounts.end.item(u)) for name in draws)
+        for start, end in steps.whole(records.given(u, job), *window, 0, accounts.size.item(u))
+    ]
 
 
 def _moments(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[int]:

@@ -61,6 +61,16 @@ def _drawn(structure: Structure, rows: Rows | Sequence[tuple[int, int, int]]) ->
     return {"drawn": [[pool, parts] for pool, parts in found.items()]} if found else {}
 
 
+def _apart(structure: Structure, staged: Staged) -> Event:
+    """The fields that say what is drawn at which times, and what draws already, where that differs."""
+    name_of, found = structure.accounts.where, Event()
+    if staged.apart:
+        found["apart"] = [[s, _end(e), name_of(v), name_of(account), units] for s, e, v, account, units in staged.apart]
+    if staged.relied_on:
+        found["relied_on"] = [[name_of(v), s, _end(e)] for v, s, e in staged.relied_on]
+    return found
+
+
 def _rows(graph: ResourceGraph, e: Event) -> Rows:
     """The rows that :func:`_drawn` named."""
     number = partial(targets.account, graph)
@@ -138,6 +148,7 @@ def stage(structure: Structure, staged: Staged) -> Event:
         "expires": _end(staged.expires),
         **_slots(staged.slots),
         **_drawn(structure, staged.drawn),
+        **_apart(structure, staged),
     }
 
 
@@ -213,7 +224,7 @@ def _apply_free(graph: ResourceGraph, e: Event) -> None:
 
 
 def _apply_set_end(graph: ResourceGraph, e: Event) -> None:
-    extending.plan(graph.records, e["job"], _until(e["end"]), e["start"]).apply(graph.records, e["job"])
+    extending.plan(graph, e["job"], _until(e["end"]), e["start"]).apply(graph.records, e["job"])
 
 
 def _apply_expire(graph: ResourceGraph, e: Event) -> None:
@@ -225,7 +236,11 @@ def _apply_stage(graph: ResourceGraph, e: Event) -> None:
     window = e["start"], _until(e["end"])
     drawn = tuple(map(tuple, _rows(graph, e).tolist()))
     pools = tuple(_targets(graph, e["pools"]))
-    staged = Staged(e["stage"], e["job"], pools, *window, _until(e["expires"]), e.get("slots", 0), drawn)
+    number = partial(targets.account, graph)
+    apart = tuple((start, _until(end), number(v), number(account), units) for start, end, v, account, units in e.get("apart", ()))
+    relied_on = tuple((number(v), start, _until(end)) for v, start, end in e.get("relied_on", ()))
+    slots = e.get("slots", 0)
+    staged = Staged(e["stage"], e["job"], pools, *window, _until(e["expires"]), slots, drawn, apart, relied_on)
     with graph.structure.lifted():
         planned = graph.records.plan_stage(staged, implies=True)
     graph.records.stage(staged, planned)

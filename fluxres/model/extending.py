@@ -7,8 +7,7 @@ not matter, for the job holds them already (rule A7).
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,11 +15,12 @@ import numpy as np
 
 from fluxres.allocation import steps
 from fluxres.allocation.allocations import Change
-from fluxres.allocation.drawn import Consumers, Rows
+from fluxres.allocation.drawn import Rows
 from fluxres.allocation.holdings import Batch, Piece
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, UsageError
+from fluxres.model.drawn_on import drawn_on
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
-Span = tuple[int, int, int]
-"""Start, end and units."""
 Longer = tuple[Window, list[tuple[int, int]], Rows]
 """A window, the pools with units that are held on through it, and for which of them what is drawn."""
 
@@ -51,7 +49,7 @@ class Move(NamedTuple):
         held_on: list[tuple[Window, list[Change]]] = []
         try:
             for window, planned, drawn in self.longer:
-                records.allocate(planned, job, *window, drawn=drawn)
+                records.allocate(planned, job, *window, drawn=drawn, drawn_on=False)
                 held_on.append((window, planned))
         except FluxresError:
             for window, planned in reversed(held_on):
@@ -90,7 +88,7 @@ def end_of(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length 
     return min(min(spans[0][0] for spans in given.values()) + length_ticks(duration_s), FOREVER)
 
 
-def plan(records: Records, job: str, end: int, now: int) -> Move:
+def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
     """Check the move of a job's end.
 
     Args:
@@ -99,6 +97,7 @@ def plan(records: Records, job: str, end: int, now: int) -> Move:
     Errors: UnknownJob; NotHeld for a job that has ended; UsageError for an end that is over or before the job begins;
     InsufficientResources with what is in the way, and the latest end for which nothing is.
     """
+    records = graph.records
     given = _given(records, job)
     lasting = {v: spans for v, spans in given.items() if spans[-1][1] > now}
     if not lasting:
@@ -108,7 +107,7 @@ def plan(records: Records, job: str, end: int, now: int) -> Move:
     _require_later(job, lasting.values(), end, now)
     shorter = [(v, None) for v, spans in lasting.items() if spans[-1][1] > end]
     pieces = records.plan_free(job, shorter, end, None) if shorter else []
-    longer = _longer(records, job, given, end, now)
+    longer = _longer(graph, job, given, end, now)
     try:
         with records.structure.lifted():
             return Move([(window, _plan(records, job, window, named), drawn) for window, named, drawn in longer], pieces)
@@ -141,40 +140,23 @@ def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> No
         raise UsageError(message, hint="give an end that comes")
 
 
-def _longer(records: Records, job: str, given: dict[int, Steps], end: int, now: int) -> list[Longer]:
+def _longer(graph: ResourceGraph, job: str, given: dict[int, Steps], end: int, now: int) -> list[Longer]:
     """What is held on, by windows in each of which it is the same: so a pool and one below it are planned together."""
-    own = {v: steps.excess(spans, records.drawn.total(job, v)) for v, spans in given.items()}
+    own = {v: steps.excess(spans, graph.records.drawn.total(job, v)) for v, spans in given.items()}
     last = {v: spans[-1] for v, spans in own.items() if spans and spans[-1][1] > now}
-    drawn = list(_drawn_to_an_end(records, job, last))
-    ends = sorted(stop for stop in {*(stop for _, stop, _ in last.values()), *(row[0] for row in drawn)} if stop < end)
+    drawn = drawn_on(graph, job, own, last, end)
+    ends = {stop for _, stop, _ in last.values() if stop < end}
+    ends.update(at for held in drawn.values() for start, stop, _ in held for at in (start, stop))
     found: list[Longer] = []
-    for lo, hi in pairwise([*ends, end]):
+    for lo, hi in pairwise(sorted({*ends, end}) if ends else ()):
         named = {v: amount for v, (_, stop, amount) in last.items() if stop <= lo}
         rows: list[tuple[int, int, int]] = []
-        for stop, consumers, account, units in drawn:
-            if stop <= lo:
+        for (consumers, account), held in drawn.items():
+            if units := steps.amount_at(held, lo):
                 named[account] = named.get(account, 0) + units
                 rows += [(consumers[0], account, units), *((v, account, 0) for v in consumers[1:])]
-        found.append(((lo, hi), sorted(named.items()), np.array(rows, np.int64).reshape(-1, 3)))
+        found.append(((lo, hi), sorted(named.items()), np.array(sorted(rows), np.int64).reshape(-1, 3)))
     return found
-
-
-def _drawn_to_an_end(records: Records, job: str, last: dict[int, Span]) -> Iterator[tuple[int, Consumers, int, int]]:
-    """(end, pools, account, units) of what is drawn for pools until something that the job has of these ends (rule F2)."""
-    ledger = records.drawn.ledgers.get(job)
-    pools = sorted(last)
-    for account, shares in ledger.held.items() if ledger is not None else ():
-        for consumers, held in shares.items():
-            _, stop, units = held[-1]
-            if any(stop == last[u][1] for v in consumers for u in _around(records, last, pools, v)):
-                yield stop, consumers, account, units
-
-
-def _around(records: Records, last: dict[int, Span], pools: list[int], v: int) -> list[int]:
-    """A pool, what the job has in it, and what implies it."""
-    size, end = records.accounts.size, records.accounts.end
-    inside = pools[bisect_left(pools, v) : bisect_left(pools, end.item(v))]
-    return inside + [u for u in records.accounts.ancestors(v) if u in last and last[u][2] == size.item(u)]
 
 
 def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:

@@ -154,7 +154,7 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
             whole = steps.inside(0, FOREVER, records.whole_above(v, owner, 0, FOREVER))
             if whole and owner.startswith(STAGE_OWNER):
                 staged = records.stages[owner.removeprefix(STAGE_OWNER)]
-                made.records.stages[staged.stage] = replace(staged, targets=((0, size),))
+                made.records.stages[staged.stage] = replace(staged, targets=((0, size),), drawn=(), apart=(), relied_on=())
             # What the owner had of the top itself is taken below, with what else is implied.
             had = records.implied.get(owner, {}).get(v, ())
             for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):

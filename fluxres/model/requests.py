@@ -120,8 +120,9 @@ class Requests(Inspection):
         """
         from fluxres.model import several
 
-        parts = several.parts_or_requests(self._face, list(wanted), duration_s)
-        return several.why_not(self._face, parts, self.window(at, None)[0], policy)
+        start = self.window(at, None)[0]
+        parts = several.parts_or_requests(self._face, list(wanted), duration_s, start)
+        return several.why_not(self._face, parts, start, policy)
 
     @locked
     def earliest_all(

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 from fluxres import limits
-from fluxres.allocation.drawn import implicit
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Length, Time, seconds, ticks
 from fluxres.errors import UsageError
 from fluxres.graph.edges import Value
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, drawing, edges, events, joining, targets
+from fluxres.model import changes, edges, events, joining, targets
 from fluxres.model.locking import all_of, locked
 from fluxres.model.requests import Requests
 from fluxres.model.selection import Selection
@@ -151,8 +150,9 @@ class ResourceGraph(Requests):
 
         changes.expire_stages(self)
         begin = _one_start(start, at)
-        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s))
-        return several.give(self, parts, self.open_window(begin, None)[0], policy)
+        first = self.open_window(begin, None)[0]
+        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s), first)
+        return several.give(self, parts, first, policy)
 
     @locked
     def allocate_all_orelse_reserve(
@@ -173,8 +173,8 @@ class ResourceGraph(Requests):
         from fluxres.model import several
 
         changes.expire_stages(self)
-        parts = several.parts_of(self, wanted, duration_s, sought_only=True)
         begin = self.open_window(after, None)[0]
+        parts = several.parts_of(self, wanted, duration_s, begin, sought_only=True)
         start = several.start_of_all(self, parts, begin, policy)
         return several.give(self, parts, begin if start is None else start, policy)
 
@@ -308,8 +308,7 @@ class ResourceGraph(Requests):
                 window = found.start, found.end
                 return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
             window = self._given_window(start, end, duration_s)
-            named, drawn = drawing.with_draws(self, targets.with_amounts(self, cast("Targets", wanted)), window)
-            return changes.stage(self, job, named, window, ttl_s, drawn=drawn, implies=implicit(named, drawn))
+            return changes.stage_by_window(self, job, targets.with_amounts(self, cast("Targets", wanted)), window, ttl_s)
 
     def new_stage_id(self) -> str:
         """The id of the next stage: none has it, and none had it, in this process or one before."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import together
-from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
+from fluxres.allocation.drawn import implicit
 from fluxres.allocation.together import Share, located, locking
 from fluxres.clock import FOREVER, Length, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
@@ -39,17 +39,22 @@ class Part(NamedTuple):
         place: what a refusal calls it.
         job: who asks.
         request: what is sought, None for pools by name.
-        pools: by name, with amounts.
-        drawn: for which of them what is drawn by itself.
+        pools: by name, by the windows in which what they draw by themselves differs.
         length: ticks; FOREVER without end.
     """
 
     place: str
     job: str
     request: Request | None
-    pools: list[tuple[int, int]]
+    pools: list[drawing.Part]
     length: int
-    drawn: Rows = NO_ROWS
+
+    def named(self) -> list[Share]:
+        """The pools by name, as they are locked and given."""
+        return [
+            Share(self.place, self.job, named, start, end, implies=implicit(named, drawn), drawn=drawn)
+            for (start, end), named, drawn in self.pools
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,12 @@ def _place(number: int, job: str) -> str:
 
 
 def parts_of(
-    graph: ResourceGraph, wanted: Iterable[tuple[Targets | Wanted, str]], duration_s: Length | None, *, sought_only: bool = False
+    graph: ResourceGraph,
+    wanted: Iterable[tuple[Targets | Wanted, str]],
+    duration_s: Length | None,
+    start: int,
+    *,
+    sought_only: bool = False,
 ) -> list[Part]:
     """What is asked for, checked.
 
@@ -131,23 +141,21 @@ def parts_of(
             raise LimitExceeded(f"more than {limits.TOGETHER_MAX} requests at once", where=place)
         with located(place):
             targets.job_id(job)
-            found.append(_part(graph, place, what, job, duration_s, sought_only))
+            found.append(_part(graph, place, what, job, duration_s, start, sought_only))
     if not found:
         raise UsageError("no requests", hint="give at least one pair of request and job")
     return found
 
 
 def _part(
-    graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, duration_s: Length | None, sought_only: bool
+    graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, duration_s: Length | None, start: int, sought_only: bool
 ) -> Part:
     if not targets.is_request(graph, what):
         if sought_only:
             raise UsageError("expected a request, got pools by name", hint="pools that are named are given at a start")
-        length, now = matching.length(None, duration_s), graph.now()
-        named, drawn = drawing.with_draws(
-            graph, targets.with_amounts(graph, cast("Targets", what)), (now, min(now + length, FOREVER)), job
-        )
-        return Part(place, job, None, named, length, drawn)
+        length = matching.length(None, duration_s)
+        named = targets.with_amounts(graph, cast("Targets", what))
+        return Part(place, job, None, drawing.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = matching.as_request(cast("Wanted", what))
     return Part(place, job, request, [], matching.length(request.duration_s, duration_s))
 
@@ -169,10 +177,10 @@ def requests_of(wanted: Iterable[Wanted], duration_s: Length | None) -> list[Par
     return found
 
 
-def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s: Length | None) -> list[Part]:
+def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s: Length | None, start: int) -> list[Part]:
     """As :func:`parts_of` for pairs, and as :func:`requests_of` for requests alone."""
     if wanted and isinstance(wanted[0], tuple):
-        return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), duration_s)
+        return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), duration_s, start)
     return requests_of(cast("Sequence[Wanted]", wanted), duration_s)
 
 
@@ -212,10 +220,8 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
         return None
     end = min(start + parts[sought[0]].length, FOREVER)
     with locking(graph.records) as lock:
-        for i in named:
-            lock(
-                Share(parts[i].place, parts[i].job, parts[i].pools, start, end, implies=implicit(parts[i].pools, parts[i].drawn))
-            )
+        for share in (share for i in named for share in parts[i].named()):
+            lock(share)
         requests = [request for request in (parts[i].request for i in sought) if request is not None]
         found = weighing.matches(graph, requests, start, end, policy)
     if found is None or _meet(graph, [(parts[i].job or parts[i].place, each) for i, each in zip(sought, found, strict=True)]):
@@ -242,12 +248,12 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
         for i in order:
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
-                share = Share(part.place, part.job, part.pools, start, end, implies=implicit(part.pools, part.drawn))
-                try:
-                    lock(share)
-                except (InsufficientResources, InfeasibleRequest) as error:
-                    drawing.name_consumers(graph, part.drawn, error)
-                    raise
+                for share in part.named():
+                    try:
+                        lock(share)
+                    except (InsufficientResources, InfeasibleRequest) as error:
+                        drawing.name_consumers(graph, share.drawn, error)
+                        raise
                 continue
             with located(part.place):
                 match = matching.matcher(graph).match(part.request, start, end, policy)
@@ -320,10 +326,12 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
         with locking(graph.records) as lock:
             for i in fit.order[: fit.order.index(number)]:
                 other = parts[i]
-                pools = fit.matches[i].targets if i in fit.matches else other.pools
-                if pools:
+                shares = other.named()
+                if i in fit.matches and (pools := fit.matches[i].targets):
                     end = min(start + other.length, FOREVER)
-                    lock(Share(other.place, other.job or other.place, pools, start, end, implies=i in fit.matches))
+                    shares = [Share(other.place, other.job or other.place, pools, start, end, implies=True)]
+                for share in shares:
+                    lock(share)
             refusal = matching.explained(graph, part.request, window, policy)
     assert refusal is not None  # it had no match with the same pools out of reach
     if refusal.never:
@@ -360,21 +368,17 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
         if one is not None:
             with located(part.place):
                 matching.require_picks(one)
-    shares = [
-        Share(
-            part.place,
-            part.job,
-            part.pools,
-            start,
-            min(start + part.length, FOREVER),
-            implies=implicit(part.pools, part.drawn),
-            drawn=part.drawn,
-        )
-        if one is None
-        else Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True, drawn=one.drawn)
-        for part, one in zip(parts, found, strict=True)
-    ]
-    return _grant(graph, shares)
+    return _grant(
+        graph,
+        [
+            part.named()
+            if one is None
+            else [
+                Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True, drawn=one.drawn)
+            ]
+            for part, one in zip(parts, found, strict=True)
+        ],
+    )
 
 
 def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[Allocation]:
@@ -387,13 +391,13 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
             matching.require_fresh(graph, found)
             matching.require_picks(found)
         shares.append(
-            Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True, drawn=found.drawn)
+            [Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True, drawn=found.drawn)]
         )
     return _grant(graph, shares) if shares else []
 
 
-def _grant(graph: ResourceGraph, shares: Sequence[Share]) -> list[Allocation]:
-    structure = graph.structure
+def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]]) -> list[Allocation]:
+    structure, shares = graph.structure, [share for of_part in parts for share in of_part]
     for share in shares:
         with located(share.place):
             changes.require_end(graph, (share.start, share.end))
@@ -405,6 +409,9 @@ def _grant(graph: ResourceGraph, shares: Sequence[Share]) -> list[Allocation]:
     together.grant(graph.records, shares, lambda: changes.tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1
     return [
-        changes.given(graph, share.job, partial(changes.columns, share.targets), (share.start, share.end), share.slots)
-        for share in shares
+        changes.of_windows(graph, share.job, [((each.start, each.end), each.targets) for each in of_part])
+        if len(of_part) > 1
+        else changes.given(graph, share.job, partial(changes.columns, share.targets), (share.start, share.end), share.slots)
+        for of_part in parts
+        for share in of_part[:1]
     ]

@@ -250,5 +250,5 @@ def _kind_hashes(structure: Structure) -> Any:
 def _held(held: RecordColumns) -> list[Any]:
     columns = (held.owner, held.vertex, held.start, held.end, held.amount)
     spans = [(held.owners[owner], *rest) for owner, *rest in zip(*(column.tolist() for column in columns), strict=True)]
-    stages = [(s.stage, s.job, sorted(s.targets), s.start, s.end, s.expires) for s in held.stages]
+    stages = [(s.stage, s.job, sorted(s.targets), s.start, s.end, s.expires, s.apart) for s in held.stages]
     return [sorted(spans), sorted(stages)]

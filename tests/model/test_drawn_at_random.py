@@ -170,20 +170,26 @@ class Course:
         if job not in self.graph.jobs():
             return
         new, ends = self.source.randrange(5, HORIZON + 1, 5), self.ends(job)
-        drawn_until = {node: self.drawn_until(job, node) for node in ends}
+        goes_on = {node: self.ending(job, node, set(of_units.values())) for node, of_units in ends.items()}
         self.graph.set_end(job, new)
         for node, of_units in ends.items():
-            until = drawn_until[node]
-            watts = self.watts[job, node, until - 1] if until in of_units.values() else 0
             for unit, end in of_units.items():
                 self.add(job, node, {unit}, (end, new), 0)
                 self.drop(job, node, unit, (new, HORIZON))
-            if watts:  # which ended with a part of the node, and go on with it
-                self.add(job, node, (), (until, new), watts)
+                if unit == "node" and self.draws:
+                    for moment in range(end, new):
+                        self.watts[job, node, moment] = self.draws
+            for end, watts in goes_on[node].items():
+                self.add(job, node, (), (end, new), watts)
 
-    def drawn_until(self, job: str, node: int) -> int:
-        """The moment at which what a job draws for a node ends; 0 where it draws nothing."""
-        return max((at + 1 for (holder, v, at), watts in self.watts.items() if (holder, v) == (job, node) and watts), default=0)
+    def ending(self, job: str, node: int, ends: set[int]) -> dict[int, int]:
+        """What was asked for a node and ends with a part of it that the job holds: all of it where the job has nothing on."""
+        found = dict[int, int]()
+        for end in ends if not self.draws else ():
+            before, after = ((job, node, moment) for moment in (end - 1, end))
+            goes_on = self.watts[after] if self.held.get(before, set()) & self.held.get(after, set()) else 0
+            found[end] = max(self.watts[before] - goes_on, 0)
+        return found
 
     def ends(self, job: str) -> dict[int, dict[str, int]]:
         """By node, the end of each of its parts that the job holds."""
