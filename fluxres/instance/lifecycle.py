@@ -162,6 +162,7 @@ class Lifecycle(Passes):
         lapsed = inventory.advance(now)
         if lapsed:
             self.queue.elapsed = True
+            self._time.has_returned = True
             self._lapsed = lapsed if self._lapsed_at != now else self._lapsed + lapsed
             self._lapsed_at = now
 
@@ -192,7 +193,7 @@ class Lifecycle(Passes):
         """A job keeps what it has until an end; paths of what others hold of it."""
         taken = self.inventory.extend(job.number, job.claim, self.now, end)
         if job.number in self._recorded:
-            taken = self._record_more(job, job.limit + (job.number in self._at_limit), end)
+            taken = sorted({*taken, *self._record_more(job, job.limit + (job.number in self._at_limit), end)})
         self.queue.cleared()
         return taken
 
