@@ -157,7 +157,7 @@ class Lifecycle(Passes):
                 ends = inventory.running.ends
             elif time.is_moving or (ends and ends[0] < now):
                 return  # limits have passed and are not handled yet: to the inventory they would be ends
-        if ends and ends[0] <= now and (self._overtime or not self.keeps_limits):
+        if ends and ends[0] <= now and (self._overtime or self._face._children or not self.keeps_limits):
             due.hold_through(self)
         lapsed = inventory.advance(now)
         if lapsed:

@@ -454,6 +454,63 @@ def test_a_job_at_its_limit_keeps_its_pools_when_its_instance_gives_back_a_node(
     assert (job.pools, other.pools, top.check()) == (held, [("/cluster/node3", 1)], [])
 
 
+@pytest.mark.parametrize("how", ["slow", "slow below", "late", "slow at its limit"])
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_rule_t1_a_promise_does_not_cover_a_job_in_whose_child_others_have_not_ended(inventory: str, how: str) -> None:
+    top, clock, runner, ask = keeping(inventory)
+    job = top.submit(ask.format(4), duration_s=10, name="job")
+    slow = runner if how == "late" else Slow()
+    child = top.spawn(job, runner=runner if how == "slow below" else slow)
+    if how == "slow below":
+        child = child.spawn(child.submit(ask.format(2), duration_s=10, name="middle"), runner=slow)
+    inner = child.submit(ask.format(1), duration_s={"late": 8, "slow at its limit": 10}.get(how, 30), name="inner")
+    waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
+    clock.now_s = 10.0
+    top.submit(ask.format(1), duration_s=1)  # whatever is called
+    assert (waiting.state, top.check()) == (State.SCHED, [])
+    top.advance()
+    assert (job.state, inner.state, waiting.state) == (State.CLEANUP, State.CLEANUP, State.SCHED)
+    assert slow.told[-1 if slow is not runner else -2] == "stop inner: timelimit"
+    assert runner.told[-1] == "stop job: timelimit"
+    clock.now_s = 11.0
+    top.advance()
+    assert (waiting.state, top.check()) == (State.SCHED, [])
+    child.finish(inner)
+    for one in (child.job_in_parent, job):
+        if one is not None and one.state is not State.INACTIVE:
+            one.instance.finish(one)
+    assert (waiting.state, top.check()) == (State.RUN, [])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_rule_t1_a_job_that_has_finished_at_its_limit_waits_for_the_jobs_in_its_child(inventory: str) -> None:
+    top, clock, _, ask = keeping(inventory)
+    job = top.submit(ask.format(4), duration_s=10, name="job")
+    child = top.spawn(job, runner=Slow())
+    inner = child.submit(ask.format(1), duration_s=30, name="inner")
+    waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
+    clock.now_s = 10.0
+    top.finish(job)
+    assert (job.state, inner.state, waiting.state, top.check()) == (State.CLEANUP, State.CLEANUP, State.SCHED, [])
+    clock.now_s = 12.0
+    top.advance()
+    assert (waiting.state, top.check()) == (State.SCHED, [])
+    child.finish(inner)
+    assert (job.state, waiting.state, top.check()) == (State.INACTIVE, State.RUN, [])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_promise_covers_a_job_in_whose_child_all_runners_keep_limits(inventory: str) -> None:
+    top, clock, runner, ask = keeping(inventory)
+    job = top.submit(ask.format(4), duration_s=10, name="job")
+    child = top.spawn(job)
+    child.submit(ask.format(1), duration_s=30, name="inner")
+    waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
+    clock.now_s = 10.0
+    top.submit(ask.format(1), duration_s=1, name="last")
+    assert (waiting.state, runner.told) == (State.RUN, ["start job", "start inner", "start waiting"])
+
+
 def test_a_runner_needs_only_to_start_and_to_stop() -> None:
     class Small(Runner):
         def start(self, job: Job) -> None:
