@@ -210,6 +210,9 @@ class Counted:
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         """Another end; see Inventory."""
         self.clear()
+        if end <= claim.end:
+            self.running.move(claim, end)
+            return
         wanted, free = self._due_to(claim), self._free_beside(claim)
         if wanted > free:
             holders = [hold for hold in self.running.holds if hold is not claim and hold.count]

@@ -184,15 +184,16 @@ class GraphInventory:
         self.clear()
         with recording.ours(self):
             if end > claim.end:
-                self._record(claim, end)
-            elif end < claim.end and self.graph.records.is_holder(fluid.encode(key)):
-                self.graph.free(fluid.encode(key), start=seconds(end))
+                self._record(claim, max(claim.end, now), end)
+            elif end < claim.end:
+                with suppress(NotHeld, UnknownJob):  # it shares pools only, or others have all of them
+                    self.graph.free(fluid.encode(key), start=seconds(end))
         self._move(claim, end)
 
-    def _record(self, claim: Hold, end: int) -> None:
+    def _record(self, claim: Hold, start: int, end: int) -> None:
         pools = self._last(claim)
         if pools:
-            recording.record(self.graph, fluid.encode(claim.key), pools, claim.end, end)
+            recording.record(self.graph, fluid.encode(claim.key), pools, start, end)
 
     def _last(self, claim: Hold) -> list[tuple[str, int]]:
         """What is held when it ends, and what a whole holding implies then."""

@@ -265,12 +265,16 @@ class Named:
             shadow = self._shadow
             if shadow is not None and shadow[0] < claim.end:
                 self._shadow = (shadow[0], shadow[1] + count, shadow[2])
-        claim.units = self._disputed.pop(key, claim.units)
-        claim.count = claim.units.bit_count()
+        if key in self._disputed:
+            claim.units = self._disputed.pop(key)
+            claim.count = claim.units.bit_count()
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         """Another end; see Inventory."""
         self.clear()
+        if end <= claim.end:
+            self.running.move(claim, end)
+            return
         missing = self._due_to(claim) & ~self._free_beside(claim)
         if missing:
             at = lowest(missing, 1)
