@@ -55,6 +55,7 @@ class Pair:
         self.claims: dict[int, tuple[Any, Any]] = {}
         self.ends: dict[int, int] = {}
         self.reserved: dict[int, tuple[int, int, int]] = {}
+        self.late: set[int] = set()
         self.now = 0
         self.key = 0
 
@@ -116,6 +117,8 @@ class Pair:
         if self.claims:
             key = list(self.claims)[which % len(self.claims)]
             end = max(self.now, self.ends[key]) + length * S if which % 2 else max(self.now + 1, self.ends[key] - length * S)
+            if key in self.late:
+                return  # as in an instance: a late job gets no other limit
             if self.same([self.refusal(at, key, end) for at in range(2)]) is None:
                 self.ends[key] = end
 
@@ -131,6 +134,7 @@ class Pair:
         if self.claims:
             key = list(self.claims)[which % len(self.claims)]
             end = max(self.now, self.ends[key]) + length * S
+            self.late.add(key)
             claims = self.claims[key]
             said = [(i.pools(claim), i.count(claim)) for i, claim in zip(self.both, claims, strict=True)]
             self.same([i.extend(key, claim, self.now, end) for i, claim in zip(self.both, claims, strict=True)])
