@@ -56,6 +56,8 @@ def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     for job in instance.jobs(State.RUN, State.CLEANUP):
         if job.claim is None or fluid.encode(job.number) in holding:
             continue
+        if job.number in instance._disputed or job.limit == instance._time.now:
+            continue  # what others have of it is named by rule T1; it may end at this very moment
         if claimed := _claimed(instance, graph, job):
             found.append(_a6(instance, graph, claimed, f"{job.id} runs and does not hold it"))
     return found

@@ -7,11 +7,12 @@ it, and only several need rows.
 
 from __future__ import annotations
 
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
-from fluxres.instance.inventory import Hold, NotSimple, Running
+from fluxres.instance.inventory import Hold, NotSimple, Running, refusal
 from fluxres.instance.rows import Numbers
 from fluxres.instance.simple import Simple, simple
 from fluxres.syntax.jobspec import Request
@@ -43,6 +44,8 @@ class Counted:
         """Units that others hold now or later."""
         self._asks: dict[int, tuple[Request, int]] = {}
         self.running = Running()
+        self._disputed: dict[int, int] = {}
+        """How many units those are to have that lack some, since others hold them."""
         self._reserved: dict[int, Hold] = {}
         self._spare = 0
         """Beside a single reservation: units free at its start that it does not need."""
@@ -194,36 +197,52 @@ class Counted:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         """Units are back; see Inventory."""
-        if not claim.is_live:
-            return
-        claim.is_live = False
-        self.running.remove(claim)
-        self.free += claim.count
-        if self._rows is not None:
-            self._rows.change(now, claim.end, claim.count)
-        elif self._reserved:
-            (only,) = self._reserved.values()
-            if only.start < claim.end:
-                self._spare += claim.count
+        if self.running.release(claim):
+            self.free += claim.count
+            if self._rows is not None:
+                self._rows.change(now, claim.end, claim.count)
+            elif self._reserved:
+                (only,) = self._reserved.values()
+                if only.start < claim.end:
+                    self._spare += claim.count
+        claim.count = self._disputed.pop(key, claim.count)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         """Another end; see Inventory."""
         self.clear()
-        if claim.is_live:
-            self.running.remove(claim)
-        else:
-            claim.is_live = True
-            self.free -= claim.count
-        claim.end = end
-        self.running.add(claim)
+        if end <= claim.end:
+            self.running.move(claim, end)
+            return
+        wanted, free = self._due_to(claim), self._free_beside(claim)
+        if wanted > free:
+            holders = [hold for hold in self.running.holds if hold is not claim and hold.count]
+            left = accumulate((hold.count for hold in holders), initial=free)
+            earliest = next(
+                (hold.end for hold, units in zip(holders, islice(left, 1, None), strict=True) if units >= wanted), FOREVER
+            )
+            raise refusal(self.structure.path(self.vertex), wanted, free, self.size, holders, earliest)
+        self.extend(key, claim, now, end)
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         """A later end; see Inventory."""
         self.clear()
-        if not claim.is_live and claim.count > self.free:
-            return [self.structure.path(self.vertex)]
-        self.resize(key, claim, now, end)
-        return []
+        wanted, free = self._due_to(claim), self._free_beside(claim)
+        claim.count = max(min(wanted, free), 0)
+        self.free = free - self._others - claim.count
+        self.running.move(claim, end)
+        if claim.count == wanted:
+            self._disputed.pop(key, None)
+            return []
+        self._disputed[key] = wanted  # when the others have gone, it has all of them again
+        return [self.structure.path(self.vertex)]
+
+    def _due_to(self, claim: Hold) -> int:
+        """Units that a job was given, and has not given back."""
+        return self._disputed.get(claim.key, claim.count)
+
+    def _free_beside(self, claim: Hold) -> int:
+        """Units that no other job of the instance holds; what others hold in the graph, the records say."""
+        return self.free + self._others + (claim.count if claim.is_live else 0)
 
     def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
@@ -273,7 +292,11 @@ class Counted:
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
         """The pool and the units of it."""
-        return [(self.structure.path(self.vertex), claim.count)]
+        return [(self.structure.path(self.vertex), self._due_to(claim))]
+
+    def held(self, claim: Hold) -> list[tuple[str, int]]:
+        """As many as are left to it; see Counting."""
+        return [(self.structure.path(self.vertex), claim.count)] if claim.count else []
 
     def vertices(self, claim: Hold) -> list[int]:
         """The pool."""
@@ -285,4 +308,4 @@ class Counted:
 
     def count(self, claim: Hold) -> int:
         """Units."""
-        return claim.count
+        return self._due_to(claim)

@@ -45,7 +45,7 @@ def wakes(instance: Lifecycle) -> int:
     found = min(instance.queue.next_due(), instance.expires)
     if timers:
         found = min(found, timers[0][0])
-    if instance._overtime or not instance.keeps_limits:
+    if instance._overtime or instance._at_limit or not instance.keeps_limits:
         found = min(found, _limit(instance))
     return min(found, ends[-1]) if ends and len(instance.queue) else found
 
@@ -80,14 +80,26 @@ def do_first(instance: Lifecycle, before: int) -> bool:
 def hold_through(instance: Lifecycle) -> None:
     """Let jobs whose limit is this very moment keep what they have, until their end is reported or they are asked to stop.
 
-    Not those of a runner that keeps limits, but for jobs that are late.
+    Not those of which a runner promised that they end at it.
     """
     for number in instance.inventory.running.until(instance.now):
-        if instance.keeps_limits and number not in instance._overtime:
+        job = instance._jobs[number]
+        if _is_promised(job):
             continue
-        if instance._hold_on(instance._jobs[number], instance.now + 1):
+        if instance._hold_on(job, instance.now + 1):
             instance._mark_disputed(number)
         instance._at_limit.add(number)
+
+
+def _is_promised(job: Job) -> bool:
+    """Whether a job ends at its limit by itself: its runner keeps limits, and so do those of the jobs in its child.
+
+    Not a job that is late, nor one in whose child such a job, or one of another runner, has not ended.
+    """
+    instance, child = job.instance, job.child
+    if not instance.keeps_limits or job.number in instance._overtime or job.limit < instance._time.now:
+        return False
+    return child is None or all(_is_promised(each) for each in child._jobs.values() if each.claim is not None)
 
 
 def hold_all_through(instances: Iterable[Instance]) -> None:
@@ -148,7 +160,9 @@ def _limits(instance: Lifecycle, moment: int) -> None:
     """Ask the jobs whose limit is a moment to stop, and keep what they have for those that have not ended by that."""
     for number in sorted({*instance._at_limit, *instance._overtime, *instance.inventory.running.until(moment)}):
         job = instance._jobs.get(number)
-        if job is None or job.limit > moment or (instance.keeps_limits and job.state is State.RUN and job.limit >= instance.now):
+        if job is None or job.limit > moment:
+            continue
+        if job.state is State.RUN and job.limit >= instance.now and number not in instance._at_limit and _is_promised(job):
             continue
         try:
             if job.state is State.RUN:

@@ -7,7 +7,9 @@ or longer, before something comes back: a queue of equal jobs costs one search.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded
+from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld, UnknownJob
 from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.measure import Measure
@@ -173,9 +175,7 @@ class GraphInventory:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         """The records go; see Inventory."""
-        if claim.is_live:
-            claim.is_live = False
-            self.running.remove(claim)
+        self.running.release(claim)
         self._disputed.pop(key, None)
         self._give_back(key)
 
@@ -184,37 +184,36 @@ class GraphInventory:
         self.clear()
         with recording.ours(self):
             if end > claim.end:
-                self._record(claim, end)
-            elif end < claim.end and self.graph.records.is_holder(fluid.encode(key)):
-                self.graph.free(fluid.encode(key), start=seconds(end))
+                self._record(claim, max(claim.end, now), end)
+            elif end < claim.end:
+                with suppress(NotHeld, UnknownJob):  # it shares pools only, or others have all of them
+                    self.graph.free(fluid.encode(key), start=seconds(end))
         self._move(claim, end)
 
-    def _record(self, claim: Hold, end: int) -> None:
+    def _record(self, claim: Hold, start: int, end: int) -> None:
         pools = self._last(claim)
         if pools:
-            recording.record(self.graph, fluid.encode(claim.key), pools, claim.end, end)
+            recording.record(self.graph, fluid.encode(claim.key), pools, start, end)
 
     def _last(self, claim: Hold) -> list[tuple[str, int]]:
         """What is held when it ends, and what a whole holding implies then."""
-        if claim.key in self._disputed:
-            return self._disputed[claim.key]
+        return self._disputed[claim.key] if claim.key in self._disputed else self._at_end(claim)
+
+    def _at_end(self, claim: Hold) -> list[tuple[str, int]]:
         job, records, where = fluid.encode(claim.key), self.graph.records, self.graph.structure.accounts.where
         held = ((v, steps.amount_at(records.given(v, job), claim.end - 1)) for v in records.pools_with_implied(job))
         return [(where(v), amount) for v, amount in held if amount]
 
     def _move(self, claim: Hold, end: int) -> None:
-        if claim.is_live:
-            self.running.remove(claim)
-        claim.end = end
-        claim.is_live = True
-        self.running.add(claim)
+        self.running.move(claim, end)
         self._failed.clear()
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         """Records to a later end, beside those of others; see Inventory."""
         self.clear()
         job, pools = fluid.encode(key), self._last(claim)
-        with recording.ours(self):
+        may_gain = not claim.is_live or key in self._disputed
+        with recording.ours(self), self._held_through(now, claim) if may_gain else nullcontext():
             taken = recording.hold(self.graph, job, pools, claim.end, now, end, anew=key in self._disputed)
         if taken:
             self._disputed[key] = pools  # when the others have gone, it has all of it again
@@ -222,6 +221,19 @@ class GraphInventory:
             self._disputed.pop(key, None)
         self._move(claim, end)
         return taken
+
+    @contextmanager
+    def _held_through(self, now: int, beside: Hold) -> Iterator[None]:
+        """As if the records of others whose end has come went on: what they hold is theirs until `advance`."""
+        over = [hold for hold in self.running.holds[: bisect_right(self.running.ends, now)] if hold is not beside]
+        for hold in over:
+            recording.hold(self.graph, fluid.encode(hold.key), self._at_end(hold), hold.end, now, now + 1, anew=False)
+        try:
+            yield
+        finally:
+            for hold in over:
+                with suppress(NotHeld, UnknownJob):
+                    self.graph.free(fluid.encode(hold.key), start=seconds(hold.end))
 
     def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""

@@ -243,11 +243,15 @@ class Instance(Nesting):
         self.queue.changed = True
         if self.foreign:
             self._record(job)
+        start = job.limit + (job.number in self._at_limit)
         if end > job.limit and job.number in self._recorded:
             with recording.ours(self.inventory):
-                start = job.limit + (job.number in self._at_limit)
                 recording.record(self._graph, fluid.encode(job.number), self.inventory.pools(job.claim), start, end)
-        self.inventory.resize(job.number, job.claim, self.now, end)
+        try:
+            self.inventory.resize(job.number, job.claim, self.now, end)
+        except InsufficientResources:
+            self._unrecord(job, start)
+            raise
         self._at_limit.discard(job.number)
         if end < job.limit:
             self._unrecord(job, end)

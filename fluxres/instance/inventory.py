@@ -10,8 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fluxres.clock import FOREVER
+from fluxres.allocation.refusals import units
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import InsufficientResources
+from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -77,6 +81,8 @@ class Inventory(Protocol):
         """What is held, and has not been given back in time, is held until `end`, as far as others do not have it by then; all
         reservations are dropped.
 
+        What ends at this moment, or has ended, others have until `advance`.
+
         Returns: paths of pools that others have; when they have gone, this is called again.
         """
 
@@ -131,14 +137,20 @@ class Inventory(Protocol):
 
 
 class Counting(Protocol):
-    """What an inventory of equal units also can: hold a number free instead of names."""
+    """What an inventory of equal units also can: hold a number free instead of names, and say what is left to a late job."""
+
+    def held(self, claim: Claim) -> list[tuple[str, int]]:
+        """As `pools`, without what others have of it."""
 
     def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
         """Hold that number of units free from the earliest moment on at which they are free; that moment."""
 
 
 class Hold:
-    """Units held over [start, end): how many, and which, as a bit set (0 where they have no names)."""
+    """Units held over [start, end): how many, and which, as a bit set (0 where they have no names).
+
+    Of a late job of which others hold some units, these are the units that are left; the inventory knows what the job lacks.
+    """
 
     __slots__ = ("count", "end", "is_live", "key", "start", "units")
 
@@ -155,11 +167,13 @@ class Hold:
 class Running:
     """What runs, by when it ends."""
 
-    __slots__ = ("ends", "holds")
+    __slots__ = ("ends", "holds", "lapsed")
 
     def __init__(self) -> None:
         self.ends: list[int] = []
         self.holds: list[Hold] = []
+        self.lapsed: dict[int, Hold] = {}
+        """By key, those whose end has come, and which were not given back: their units are free, and may be held again."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -178,6 +192,21 @@ class Running:
             at += 1
         del self.ends[at], holds[at]
 
+    def release(self, hold: Hold) -> bool:
+        """One is given back; whether its units were held until now."""
+        if not hold.is_live:
+            self.lapsed.pop(hold.key, None)
+            return False
+        hold.is_live = False
+        self.remove(hold)
+        return True
+
+    def move(self, hold: Hold, end: int) -> None:
+        """One has another end, also where its end had come."""
+        self.release(hold)
+        hold.end, hold.is_live = end, True
+        self.add(hold)
+
     def until(self, moment: int) -> list[int]:
         """Keys of those that end at a moment, or before."""
         return [hold.key for hold in self.holds[: bisect_right(self.ends, moment)]]
@@ -189,4 +218,21 @@ class Running:
         del self.ends[:gone], self.holds[:gone]
         for hold in found:
             hold.is_live = False
+            self.lapsed[hold.key] = hold
         return found
+
+
+def refusal(where: str, wanted: int, free: int, size: int, holders: list[Hold], earliest: int) -> InsufficientResources:
+    """Others hold what a job has, and had until now.
+
+    Args:
+        earliest: when as many units are free again, in ticks; FOREVER for never.
+    """
+    names = ", ".join(sorted(fluid.encode(hold.key) for hold in holders))
+    return InsufficientResources(
+        f"{units(wanted)} wanted, {free} of {size} free (held by {names})",
+        where=where,
+        hint="" if earliest >= FOREVER else f"free from {in_message(seconds(earliest))} on",
+        earliest=None if earliest >= FOREVER else seconds(earliest),
+        reasons={where: names},
+    )

@@ -157,11 +157,12 @@ class Lifecycle(Passes):
                 ends = inventory.running.ends
             elif time.is_moving or (ends and ends[0] < now):
                 return  # limits have passed and are not handled yet: to the inventory they would be ends
-        if ends and ends[0] <= now and (self._overtime or not self.keeps_limits):
+        if ends and ends[0] <= now and (self._overtime or self._face._children or not self.keeps_limits):
             due.hold_through(self)
         lapsed = inventory.advance(now)
         if lapsed:
             self.queue.elapsed = True
+            self._time.has_returned = True
             self._lapsed = lapsed if self._lapsed_at != now else self._lapsed + lapsed
             self._lapsed_at = now
 
@@ -192,7 +193,7 @@ class Lifecycle(Passes):
         """A job keeps what it has until an end; paths of what others hold of it."""
         taken = self.inventory.extend(job.number, job.claim, self.now, end)
         if job.number in self._recorded:
-            taken = self._record_more(job, job.limit + (job.number in self._at_limit), end)
+            taken = sorted({*taken, *self._record_more(job, job.limit + (job.number in self._at_limit), end)})
         self.queue.cleared()
         return taken
 

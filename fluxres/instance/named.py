@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
-from fluxres.instance.inventory import Hold, NotSimple, Running
+from fluxres.instance.inventory import Hold, NotSimple, Running, refusal
 from fluxres.instance.measure import Measure
 from fluxres.instance.rows import Sets, highest, lowest
 from fluxres.instance.simple import Simple, interchangeable, simple
@@ -64,6 +64,8 @@ class Named:
         self._asks: dict[int, tuple[Request, int]] = {}
         self._alike: dict[Simple, bool] = {}
         self.running = Running()
+        self._disputed: dict[int, int] = {}
+        """What those are to have that lack some of it, since others hold it."""
         self._reserved: dict[int, Hold] = {}
         self._rows: Sets | None = None
         self._shadow: tuple[int, int, int] | None = None
@@ -254,38 +256,58 @@ class Named:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         """Pools are back; see Inventory."""
-        if not claim.is_live:
-            return
-        claim.is_live = False
-        self.running.remove(claim)
-        self.free |= claim.units
-        count = self._count(claim.units)
-        self.free_count += count
-        if self._rows is not None:
-            self._rows.give(now, claim.end, claim.units)
-        shadow = self._shadow
-        if shadow is not None and shadow[0] < claim.end:
-            self._shadow = (shadow[0], shadow[1] + count, shadow[2])
+        if self.running.release(claim):
+            self.free |= claim.units
+            count = self._count(claim.units)
+            self.free_count += count
+            if self._rows is not None:
+                self._rows.give(now, claim.end, claim.units)
+            shadow = self._shadow
+            if shadow is not None and shadow[0] < claim.end:
+                self._shadow = (shadow[0], shadow[1] + count, shadow[2])
+        if key in self._disputed:
+            claim.units = self._disputed.pop(key)
+            claim.count = claim.units.bit_count()
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         """Another end; see Inventory."""
         self.clear()
-        if claim.is_live:
-            self.running.remove(claim)
-        else:
-            claim.is_live = True
-            self.free &= ~claim.units
-            self.free_count = self._count(self.free)
-        claim.end = end
-        self.running.add(claim)
+        if end <= claim.end:
+            self.running.move(claim, end)
+            return
+        missing = self._due_to(claim) & ~self._free_beside(claim)
+        if missing:
+            at = lowest(missing, 1)
+            holders = [hold for hold in self.running.holds if hold.units & at]
+            raise refusal(self._paths(at)[0], 1, 0, 1, holders, max((hold.end for hold in holders), default=FOREVER))
+        self.extend(key, claim, now, end)
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         """A later end; see Inventory."""
         self.clear()
-        if not claim.is_live and claim.units & ~self.free:
-            return [path for path, _ in self.pools(claim)]
-        self.resize(key, claim, now, end)
-        return []
+        wanted, free = self._due_to(claim), self._free_beside(claim)
+        claim.units = wanted & free
+        claim.count = claim.units.bit_count()
+        self.free = free & ~claim.units
+        self.free_count = self._count(self.free)
+        self.running.move(claim, end)
+        missing = wanted & ~claim.units
+        if missing:
+            self._disputed[key] = wanted  # when the others have gone, it has all of it again
+        else:
+            self._disputed.pop(key, None)
+        return self._paths(missing)
+
+    def _due_to(self, claim: Hold) -> int:
+        """What a job was given, and has not given back."""
+        return self._disputed.get(claim.key, claim.units)
+
+    def _free_beside(self, claim: Hold) -> int:
+        """What no other job holds."""
+        return self.free | claim.units if claim.is_live else self.free
+
+    def _paths(self, units: int) -> list[str]:
+        return [self.structure.path(self.vertex_numbers.item(at)) for at in members(units)]
 
     def advance(self, now: int) -> list[int]:
         """Time moves; see Inventory."""
@@ -336,7 +358,7 @@ class Named:
         return True
 
     def _renumber(self) -> None:
-        """Pools have come or gone; what is held keeps its pools under new numbers."""
+        """Pools have come or gone; what is held keeps its pools under new numbers, also where its end has come."""
         before, structure = self.structure, self.graph.structure
         paths = {before.path(v): at for at, v in enumerate(self.vertex_numbers.tolist())}
         found = structure.of_type(self.type)
@@ -344,11 +366,18 @@ class Named:
         self.size = len(self.vertex_numbers)
         self._all = (1 << self.size) - 1
         number = {paths[path]: at for at, v in enumerate(self.vertex_numbers.tolist()) if (path := structure.path(v)) in paths}
+
+        def renumbered(units: int) -> int:
+            return sum(1 << number[at] for at in members(units) if at in number)
+
+        for hold in (*self.running.holds, *self.running.lapsed.values()):
+            hold.units = renumbered(hold.units)
+            hold.count = hold.units.bit_count()
+        self._disputed = {key: renumbered(units) for key, units in self._disputed.items()}
         self.free = self._all
         for hold in self.running.holds:
-            hold.units = sum(1 << number[at] for at in members(hold.units))
             self.free &= ~hold.units
-        self._others = sum(1 << number[at] for at in members(self._others) if at in number)
+        self._others = renumbered(self._others)
         self._asks.clear()
         self._alike.clear()
 
@@ -359,24 +388,28 @@ class Named:
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
         """Each pool, whole."""
-        return [(self.structure.path(self.vertex_numbers.item(at)), 1) for at in members(claim.units)]
+        return [(path, 1) for path in self._paths(self._due_to(claim))]
+
+    def held(self, claim: Hold) -> list[tuple[str, int]]:
+        """Those that are left to it; see Counting."""
+        return [(path, 1) for path in self._paths(claim.units)]
 
     def vertices(self, claim: Hold) -> list[int]:
         """The pools."""
-        found: list[int] = self.vertex_numbers[members(claim.units)].tolist()
+        found: list[int] = self.vertex_numbers[members(self._due_to(claim))].tolist()
         return found
 
     def ids(self, claim: Hold) -> str:
         """Numbers of the measured pools that are held."""
         if self._measure == self.type:
-            return idset.format(members(claim.units))
-        return Measure(self.structure, self._measure).ids(self.vertex_numbers[members(claim.units)])
+            return idset.format(members(self._due_to(claim)))
+        return Measure(self.structure, self._measure).ids(self.vertex_numbers[members(self._due_to(claim))])
 
     def count(self, claim: Hold) -> int:
         """Pools, or units of the measure in them."""
         if self._measure == self.type:
-            return claim.count
-        held = self.vertex_numbers[members(claim.units)]
+            return self._due_to(claim).bit_count()
+        held = self.vertex_numbers[members(self._due_to(claim))]
         ones = np.ones(len(held), np.int64)
         return Measure(self.structure, self._measure).units(held, ones, ones)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from fluxres.syntax import fluid
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.instance.instance import Instance
+    from fluxres.instance.inventory import Counting
     from fluxres.instance.timekeeper import Timekeeper
 
 
@@ -519,11 +520,14 @@ class Nesting(Lifecycle):
         """Let the graph show what a job holds, where the inventory does not write there itself."""
         if self.inventory.kind != "graph" and job.number not in self._recorded:
             self._recorded.add(job.number)
-            self._dispute(job, self._record_more(job, job.started, job.limit + (job.number in self._at_limit)))
+            taken = self._record_more(job, job.started, job.limit + (job.number in self._at_limit))
+            if taken:  # else it may lack what others of this instance hold
+                self._dispute(job, taken)
 
     def _record_more(self, job: Job, start: int, end: int) -> list[str]:
-        """The same for another window of a job that the graph shows; paths of what others hold."""
-        name, pools, anew = fluid.encode(job.number), self.inventory.pools(job.claim), job.number in self._disputed
+        """The same for another window of a job that the graph shows; paths of what others hold in the graph."""
+        pools = cast("Counting", self.inventory).held(job.claim)
+        name, anew = fluid.encode(job.number), job.number in self._disputed
         with recording.ours(self.inventory):
             return recording.hold(self._graph, name, pools, start, self.now, end, anew=anew)
 

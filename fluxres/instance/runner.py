@@ -18,7 +18,8 @@ class Runner(Protocol):
 
     keeps_limits: that the runner ends jobs at their limit by itself.  The instance then does not ask it to, and what a job
     holds is free at the very moment of its limit, also in a pass before the `finish` of that moment.  Where `finish` does not
-    come at that moment, the job is asked to stop as any other that is late.
+    come at that moment, the job is asked to stop as any other that is late.  A job with a child ends by itself only where all
+    runners of jobs in the child, and below, keep limits, and none of these jobs is late.
     """
 
     keeps_limits: bool = False

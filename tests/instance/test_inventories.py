@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres import ResourceGraph
+from fluxres import InsufficientResources, ResourceGraph
 from fluxres.clock import FOREVER
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
@@ -33,6 +33,17 @@ steps = st.lists(
     max_size=30,
 )
 
+lapses = st.lists(
+    st.tuples(
+        st.sampled_from(["start", "start", "start", "wait", "wait", "extend", "extend", "resize", "finish", "reserve"]),
+        st.integers(1, SIZE),
+        st.integers(1, 3),
+    ),
+    min_size=10,
+    max_size=40,
+)
+"""What is held is not given back when its end has come, and others are given it."""
+
 
 class Pair:
     """Two inventories that must not differ; `named` when units have names in both."""
@@ -44,6 +55,7 @@ class Pair:
         self.claims: dict[int, tuple[Any, Any]] = {}
         self.ends: dict[int, int] = {}
         self.reserved: dict[int, tuple[int, int, int]] = {}
+        self.late: set[int] = set()
         self.now = 0
         self.key = 0
 
@@ -105,10 +117,28 @@ class Pair:
         if self.claims:
             key = list(self.claims)[which % len(self.claims)]
             end = max(self.now, self.ends[key]) + length * S if which % 2 else max(self.now + 1, self.ends[key] - length * S)
-            if self.ends[key] <= self.now:
-                return
-            for inventory, claim in zip(self.both, self.claims[key], strict=True):
-                inventory.resize(key, claim, self.now, end)
+            if key in self.late:
+                return  # as in an instance: a late job gets no other limit
+            if self.same([self.refusal(at, key, end) for at in range(2)]) is None:
+                self.ends[key] = end
+
+    def refusal(self, at: int, key: int, end: int) -> str | None:
+        try:
+            self.both[at].resize(key, self.claims[key][at], self.now, end)
+        except InsufficientResources as error:
+            return f"{error.where} {error.message}"
+        return None
+
+    def extend(self, which: int, length: int) -> None:
+        self.clear()
+        if self.claims:
+            key = list(self.claims)[which % len(self.claims)]
+            end = max(self.now, self.ends[key]) + length * S
+            self.late.add(key)
+            claims = self.claims[key]
+            said = [(i.pools(claim), i.count(claim)) for i, claim in zip(self.both, claims, strict=True)]
+            self.same([i.extend(key, claim, self.now, end) for i, claim in zip(self.both, claims, strict=True)])
+            assert [(i.pools(claim), i.count(claim)) for i, claim in zip(self.both, claims, strict=True)] == said
             self.ends[key] = end
 
     def unreserve(self, which: int) -> None:
@@ -137,7 +167,7 @@ class Pair:
             inventory.refresh()
 
     def step(self, name: str, a: int, b: int, paths: list[str]) -> None:
-        if name in ("start", "reserve", "resize"):
+        if name in ("start", "reserve", "resize", "extend"):
             getattr(self, name)(a, b)
         elif name in ("finish", "unreserve"):
             getattr(self, name)(a)
@@ -169,6 +199,18 @@ def test_counted_units_are_those_of_the_graph(done: list[tuple[str, int, int]]) 
     for name, a, b in done:
         pair.step(name, a, b, ["/processors/core"])
     pair.refit()
+
+
+@settings(max_examples=200, deadline=None)
+@given(lapses, st.booleans())
+def test_what_is_held_past_its_end_is_what_others_were_not_given(done: list[tuple[str, int, int]], is_counted: bool) -> None:
+    if is_counted:
+        pair = Pair(Counted(of_number(SIZE), 1), GraphInventory(of_number(SIZE)), "slot=1/core={}", named=False)
+    else:
+        fast, slow = of_shape(f"node={SIZE}"), of_shape(f"node={SIZE}")
+        pair = Pair(Named(fast, "node"), GraphInventory(slow, "first", "node"), "slot={}/node", named=True)
+    for name, a, b in done:
+        pair.step(name, a, b, [])
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError
 from fluxres.instance import Instance, Job, State
-from tests.instance.machines import Hand, nodes
+from tests.instance.machines import Hand, nodes, of_number
 
 SIZE = 5
+S = 1_000_000
 POLICIES = ["fcfs", "easy", "hybrid:depth=2", "conservative", "easy-sjbf", "priority:recalculate-s=3"]
 
 STEPS = st.lists(
@@ -41,15 +42,19 @@ STEPS = st.lists(
 
 
 class Deaf:
-    """Jobs that stop some time after they were told to."""
+    """Jobs that stop some time after they were asked to.
 
-    keeps_limits = False
+    Args:
+        keeps_limits: what it promises, and does not always keep.
+    """
 
-    def __init__(self, *, hears: bool) -> None:
+    def __init__(self, *, hears: bool, keeps_limits: bool = False) -> None:
         self.hears = hears
+        self.keeps_limits = keeps_limits
+        self.started: list[int] = []
 
     def start(self, job: Job) -> None:
-        pass
+        self.started.append(job.number)
 
     def stop(self, job: Job, why: str) -> None:
         if self.hears:
@@ -57,11 +62,21 @@ class Deaf:
 
 
 class Pair:
-    def __init__(self, policy: str, *, hears: bool) -> None:
+    """Two instances.
+
+    Args:
+        fast: the inventory of the second one.
+    """
+
+    def __init__(self, policy: str, *, hears: bool, keeps_limits: bool = False, fast: str = "named") -> None:
         self.clock = Hand()
+        self.wanted, self.machine, self.first = "slot={}/node", nodes, "/cluster/node{}"
+        if fast == "counted":
+            self.wanted, self.machine, self.first = "slot=1/core={}", of_number, "/processors/core"
+        self.runners = [Deaf(hears=hears, keeps_limits=keeps_limits) for _ in range(2)]
         self.both = [
-            Instance(nodes(SIZE), queue_policy=policy, clock=self.clock, inventory=inventory, runner=Deaf(hears=hears))
-            for inventory in ("graph", "named")
+            Instance(self.machine(SIZE), queue_policy=policy, clock=self.clock, inventory=inventory, runner=runner)
+            for inventory, runner in zip(("graph", fast), self.runners, strict=True)
         ]
 
     def act(self, call: Any) -> None:
@@ -71,7 +86,7 @@ class Pair:
                 call(instance)
                 told.append("")
             except FluxresError as error:
-                told.append(type(error).__name__)
+                told.append(f"{type(error).__name__} {error.where} {error.message}")
         assert told[0] == told[1]
 
     def job(self, instance: Instance, which: int) -> Job | None:
@@ -80,12 +95,20 @@ class Pair:
 
     def step(self, name: str, a: int, b: int) -> None:
         if name == "submit":
-            self.act(lambda one: one.submit(f"slot={1 + a % SIZE}/node", duration_s=None if a == 30 else b))
+            self.act(lambda one: one.submit(self.wanted.format(1 + a % SIZE), duration_s=None if a == 30 else b))
         elif name == "wait":
             self.clock.now_s += b
             self.act(lambda one: one.advance())
+        elif name == "pass by":
+            self.clock.now_s += b
+        elif name == "keep":
+            self.act(lambda one: [one.finish(job) for job in one.jobs(State.RUN) if job.limit == self.clock.now_s * S])
+        elif name == "check":
+            self.check()
+        elif name in ("graph", "schedule"):
+            self.act(lambda one: one.graph if name == "graph" else one.schedule())
         elif name in ("drain", "down", "up"):
-            self.act(lambda one: getattr(one, name)([f"/cluster/node{a % SIZE}"]))
+            self.act(lambda one: getattr(one, name)([self.first.format(a % SIZE)]))
         else:
             numbers = {job.number if (job := self.job(one, a)) else None for one in self.both}
             (number,) = numbers
@@ -100,6 +123,19 @@ class Pair:
             }
             self.act(calls[name])
 
+    def check(self) -> None:
+        """What others were given at the limit of a job that is late is reported, and nothing else."""
+        found = [sorted((problem.where, problem.message) for problem in one.check()) for one in self.both]
+        assert found[0] == found[1]
+        late = {
+            (f"{one.address} {where}", str(job.id))
+            for one in self.both
+            for job in one.jobs(State.CLEANUP)
+            for where, _ in job.pools
+        }
+        for where, message in found[0]:
+            assert any((where, number) in late and message.startswith(f"rule T1: {number} has not ended") for _, number in late)
+
     def compare(self) -> None:
         seen = [
             [
@@ -110,6 +146,7 @@ class Pair:
         ]
         assert seen[0] == seen[1]
         assert len({one.next_due() for one in self.both}) == 1
+        assert self.runners[0].started == self.runners[1].started
 
 
 @settings(max_examples=150, deadline=None)
@@ -121,3 +158,29 @@ def test_they_do_not_differ(steps: list[tuple[str, int, int]], policy: str, hear
         pair.compare()
     for instance in pair.both:
         assert instance.check() == []
+
+
+PROMISES = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["submit"] * 6
+            + ["pass by"] * 4
+            + ["wait", "keep", "finish", "cancel", "duration", "duration", "graph", "schedule", "check", "drain", "up"]
+        ),
+        st.integers(0, 29),
+        st.integers(1, 3),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PROMISES, st.sampled_from(POLICIES), st.booleans(), st.sampled_from(["named", "counted"]))
+def test_they_do_not_differ_where_a_promise_to_keep_limits_is_broken(
+    steps: list[tuple[str, int, int]], policy: str, hears: bool, fast: str
+) -> None:
+    pair = Pair(policy, hears=hears, keeps_limits=True, fast=fast)
+    for name, a, b in steps:
+        pair.step(name, a, b)
+        pair.compare()
+    pair.step("check", 0, 0)

@@ -319,6 +319,198 @@ def test_a_promise_that_is_broken_at_its_moment_is_told(inventory: str) -> None:
     assert (last.state, top.check()) == (State.RUN, [])
 
 
+def keeping(inventory: str, size: int = 4, **settings: Any) -> tuple[Instance, Hand, Keeping, str]:
+    """An instance of a runner that keeps limits, on nodes or on units without names, and what asks for some of them."""
+    clock, runner = Hand(), Keeping()
+    machine, ask = (of_number(size), "slot=1/core={}") if inventory == "counted" else (nodes(size), "slot={}/node")
+    return Instance(machine, clock=clock, runner=runner, inventory=inventory, **settings), clock, runner, ask
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_rule_t1_a_late_job_keeps_what_others_were_not_given_at_its_limit(inventory: str) -> None:
+    top, clock, _, ask = keeping(inventory)
+    late_one = top.submit(ask.format(2), duration_s=10, name="late")
+    top.submit(ask.format(2), duration_s=30, name="other")
+    held = late_one.pools
+    clock.now_s = 10.0
+    taker = top.submit(ask.format(1), duration_s=50, name="taker")
+    clock.now_s = 11.0
+    top.advance()
+    waiting = top.submit(ask.format(1), duration_s=5, name="waiting")
+    assert (late_one.state, taker.state, waiting.state) == (State.CLEANUP, State.RUN, State.SCHED)
+    assert late_one.pools == held
+    assert [failure.type for failure in late_one.exceptions] == ["timelimit", "overlap"]
+    assert {problem.message[:8] for problem in top.check()} == {"rule T1:"}
+    clock.now_s = 12.0
+    top.finish(taker)  # and the late job has it again
+    assert (waiting.state, late_one.pools, top.check()) == (State.SCHED, held, [])
+    top.finish(late_one)
+    assert (waiting.state, late_one.pools, top.check()) == (State.RUN, held if inventory != "graph" else [], [])
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_at_a_limit_that_is_kept_another_one_is_refused_where_others_have_the_units(
+    inventory: str, policy: str, is_shown: bool
+) -> None:
+    top, clock, _, ask = keeping(inventory, queue_policy=policy)
+    first, second = (top.submit(ask.format(4), duration_s=10) for _ in range(2))
+    if is_shown:
+        assert top.graph.check() == []
+    clock.now_s = 10.0
+    top.submit(ask.format(1), duration_s=5)
+    with pytest.raises(InsufficientResources, match=r"0 of \d free .held by .2.") as refused:
+        top.set_duration(first, 20)
+    assert refused.value.where == second.pools[0][0]
+    assert (first.duration_s, first.ends_at, second.state, top.check()) == (10.0, 10.0, State.RUN, [])
+    top.finish(first)
+    assert (second.state, top.check()) == (State.RUN, [])
+    with pytest.raises(InsufficientResources):
+        top.graph.allocate(ask.format(1), job="other", start=10.0, end=11.0)
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_at_a_limit_that_is_kept_another_one_is_granted_where_the_units_are_free(inventory: str) -> None:
+    top, clock, runner, ask = keeping(inventory)
+    first = top.submit(ask.format(3), duration_s=10, name="first")
+    clock.now_s = 10.0
+    top.schedule()
+    top.set_duration(first, 20)
+    waiting = top.submit(ask.format(2), duration_s=5, name="waiting")
+    assert (first.ends_at, waiting.state, top.check()) == (20.0, State.SCHED, [])
+    clock.now_s = 20.0
+    top.schedule()
+    assert (runner.told, waiting.state) == (["start first", "start waiting"], State.RUN)
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_rule_t1_what_was_given_at_a_limit_is_not_taken_back_by_a_call_that_comes_late(inventory: str) -> None:
+    top, clock, _, ask = keeping(inventory)
+    first = top.submit(ask.format(4), duration_s=2, name="first")
+    clock.now_s = 2.0
+    second = top.submit(ask.format(1), duration_s=1, name="second")
+    clock.now_s = 5.0  # both are late, and the second one was given its units by the promise of the first
+    top.schedule()
+    lacking = [job.name for job in (first, second) if any(failure.type == "overlap" for failure in job.exceptions)]
+    assert (first.state, second.state, lacking) == (State.CLEANUP, State.CLEANUP, ["first"])
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_rule_t1_a_late_job_comes_before_others_where_a_limit_gives_it_back_what_it_has(inventory: str) -> None:
+    top, clock, _, ask = keeping(inventory)
+    first = top.submit(ask.format(4), duration_s=2, name="first")
+    clock.now_s = 2.0
+    top.submit(ask.format(1), duration_s=2, name="second")
+    clock.now_s = 3.0
+    top.advance()
+    clock.now_s = 4.0
+    third = top.submit(ask.format(1), duration_s=2, name="third")
+    assert (third.state, first.state, top.check()) == (State.SCHED, State.CLEANUP, [])
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_job_at_its_limit_keeps_its_pools_when_others_leave_the_machine(inventory: str, is_late: bool) -> None:
+    top, clock, _, ask = keeping(inventory)
+    before, job = top.submit(ask.format(1), duration_s=5), top.submit(ask.format(2), duration_s=10)
+    held = job.pools
+    clock.now_s = 5.0
+    top.finish(before)
+    clock.now_s = 10.0
+    taker = top.submit(ask.format(2), duration_s=50) if is_late else None  # gets one of the two, which the late job lacks
+    top.schedule()
+    if is_late:
+        clock.now_s = 11.0
+        top.advance()
+    where = "/cluster/node3" if is_late else "/cluster/node0"
+    top._graph.unlink(where)
+    assert (job.pools, job.state) == (held, State.CLEANUP if is_late else State.RUN)
+    clock.now_s = 12.0
+    top.advance()
+    assert job.pools == held
+    if taker is not None:
+        top.finish(taker)
+    others = [top.submit(ask.format(1), duration_s=1) for _ in range(2)]
+    assert [other.state for other in others] == [State.RUN, State.SCHED]
+    assert not {pool for other in others for pool in other.pools} & set(held)
+    assert top.check() == []
+
+
+def test_a_job_at_its_limit_keeps_its_pools_when_its_instance_gives_back_a_node() -> None:
+    top, clock, _, ask = keeping("graph")
+    child = top.spawn(top.submit(ask.format(4)), inventory="auto")
+    before, job = child.submit(ask.format(1), duration_s=5), child.submit(ask.format(2), duration_s=10)
+    held = job.pools
+    clock.now_s = 5.0
+    child.finish(before)
+    clock.now_s = 10.0
+    child.schedule()
+    child.shrink("/cluster/node0")
+    assert (child.inventory.kind, job.pools) == ("named", held)
+    clock.now_s = 11.0
+    top.advance()
+    other = child.submit(ask.format(1), duration_s=5)
+    assert (job.pools, other.pools, top.check()) == (held, [("/cluster/node3", 1)], [])
+
+
+@pytest.mark.parametrize("how", ["slow", "slow below", "late", "slow at its limit"])
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_rule_t1_a_promise_does_not_cover_a_job_in_whose_child_others_have_not_ended(inventory: str, how: str) -> None:
+    top, clock, runner, ask = keeping(inventory)
+    job = top.submit(ask.format(4), duration_s=10, name="job")
+    slow = runner if how == "late" else Slow()
+    child = top.spawn(job, runner=runner if how == "slow below" else slow)
+    if how == "slow below":
+        child = child.spawn(child.submit(ask.format(2), duration_s=10, name="middle"), runner=slow)
+    inner = child.submit(ask.format(1), duration_s={"late": 8, "slow at its limit": 10}.get(how, 30), name="inner")
+    waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
+    clock.now_s = 10.0
+    top.submit(ask.format(1), duration_s=1)  # whatever is called
+    assert (waiting.state, top.check()) == (State.SCHED, [])
+    top.advance()
+    assert (job.state, inner.state, waiting.state) == (State.CLEANUP, State.CLEANUP, State.SCHED)
+    assert slow.told[-1 if slow is not runner else -2] == "stop inner: timelimit"
+    assert runner.told[-1] == "stop job: timelimit"
+    clock.now_s = 11.0
+    top.advance()
+    assert (waiting.state, top.check()) == (State.SCHED, [])
+    child.finish(inner)
+    for one in (child.job_in_parent, job):
+        if one is not None and one.state is not State.INACTIVE:
+            one.instance.finish(one)
+    assert (waiting.state, top.check()) == (State.RUN, [])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_rule_t1_a_job_that_has_finished_at_its_limit_waits_for_the_jobs_in_its_child(inventory: str) -> None:
+    top, clock, _, ask = keeping(inventory)
+    job = top.submit(ask.format(4), duration_s=10, name="job")
+    child = top.spawn(job, runner=Slow())
+    inner = child.submit(ask.format(1), duration_s=30, name="inner")
+    waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
+    clock.now_s = 10.0
+    top.finish(job)
+    assert (job.state, inner.state, waiting.state, top.check()) == (State.CLEANUP, State.CLEANUP, State.SCHED, [])
+    clock.now_s = 12.0
+    top.advance()
+    assert (waiting.state, top.check()) == (State.SCHED, [])
+    child.finish(inner)
+    assert (job.state, waiting.state, top.check()) == (State.INACTIVE, State.RUN, [])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_promise_covers_a_job_in_whose_child_all_runners_keep_limits(inventory: str) -> None:
+    top, clock, runner, ask = keeping(inventory)
+    job = top.submit(ask.format(4), duration_s=10, name="job")
+    child = top.spawn(job)
+    child.submit(ask.format(1), duration_s=30, name="inner")
+    waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
+    clock.now_s = 10.0
+    top.submit(ask.format(1), duration_s=1, name="last")
+    assert (waiting.state, runner.told) == (State.RUN, ["start job", "start inner", "start waiting"])
+
+
 def test_a_runner_needs_only_to_start_and_to_stop() -> None:
     class Small(Runner):
         def start(self, job: Job) -> None:
