@@ -251,6 +251,7 @@ class Instance(Nesting):
         self._at_limit.discard(job.number)
         if end < job.limit:
             self._unrecord(job, end)
+            self.supplies_back()
         job.limit = end
         if not self.keeps_limits:
             self._announce(end)
@@ -300,7 +301,9 @@ class Instance(Nesting):
         for one in reversed(list(self.walk())):
             if not one.is_closed:
                 one._go_on(now)
-                one._after()
+                if one.passes == "event":
+                    self._time.owe(one)
+        self._make_passes()
 
     @locked
     def next_due(self) -> float | None:
@@ -321,7 +324,10 @@ class Instance(Nesting):
     def schedule(self, limit: int | None = None) -> int:
         """One pass of the policy, with at most `limit` starts; how many jobs were started."""
         self._enter()
-        return self._pass(-1 if limit is None else limit)
+        self._make_passes()
+        started = self._pass(-1 if limit is None else limit)
+        self._make_passes()
+        return started
 
     # -- the machine -------------------------------------------------------------------------------------------------
 

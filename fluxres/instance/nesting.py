@@ -18,7 +18,7 @@ from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle, UnknownJob, UsageError
 from fluxres.instance import down, due, foreign, parts, recording, states
-from fluxres.instance.graph_inventory import GraphInventory
+from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.job import Event, Job, JobId
 from fluxres.instance.lifecycle import Lifecycle
 from fluxres.instance.policy import QueuePolicy
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from fluxres.instance.timekeeper import Timekeeper
 
 
+def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:
+    """When a job has what, as far as this matters to others."""
+    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, Held) else b""
+
+
 class _Over(QueuePolicy):
     """The policy of an instance that ends: it is not asked any more."""
 
@@ -53,6 +58,10 @@ class Nesting(Lifecycle):
     job_in_parent: Job | None = None
     _is_left = False
     """Whether the job in the parent has finished, and only waits for this instance to be over."""
+    shares_supplies = False
+    """Of an outermost instance: whether instances below draw on common suppliers."""
+    supplies_returned = supplies_seen = 0
+    """Of an outermost instance: how often something of them may have come back, and up to which time it was offered."""
     states_given: tuple[Structure, NDArray[np.uint8]] | None = None
     """The states of the pools, as the children know them."""
 
@@ -61,10 +70,8 @@ class Nesting(Lifecycle):
         self.expires_given = FOREVER
         self.inventory_kind = settings["inventory"]
         self._children: dict[int, Instance] = {}
-        self.shares_supplies = self.is_spreading = False
-        """Of an outermost instance: whether instances below draw on common suppliers; whether what came back is offered now."""
-        self.supplies_returned = self.supplies_seen = 0
-        """Of an outermost instance: how often jobs ended that may have drawn on them, and up to which end it was offered."""
+        self._promised: dict[int, tuple[Job, tuple[int, int, bytes]]] = {}
+        """By job, what was reserved at the end of the last pass; where instances draw on common suppliers."""
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 
@@ -222,11 +229,14 @@ class Nesting(Lifecycle):
         self._enter()
         self._require_going_on()
         parent._go_on(self.now)
-        added = parts.grow(parent, job, self._face, wanted)
-        self.queue.changed = True
-        parent.queue.changed = True
-        self._after()
-        return added
+        parts.graph_of(parent)
+        self._make_passes()  # what is promised in the parent is reserved before anything is taken
+        self._require_open()
+        self._require_going_on()
+        try:
+            return parts.grow(parent, job, self._face, wanted)
+        finally:
+            self._after()
 
     @locked
     def shrink(self, wanted: Targets) -> list[str]:
@@ -243,13 +253,13 @@ class Nesting(Lifecycle):
         parent._go_on(self.now)
         try:
             given = parts.shrink(parent, job, self._face, wanted)
-        except FluxresError:
+            parent.supplies_back()
+            for one in (parent, self._face):
+                if one.passes == "event":
+                    self._time.owe(one)
+            return given
+        finally:
             self._after()  # reservations that have gone are made again
-            raise
-        self.queue.changed = True
-        parent.queue.changed = True
-        parent._after()
-        return given
 
     def _kin(self) -> tuple[Instance, Job]:
         if self.parent is None or self.job_in_parent is None:
@@ -394,6 +404,48 @@ class Nesting(Lifecycle):
             self.inventory.forget_failures()
         self.queue.changed = True
 
+    @property
+    def _shares_supplies(self) -> bool:
+        return self.outermost.shares_supplies
+
+    def supplies_back(self) -> None:
+        """Something of what instances share may have come back: all of them get a pass."""
+        self.queue.changed = True
+        outermost = self.outermost
+        if outermost.shares_supplies:
+            outermost.supplies_returned += 1
+
+    def _offer(self) -> bool:
+        """Let all instances of the tree look at what came back since this was last done; whether there was anything."""
+        outermost = self.outermost
+        if outermost.supplies_seen == outermost.supplies_returned:
+            return False
+        outermost.supplies_seen = outermost.supplies_returned
+        for other in outermost.walk():
+            if len(other.queue) and not other.is_closed:
+                other.supply_changed()
+                if other._in_pass:
+                    other._again = True
+                elif other.passes == "event":
+                    self._time.owe(other)
+        return True
+
+    def _passed(self) -> None:
+        """What was promised at the end of the last pass, and is not now, others can have."""
+        if not self._promised and not self._shares_supplies:
+            return
+        before, inventory = self._promised, self.inventory
+        self._promised = {}
+        if isinstance(inventory, GraphInventory):
+            for job in self.queue.promises():
+                self._promised[job.number] = job, _slot(job, job.reserved, inventory.reserved(job.number))
+        for number, (job, slot) in before.items():
+            now = self._promised.get(number)
+            kept = now[1] if now is not None else _slot(job, job.started, job.claim)
+            if kept != slot:
+                self.outermost.supplies_returned += 1
+                break
+
     def _clean(self, job: Job) -> None:
         outermost = self.outermost
         super()._clean(job)
@@ -442,24 +494,21 @@ class Nesting(Lifecycle):
                 foreign.hold_again(one)
 
     def _after(self) -> None:
-        if not self._time.still:
+        time = self._time
+        if not time.still:
             self._reclaim()
-        super()._after()
-        outermost = self.outermost
-        if not outermost.shares_supplies or self.passes != "event" or outermost.is_spreading:
-            return
-        outermost.is_spreading = True
-        try:
-            while outermost.supplies_seen != outermost.supplies_returned:
-                outermost.supplies_seen = outermost.supplies_returned
-                for other in list(outermost.walk()):
-                    if len(other.queue) and not other.is_closed:
-                        other.supply_changed()
-                        self._time.owe(other)
-                if not self._time.still:
-                    self._time.catch_up(self._time.now)
-        finally:
-            outermost.is_spreading = False
+        self._offer()
+        if time.is_behind and not time.still and self.passes == "event":
+            time.owe(self._face)
+        else:
+            super()._after()
+        self._make_passes()
+
+    def _make_passes(self) -> None:
+        """Make the passes that are owed, where this is not done already."""
+        time = self._time
+        if not time.still and (self._offer() or time.is_behind):
+            time.catch_up(time.now)
 
     def _hold_on(self, job: Job, end: int) -> list[str]:
         with self._in_service():
@@ -488,8 +537,6 @@ class Nesting(Lifecycle):
         for one in found:
             one.queue.unreserve()
             one.supply_changed()
-            if one.passes == "event":
-                self._time.owe(one)
         return bool(found)
 
     @contextmanager

@@ -112,8 +112,8 @@ class Queue:
 
         EASY as others have it makes no pass when a job comes that does not fit; what has elapsed stays so.
         """
-        if self.changed or not self.elapsed:
-            return False
+        if self.changed or not self.elapsed or self._instance._shares_supplies:
+            return False  # others could take meanwhile what is reserved of common suppliers
         self.unreserve()  # the next pass looks at all, and makes them anew
         inventory, now = self._instance.inventory, self._instance.now
         self._is_left = not any(self._instance.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
@@ -240,6 +240,9 @@ class Queue:
         self._reserved.pop(job.number, None)
 
     def _forget(self) -> None:
+        instance = self._instance
+        if self._reserved and instance.passes == "event" and not instance.is_in_pass:
+            instance._time.owe(instance._face, is_promised=True)
         for job in self._reserved.values():
             job.reserved = -1
         self._reserved.clear()
@@ -255,6 +258,10 @@ class Queue:
         self._head = 0
         self._count = len(self._jobs)
         self.changed = True
+
+    def promises(self) -> Iterator[Job]:
+        """Jobs that have a reservation."""
+        return iter(self._reserved.values())
 
     def next_due(self) -> int:
         """When the next reservation comes; FOREVER for never."""
