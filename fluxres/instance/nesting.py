@@ -186,7 +186,7 @@ class Nesting(Lifecycle):
         child.measure_in(self._measure)
         if (linked := graph.structure.accounts.linked) is not None and linked.any():
             self.outermost.shares_supplies = True
-        upstream.on_change = child.supply_changed
+        upstream.on_change = child._elsewhere_changed
         child.parent, child.job_in_parent = self._face, found
         child._live_by(self._time)
         child._expire_at(found.limit)
@@ -408,6 +408,12 @@ class Nesting(Lifecycle):
     def _shares_supplies(self) -> bool:
         return self.outermost.shares_supplies
 
+    def _elsewhere_changed(self) -> None:
+        """What others draw shows in the graph: that is no change which others have made there."""
+        if self.inventory.revision == self._graph.revision - 1:
+            self.inventory.revision = self._graph.revision
+        self.supply_changed()
+
     def supplies_back(self) -> None:
         """Something of what instances share may have come back: all of them get a pass."""
         self.queue.changed = True
@@ -461,11 +467,16 @@ class Nesting(Lifecycle):
         super()._go_on(now)
         if time.is_moving:
             return
-        if outermost.shares_supplies and time.settled < now:
-            time.settled = now
-            due.hold_all_through(reversed(list(outermost.walk())))
+        self._settle_moment()
         if not time.still:
             self._reclaim()
+
+    def _settle_moment(self) -> None:
+        """Let all jobs of the tree whose limit is now keep what they draw of common suppliers."""
+        time, outermost = self._time, self.outermost
+        if outermost.shares_supplies and time.settled < time.now:
+            time.settled = time.now
+            due.hold_all_through(reversed(list(outermost.walk())))
 
     def _see_changes(self, now: int) -> None:
         """See what others have changed in this graph and those above it, before a call of an instance below goes on."""

@@ -134,6 +134,8 @@ class Timekeeper:
                         one._announce(due.first(one))
                 self.is_moving = False
                 self.next = agenda[0][0] if agenda else FOREVER
+            for instance in list(self._owed)[:1]:
+                instance._settle_moment()  # before the first pass, since what that drops is promised
             waves = 0
             while self._owed:
                 instance = self._next_owed()
