@@ -310,12 +310,8 @@ class Instance(Nesting):
         """When `advance` has something to do next, in seconds; None for never."""
         if self.is_closed:
             return None
-        is_changed = self._graph.revision != self.inventory.revision
-        if (
-            is_changed
-            or self._time.is_behind
-            or any(one._graph.revision != one.inventory.revision for one in self._instances_above())
-        ):
+        near = (*self._instances_above(), *self.walk())
+        if self._time.is_behind or any(one._graph.revision != one.inventory.revision for one in near):
             return seconds(self._time.look())  # others have changed something, or a policy went wrong
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)
