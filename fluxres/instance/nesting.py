@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import FluxresError, LimitExceeded, StaleHandle, UnknownJob, UsageError
+from fluxres.errors import LimitExceeded, StaleHandle, UnknownJob, UsageError
 from fluxres.instance import down, due, foreign, parts, recording, states
 from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.job import Event, Job, JobId
