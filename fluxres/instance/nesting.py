@@ -438,8 +438,6 @@ class Nesting(Lifecycle):
 
     def _passed(self) -> None:
         """What was promised at the end of the last pass, and is not now, others can have."""
-        if not self._promised and not self._shares_supplies:
-            return
         before, inventory = self._promised, self.inventory
         self._promised = {}
         if isinstance(inventory, GraphInventory):
@@ -467,7 +465,8 @@ class Nesting(Lifecycle):
         super()._go_on(now)
         if time.is_moving:
             return
-        self._settle_moment()
+        if outermost.shares_supplies:
+            self._settle_moment()
         if not time.still:
             self._reclaim()
 
@@ -508,12 +507,15 @@ class Nesting(Lifecycle):
         time = self._time
         if not time.still:
             self._reclaim()
-        self._offer()
+        is_shared = self.shares_supplies or self.parent is not None
+        if is_shared:
+            self._offer()
         if time.is_behind and not time.still and self.passes == "event":
             time.owe(self._face)
         else:
             super()._after()
-        self._make_passes()
+        if is_shared or time.is_behind:
+            self._make_passes()
 
     def _make_passes(self) -> None:
         """Make the passes that are owed, where this is not done already."""

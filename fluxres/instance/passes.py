@@ -83,7 +83,8 @@ class Passes(ABC):
                 with Guard(self.policy):
                     self.policy.schedule(queue)
                 queue.end_round(self._again)
-            self._passed()
+            if self._shares_supplies:
+                self._passed()
         except PassOver:
             queue.end_round(True)
         finally:
@@ -99,7 +100,7 @@ class Passes(ABC):
 
     @abstractmethod
     def _passed(self) -> None:
-        """A pass has come to its end."""
+        """A pass has come to its end, where they do."""
 
     def try_start(self, job: Job) -> bool:
         """Give a waiting job its resources now, if there are any; the queue asks."""
