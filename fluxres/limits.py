@@ -214,6 +214,10 @@ INSTANCE_DEPTH_MAX: Final = 32
 PASS_SECONDS_MAX: Final = 60.0
 """Seconds that one pass of somebody else's queue policy may take in a simulation; the longest of ours take milliseconds."""
 
+OFFER_WAVES_MAX: Final = 1_000
+"""Times that one call offers a tree of instances what its passes have left of common suppliers: policies that always reserve
+something else would go on for ever. What is left is offered by the next call."""
+
 JOBS_LISTED_MAX: Final = 2_000_000
 """Jobs of one list, `count` expanded: each is an object that is kept until its turn comes. Generators have no bound."""
 

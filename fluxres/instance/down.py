@@ -37,7 +37,8 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
         known = [name for name in names if has(child, name)]
         if known:
             set_state(child, known, state)
-            child._after()
+            if child.passes == "event":
+                child._time.owe(child)
     if state == "down":
         _fail(instance, vertices)
 

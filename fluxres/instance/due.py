@@ -47,7 +47,12 @@ def wakes(instance: Lifecycle) -> int:
         found = min(found, timers[0][0])
     if instance._overtime or instance._at_limit or not instance.keeps_limits:
         found = min(found, _limit(instance))
-    return min(found, ends[-1]) if ends and len(instance.queue) else found
+    if not len(instance.queue):
+        return found
+    outermost = instance._face.outermost
+    if not outermost.shares_supplies:
+        return min(found, ends[-1]) if ends else found
+    return min(found, *(one._foreign_ends[-1] for one in outermost.walk() if one._foreign_ends), FOREVER)
 
 
 def do_first(instance: Lifecycle, before: int) -> bool:
@@ -114,7 +119,7 @@ def hold_all_through(instances: Iterable[Instance]) -> None:
             hold_through(one)
             if one.expires <= one.now and one.queue.reserved:
                 one.queue.unreserve()
-                one.queue.changed = True
+                one.supplies_back()
 
 
 def announce_late(instances: Iterable[Instance]) -> None:

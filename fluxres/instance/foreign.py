@@ -50,7 +50,7 @@ def look(instance: Lifecycle) -> None:
             hold_again(other)
     inventory.forget()
     inventory.revision = graph.revision
-    instance.queue.changed = True
+    instance._face.supplies_back()
     if instance._foreign_ends:
         instance._announce(instance._foreign_ends[-1] - 1)
 

@@ -154,6 +154,10 @@ class GraphInventory:
         self.running.add(reserved)
         return reserved
 
+    def reserved(self, key: int) -> Hold | None:
+        """What is reserved for a job."""
+        return self._reserved.get(key)
+
     def unreserve(self, key: int) -> None:
         """Drop a reservation; see Inventory."""
         if self._reserved.pop(key, None) is not None:

@@ -255,6 +255,7 @@ class Instance(Nesting):
         self._at_limit.discard(job.number)
         if end < job.limit:
             self._unrecord(job, end)
+            self.supplies_back()
         job.limit = end
         if not self.keeps_limits:
             self._announce(end)
@@ -304,19 +305,17 @@ class Instance(Nesting):
         for one in reversed(list(self.walk())):
             if not one.is_closed:
                 one._go_on(now)
-                one._after()
+                if one.passes == "event":
+                    self._time.owe(one)
+        self._make_passes()
 
     @locked
     def next_due(self) -> float | None:
         """When `advance` has something to do next, in seconds; None for never."""
         if self.is_closed:
             return None
-        is_changed = self._graph.revision != self.inventory.revision
-        if (
-            is_changed
-            or self._time.is_behind
-            or any(one._graph.revision != one.inventory.revision for one in self._instances_above())
-        ):
+        near = (*self._instances_above(), *self.walk())
+        if self._time.is_behind or any(one._graph.revision != one.inventory.revision for one in near):
             return seconds(self._time.look())  # others have changed something, or a policy went wrong
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)
@@ -325,7 +324,10 @@ class Instance(Nesting):
     def schedule(self, limit: int | None = None) -> int:
         """One pass of the policy, with at most `limit` starts; how many jobs were started."""
         self._enter()
-        return self._pass(-1 if limit is None else limit)
+        self._make_passes()
+        started = self._pass(-1 if limit is None else limit)
+        self._make_passes()
+        return started
 
     # -- the machine -------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import FluxresError, LimitExceeded, StaleHandle, UnknownJob, UsageError
+from fluxres.errors import LimitExceeded, StaleHandle, UnknownJob, UsageError
 from fluxres.instance import down, due, foreign, parts, recording, states
-from fluxres.instance.graph_inventory import GraphInventory
+from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.job import Event, Job, JobId
 from fluxres.instance.lifecycle import Lifecycle
 from fluxres.instance.policy import QueuePolicy
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from fluxres.instance.timekeeper import Timekeeper
 
 
+def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:
+    """When a job has what, as far as this matters to others."""
+    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, Held) else b""
+
+
 class _Over(QueuePolicy):
     """The policy of an instance that ends: it is not asked any more."""
 
@@ -54,6 +59,10 @@ class Nesting(Lifecycle):
     job_in_parent: Job | None = None
     _is_left = False
     """Whether the job in the parent has finished, and only waits for this instance to be over."""
+    shares_supplies = False
+    """Of an outermost instance: whether instances below draw on common suppliers."""
+    supplies_returned = supplies_seen = 0
+    """Of an outermost instance: how often something of them may have come back, and up to which time it was offered."""
     states_given: tuple[Structure, NDArray[np.uint8]] | None = None
     """The states of the pools, as the children know them."""
 
@@ -62,10 +71,8 @@ class Nesting(Lifecycle):
         self.expires_given = FOREVER
         self.inventory_kind = settings["inventory"]
         self._children: dict[int, Instance] = {}
-        self.shares_supplies = self.is_spreading = False
-        """Of an outermost instance: whether instances below draw on common suppliers; whether what came back is offered now."""
-        self.supplies_returned = self.supplies_seen = 0
-        """Of an outermost instance: how often jobs ended that may have drawn on them, and up to which end it was offered."""
+        self._promised: dict[int, tuple[Job, tuple[int, int, bytes]]] = {}
+        """By job, what was reserved at the end of the last pass; where instances draw on common suppliers."""
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +187,7 @@ class Nesting(Lifecycle):
         child.measure_in(self._measure)
         if (linked := graph.structure.accounts.linked) is not None and linked.any():
             self.outermost.shares_supplies = True
-        upstream.on_change = child.supply_changed
+        upstream.on_change = child._elsewhere_changed
         child.parent, child.job_in_parent = self._face, found
         child._live_by(self._time)
         child._expire_at(found.limit)
@@ -223,11 +230,14 @@ class Nesting(Lifecycle):
         self._enter()
         self._require_going_on()
         parent._go_on(self.now)
-        added = parts.grow(parent, job, self._face, wanted)
-        self.queue.changed = True
-        parent.queue.changed = True
-        self._after()
-        return added
+        parts.graph_of(parent)
+        self._make_passes()  # what is promised in the parent is reserved before anything is taken
+        self._require_open()
+        self._require_going_on()
+        try:
+            return parts.grow(parent, job, self._face, wanted)
+        finally:
+            self._after()
 
     @locked
     def shrink(self, wanted: Targets) -> list[str]:
@@ -244,13 +254,13 @@ class Nesting(Lifecycle):
         parent._go_on(self.now)
         try:
             given = parts.shrink(parent, job, self._face, wanted)
-        except FluxresError:
+            parent.supplies_back()
+            for one in (parent, self._face):
+                if one.passes == "event":
+                    self._time.owe(one)
+            return given
+        finally:
             self._after()  # reservations that have gone are made again
-            raise
-        self.queue.changed = True
-        parent.queue.changed = True
-        parent._after()
-        return given
 
     def _kin(self) -> tuple[Instance, Job]:
         if self.parent is None or self.job_in_parent is None:
@@ -395,6 +405,52 @@ class Nesting(Lifecycle):
             self.inventory.forget_failures()
         self.queue.changed = True
 
+    @property
+    def _shares_supplies(self) -> bool:
+        return self.outermost.shares_supplies
+
+    def _elsewhere_changed(self) -> None:
+        """What others draw shows in the graph: that is no change which others have made there."""
+        if self.inventory.revision == self._graph.revision - 1:
+            self.inventory.revision = self._graph.revision
+        self.supply_changed()
+
+    def supplies_back(self) -> None:
+        """Something of what instances share may have come back: all of them get a pass."""
+        self.queue.changed = True
+        outermost = self.outermost
+        if outermost.shares_supplies:
+            outermost.supplies_returned += 1
+
+    def _offer(self) -> bool:
+        """Let all instances of the tree look at what came back since this was last done; whether there was anything."""
+        outermost = self.outermost
+        if outermost.supplies_seen == outermost.supplies_returned:
+            return False
+        outermost.supplies_seen = outermost.supplies_returned
+        for other in outermost.walk():
+            if len(other.queue) and not other.is_closed:
+                other.supply_changed()
+                if other._in_pass:
+                    other._again = True
+                elif other.passes == "event":
+                    self._time.owe(other)
+        return True
+
+    def _passed(self) -> None:
+        """What was promised at the end of the last pass, and is not now, others can have."""
+        before, inventory = self._promised, self.inventory
+        self._promised = {}
+        if isinstance(inventory, GraphInventory):
+            for job in self.queue.promises():
+                self._promised[job.number] = job, _slot(job, job.reserved, inventory.reserved(job.number))
+        for number, (job, slot) in before.items():
+            now = self._promised.get(number)
+            kept = now[1] if now is not None else _slot(job, job.started, job.claim)
+            if kept != slot:
+                self.outermost.supplies_returned += 1
+                break
+
     def _clean(self, job: Job) -> None:
         outermost = self.outermost
         super()._clean(job)
@@ -410,11 +466,17 @@ class Nesting(Lifecycle):
         super()._go_on(now)
         if time.is_moving:
             return
-        if outermost.shares_supplies and time.settled < now:
-            time.settled = now
-            due.hold_all_through(reversed(list(outermost.walk())))
+        if outermost.shares_supplies:
+            self._settle_moment()
         if not time.still:
             self._reclaim()
+
+    def _settle_moment(self) -> None:
+        """Let all jobs of the tree whose limit is now keep what they draw of common suppliers."""
+        time, outermost = self._time, self.outermost
+        if outermost.shares_supplies and time.settled < time.now:
+            time.settled = time.now
+            due.hold_all_through(reversed(list(outermost.walk())))
 
     def _see_changes(self, now: int) -> None:
         """See what others have changed in this graph and those above it, before a call of an instance below goes on."""
@@ -443,24 +505,24 @@ class Nesting(Lifecycle):
                 foreign.hold_again(one)
 
     def _after(self) -> None:
-        if not self._time.still:
+        time = self._time
+        if not time.still:
             self._reclaim()
-        super()._after()
-        outermost = self.outermost
-        if not outermost.shares_supplies or self.passes != "event" or outermost.is_spreading:
-            return
-        outermost.is_spreading = True
-        try:
-            while outermost.supplies_seen != outermost.supplies_returned:
-                outermost.supplies_seen = outermost.supplies_returned
-                for other in list(outermost.walk()):
-                    if len(other.queue) and not other.is_closed:
-                        other.supply_changed()
-                        self._time.owe(other)
-                if not self._time.still:
-                    self._time.catch_up(self._time.now)
-        finally:
-            outermost.is_spreading = False
+        is_shared = self.shares_supplies or self.parent is not None
+        if is_shared:
+            self._offer()
+        if time.is_behind and not time.still and self.passes == "event":
+            time.owe(self._face)
+        else:
+            super()._after()
+        if is_shared or time.is_behind:
+            self._make_passes()
+
+    def _make_passes(self) -> None:
+        """Make the passes that are owed, where this is not done already."""
+        time = self._time
+        if not time.still and (self._offer() or time.is_behind):
+            time.catch_up(time.now)
 
     def _hold_on(self, job: Job, end: int) -> list[str]:
         with self._in_service():
@@ -489,8 +551,6 @@ class Nesting(Lifecycle):
         for one in found:
             one.queue.unreserve()
             one.supply_changed()
-            if one.passes == "event":
-                self._time.owe(one)
         return bool(found)
 
     @contextmanager

@@ -14,7 +14,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.instance import states
+from fluxres.instance import recording, states
 from fluxres.instance.down import has
 from fluxres.model import changes, joining, targets
 from fluxres.syntax import fluid
@@ -31,7 +31,8 @@ IDLE_NODES: Final = "graph.find('type=node and available>0 and allocated=0 and n
 """What finds nodes that nothing runs on."""
 
 
-def _records(parent: Instance) -> ResourceGraph:
+def graph_of(parent: Instance) -> ResourceGraph:
+    """The graph of a parent, with the records of all that its jobs hold."""
     if parent.inventory.kind != "graph":
         if not parent.is_adaptive:
             raise UsageError(
@@ -45,9 +46,18 @@ def _records(parent: Instance) -> ResourceGraph:
 
 def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) -> list[str]:
     """Give a child more of its parent; see Nesting.grow."""
-    graph, name = _records(parent), fluid.encode(job.number)
+    graph = graph_of(parent)
+    with recording.ours(parent.inventory):  # it has less than before, and keeps what is reserved
+        paths = _grow(parent, job, child, graph, wanted)
+    _follow(child)
+    _refresh(child)
+    return paths
+
+
+def _grow(parent: Instance, job: Job, child: Instance, graph: ResourceGraph, wanted: Targets | Wanted) -> list[str]:
+    """Let a job of the parent have more of its graph, and merge that into the graph of its child."""
+    growth = f"{fluid.encode(job.number)}+"
     start, end = seconds(parent.now), None if job.limit >= FOREVER else seconds(job.limit)
-    growth = f"{name}+"
     graph.allocate(wanted, job=growth, start=start, end=end, policy=parent.match_policy)
     records = graph.records
     pools = [(v, max(amount for _, _, amount in records.held[v][growth])) for v in sorted(records.require_job(growth))]
@@ -62,10 +72,7 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     more = [(v, max(amount for _, _, amount in held)) for v, held in records.implied.get(growth, {}).items()]
     drawn = graph.records.drawn_at(growth, parent.now)
     graph.free(growth)
-    changes.allocate_more(graph, name, pools + more, (parent.now, min(job.limit, FOREVER)), drawn)
-    _follow(child)
-    for instance in (child, parent):
-        _refresh(instance)
+    changes.allocate_more(graph, fluid.encode(job.number), pools + more, (parent.now, min(job.limit, FOREVER)), drawn)
     return paths
 
 
@@ -74,7 +81,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     if job.limit <= parent.now:
         raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint="close the instance, and all goes back")
     if child.inventory.kind == "counted":
-        _records(child)  # the pool that it counts may be among those that go
+        graph_of(child)  # the pool that it counts may be among those that go
     if targets.is_request(child._graph, wanted):
         hint = f"name them, such as {IDLE_NODES}"
         raise UsageError(f"expected pools to give back, got a request: {wanted!r:.80}", where=child.address, hint=hint)
@@ -82,7 +89,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     tops = _tops(structure, targets.resolve(child._graph, wanted), child.address)
     _require_idle(child, structure, tops)
     paths = [structure.path(v) for v in tops]
-    graph, holder = _records(parent), fluid.encode(job.number)
+    graph, holder = graph_of(parent), fluid.encode(job.number)
     given = [_given(parent, job, path) for path in paths]
     ways = [(instance, path) for instance in child.walk() if instance is not child for path in paths if has(instance, path)]
     for instance, path in ways:
@@ -95,15 +102,15 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         joining.leave(child._graph, reduction, child._time.now)
     for path in paths:
         joining.remove(child._graph, child._graph.structure.vertex(path), child._time.now)
-        with parent._in_service():
+        with recording.ours(parent.inventory), parent._in_service():
             _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
             _release_cables(graph, holder, graph.structure.vertex(path))
     for instance, path in ways:
         joining.remove(instance._graph, instance._graph.structure.vertex(path), instance._time.now)
         _refresh(instance)
     _follow(child)
-    for instance in (child, parent):
-        _refresh(instance)
+    _refresh(child)
+    parent.supply_changed()
     return paths
 
 
@@ -135,8 +142,11 @@ def _follow(child: Instance) -> None:
 
 
 def _refresh(instance: Instance) -> None:
+    """The shape of an instance has changed: it fits its jobs again, in a pass."""
     instance.inventory.refresh()
     instance.queue.cleared()
+    if instance.passes == "event":
+        instance._time.owe(instance)
 
 
 def _tops(structure: Structure, named: list[tuple[int, int | None]], where: str) -> list[int]:

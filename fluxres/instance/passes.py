@@ -65,7 +65,7 @@ class Passes(ABC):
             self._again = True
             return 0
         time = self._time
-        if time.is_moving:
+        if time.is_moving or (time.passes_open and self._shares_supplies):
             time.owe(self._face)
             return 0
         self._recalculate(self.now)
@@ -73,6 +73,7 @@ class Passes(ABC):
         queue.begin_pass(starts)
         self._in_pass = True
         time.still += 1
+        time.passes_open += 1
         try:
             self._again = True
             while self._again and not self.is_ending:  # a runner may close the instance
@@ -82,12 +83,24 @@ class Passes(ABC):
                 with Guard(self.policy):
                     self.policy.schedule(queue)
                 queue.end_round(self._again)
+            if self._shares_supplies:
+                self._passed()
         except PassOver:
             queue.end_round(True)
         finally:
             self._in_pass = False
             time.still -= 1
+            time.passes_open -= 1
         return queue.started
+
+    @property
+    @abstractmethod
+    def _shares_supplies(self) -> bool:
+        """Whether instances of the tree draw on common suppliers: then a pass waits for those that are being made."""
+
+    @abstractmethod
+    def _passed(self) -> None:
+        """A pass has come to its end, where they do."""
 
     def try_start(self, job: Job) -> bool:
         """Give a waiting job its resources now, if there are any; the queue asks."""

@@ -139,6 +139,8 @@ class Conservative(QueuePolicy):
         """Start what is due, fit again what waits, reserve for new jobs."""
         for job in queue.due():
             queue.start(job)
+        for job in queue.lost():
+            queue.reserve(job)
         for job in queue if queue.changed else queue.fresh:
             if queue.reserve(job) == queue.now_s:
                 queue.start(job)

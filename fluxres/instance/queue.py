@@ -45,8 +45,8 @@ class Queue:
     Args:
         instance: whose.
 
-    What a policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `is_early`,
-    `start`, `reserve`, `reserve_count`, `unreserve`.
+    What a policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
+    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`.
     """
 
     def __init__(self, instance: Lifecycle) -> None:
@@ -62,6 +62,7 @@ class Queue:
         self._starts_left = -1
         self.started = 0
         """Starts in this pass."""
+        self._lost: dict[int, tuple[int, Job]] = {}
         self._fresh: list[Job] = []
         self.changed = False
         """Something was given back, taken out of service or reordered since the last pass."""
@@ -112,8 +113,8 @@ class Queue:
 
         EASY as others have it makes no pass when a job comes that does not fit; what has elapsed stays so.
         """
-        if self.changed or not self.elapsed:
-            return False
+        if self.changed or not self.elapsed or self._instance._shares_supplies:
+            return False  # others could take meanwhile what is reserved of common suppliers
         self.unreserve()  # the next pass looks at all, and makes them anew
         inventory, now = self._instance.inventory, self._instance.now
         self._is_left = not any(self._instance.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
@@ -176,6 +177,11 @@ class Queue:
             self._instance.inventory.clear()
             self._forget()
 
+    def lost(self) -> Iterator[Job]:
+        """Jobs whose reservations were dropped, the earliest first: in this order each fits no later than before."""
+        lost, self._lost = sorted(self._lost.values(), key=lambda lost: (lost[0], lost[1].number)), {}
+        return (job for _, job in lost if job.state is State.SCHED and job.reserved < 0)
+
     def due(self) -> Iterator[Job]:
         """Jobs whose reservation has come."""
         now = self._instance.now
@@ -215,6 +221,8 @@ class Queue:
     def end_round(self, again: bool) -> None:
         """It has; `again` where something happened meanwhile that it may not have seen."""
         self.changed, self.elapsed, self._is_left = again, self._is_left, False
+        if not again:
+            self._lost.clear()
         self._fresh.clear()
         self._close_holes()
 
@@ -240,6 +248,11 @@ class Queue:
         self._reserved.pop(job.number, None)
 
     def _forget(self) -> None:
+        instance = self._instance
+        if self._reserved and instance.passes == "event" and not instance.is_in_pass:
+            instance._time.owe(instance._face, is_promised=True)
+        if instance.policy.keeps_reservations:
+            self._lost.update((job.number, (job.reserved, job)) for job in self._reserved.values())
         for job in self._reserved.values():
             job.reserved = -1
         self._reserved.clear()
@@ -255,6 +268,10 @@ class Queue:
         self._head = 0
         self._count = len(self._jobs)
         self.changed = True
+
+    def promises(self) -> Iterator[Job]:
+        """Jobs that have a reservation."""
+        return iter(self._reserved.values())
 
     def next_due(self) -> int:
         """When the next reservation comes; FOREVER for never."""

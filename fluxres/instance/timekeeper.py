@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
+from fluxres import limits
 from fluxres.clock import FOREVER, Clock, now_ticks
 from fluxres.instance import due
 
@@ -32,12 +33,14 @@ class Timekeeper:
         "_agenda",
         "_made",
         "_owed",
+        "_owed_order",
         "_read",
         "disputing",
         "has_returned",
         "is_moving",
         "next",
         "now",
+        "passes_open",
         "settled",
         "still",
     )
@@ -49,6 +52,8 @@ class Timekeeper:
         """Passes that are being made, and movements; while there are any the clock is not read."""
         self.is_moving = False
         """Whether what is due is being done: no job starts meanwhile."""
+        self.passes_open = 0
+        """Passes that are being made."""
         self.next = FOREVER
         """When something may be due, in ticks."""
         self.settled = -1
@@ -58,7 +63,8 @@ class Timekeeper:
         self.has_returned = False
         """Whether something was given back since these jobs were last seen to."""
         self._agenda: list[tuple[int, int, int, ReferenceType[Lifecycle]]] = []
-        self._owed: dict[Instance, None] = {}
+        self._owed: dict[Instance, tuple[bool, int, int]] = {}
+        self._owed_order: list[tuple[bool, int, int, Instance]] = []
         self._made = 0
 
     @property
@@ -82,15 +88,32 @@ class Timekeeper:
         heappush(self._agenda, (moment, -instance._face.depth, self._made, ref(instance)))
         self.next = min(self.next, moment)
 
-    def owe(self, instance: Instance) -> None:
-        """Something has happened in an instance; its pass comes when all that is due is done."""
-        self._owed[instance] = None
+    def owe(self, instance: Instance, *, is_promised: bool = False) -> None:
+        """Something has happened in an instance; its pass comes when all that is due is done.
+
+        Args:
+            is_promised: its reservations were dropped. Until its pass makes them again, no other pass may take what they promise.
+        """
+        known = self._owed.get(instance)
+        if known is None or (is_promised and known[0]):
+            self._made += 1
+            place = self._owed[instance] = not is_promised, instance.depth, self._made
+            heappush(self._owed_order, (*place, instance))
         self.next = min(self.next, self.now - 1)
+
+    def _next_owed(self) -> Instance:
+        """The instance whose pass comes next: those with promises to renew first, and then parents before their children."""
+        while True:
+            *place, instance = heappop(self._owed_order)
+            if self._owed.get(instance) == tuple(place):
+                del self._owed[instance]
+                return instance
 
     def catch_up(self, before: int) -> None:
         """Do what is due before a moment in any of the instances, the earliest first, and then make the passes that follow.
 
-        Of one moment children come before their parents, so that jobs below are over when what they run on is.
+        Of one moment what is due in children comes before what is due in their parents, so that jobs below are over when what
+        they run on is.  Passes are made the other way round (`owe`).
         """
         agenda = self._agenda
         not_yet: list[Lifecycle] = []
@@ -111,10 +134,14 @@ class Timekeeper:
                         one._announce(due.first(one))
                 self.is_moving = False
                 self.next = agenda[0][0] if agenda else FOREVER
+            for instance in list(self._owed)[:1]:
+                instance._settle_moment()  # before the first pass, since what that drops is promised
+            waves = 0
             while self._owed:
-                instance = next(iter(self._owed))
-                del self._owed[instance]
+                instance = self._next_owed()
                 instance._make_up()
+                if not self._owed and waves < limits.OFFER_WAVES_MAX:
+                    waves += instance._offer()
         finally:
             if self._owed:
                 self.next = min(self.next, self.now - 1)

@@ -26,7 +26,7 @@ from fluxres import (
 )
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
 from fluxres.instance import Instance, State
-from tests.instance.machines import Hand, of_shape, racks
+from tests.instance.machines import Hand, of_shape, on_nodes, racks
 
 
 def top_of(inventory: str = "graph", **settings: Any) -> tuple[Instance, Hand]:
@@ -525,3 +525,35 @@ def supplied() -> ResourceGraph:
     edges = [Edge("power:/pdu0", "/lab/node*", relation="supplies", capacity=300)]
     power = AuxiliaryGraph(hierarchy=True, pools=[pdu], edges=edges)
     return build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", graphs={"power": power})
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("policy", ["easy", "hybrid", "conservative"])
+@pytest.mark.parametrize("limit_s", [10, 20])
+def test_a_child_grows_by_nothing_that_its_parent_has_promised(inventory: str, policy: str, limit_s: int) -> None:
+    top, clock = on_nodes(6, policy, inventory=inventory)
+    child = top.spawn(top.submit("slot=1/node", duration_s=1000))
+    ends = top.submit("slot=2/node", duration_s=10)
+    head = top.submit("slot=4/node", duration_s=limit_s)
+    assert head.reserved_at == 10.0
+    child.grow("slot=1/node")
+    for _ in range(2):
+        with pytest.raises(InsufficientResources):
+            child.grow("slot=1/node")
+        assert head.reserved_at == 10.0
+    clock.now_s = 10.0
+    top.finish(ends)
+    assert (head.state.name, top.check()) == ("RUN", [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_job_that_only_a_reservation_kept_out_starts_when_that_is_lost_with_a_node(inventory: str) -> None:
+    top, _ = on_nodes(6)
+    child = top.spawn(top.submit("slot=4/node"), queue_policy="easy", inventory=inventory)
+    child.submit("slot=1/node", duration_s=100)
+    all_of_it = child.submit("slot=4/node", duration_s=50)
+    job = child.submit("slot=1/node", duration_s=1000)
+    assert (all_of_it.reserved_at, job.state.name) == (100.0, "SCHED")
+    waiting = top.submit("slot=3/node")
+    child.shrink(child.graph.find("type=node and allocated=0")[-1].path)
+    assert (all_of_it.reserved_at, job.state.name, waiting.state.name, top.check()) == (None, "RUN", "RUN", [])

@@ -314,3 +314,29 @@ def test_what_the_store_cannot_write_is_not_kept_from_the_caller(monkeypatch: py
     monkeypatch.setattr(changes, "commit_match", fail)
     with pytest.raises(StoreError):
         top.submit("slot=1/node{x}", duration_s=100)
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named", "auto"])
+@pytest.mark.parametrize("drops", ["limit", "state", "late"])
+def test_conservative_promises_hold_when_all_reservations_are_made_again(inventory: str, drops: str) -> None:
+    instance, clock = on_nodes(5, "conservative", inventory=inventory)
+    runs = instance.submit("slot=3/node", duration_s=10)
+    ends_early = instance.submit("slot=2/node", duration_s=30)
+    large = instance.submit("slot=4/node", duration_s=10)
+    small = instance.submit("slot=3/node", duration_s=20)
+    clock.now_s = 5.0
+    instance.finish(ends_early)
+    assert (large.reserved_at, small.reserved_at) == (
+        30.0,
+        10.0,
+    )  # the first in the queue would fit at 10, were it not for the second
+    if drops == "limit":
+        instance.set_duration(runs, 10)
+    elif drops == "state":
+        instance.up("/cluster/node0")
+    else:
+        clock.now_s = 10.0
+        assert instance.graph is not None  # until its end is reported, what runs keeps what it has
+    clock.now_s = 10.0
+    instance.finish(runs)
+    assert (small.state.name, large.reserved_at) == ("RUN", 30.0)

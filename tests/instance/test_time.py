@@ -667,8 +667,8 @@ def test_a_policy_that_goes_wrong_leaves_the_passes_of_others_to_be_made() -> No
                 queue.start(job)
 
     clock, fussy = Hand(), Fussy()
-    top = Instance(racks(), clock=clock)
-    child = top.spawn(top.submit("slot=1/rack"), queue_policy=fussy)
+    top = Instance(racks(), clock=clock, queue_policy=fussy)
+    child = top.spawn(top.submit("slot=1/rack"), queue_policy="fcfs")
     for one, size in ((child, 3), (top, 3)):
         one.submit(f"slot={size}/node", duration_s=10)
         one.submit(f"slot={size}/node", duration_s=10)
