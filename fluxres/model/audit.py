@@ -10,6 +10,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation.audit import check_records
+from fluxres.graph.accounts import capacities
 from fluxres.graph.audit import check_structure
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS, Draws
 from fluxres.graph.structure import Problem, Structure
@@ -29,6 +30,7 @@ def check_supply(structure: Structure) -> Iterator[Problem]:
     """What auxiliary graphs distribute and can never give, or give in another way than it may have been meant."""
     yield from _check_draws(structure)
     yield from _check_suppliers(structure)
+    yield from _check_capacities(structure)
 
 
 def _check_draws(structure: Structure) -> Iterator[Problem]:
@@ -105,3 +107,18 @@ def _check_suppliers(structure: Structure) -> Iterator[Problem]:
             )
             hint = f"ask by the name of the graph, as in [node;{name}=1], or give the suppliers on a way one type"
             yield Problem("warning", structure.where(v), f"{message} ({hint})")
+
+
+def _check_capacities(structure: Structure) -> Iterator[Problem]:
+    """Edges that carry fractions of units, which no job can have.  Cost: O(edges)."""
+    accounts = structure.accounts
+    for graph in structure.subsystems.values():
+        carried = capacities(graph)
+        rows = np.flatnonzero(np.isfinite(carried) & (carried != np.floor(carried)))
+        if not len(rows):
+            continue
+        edges = np.unique(accounts.between(graph, graph.src[rows], graph.dst[rows]))
+        edge = int(edges[edges >= 0][0])
+        unit = f" {accounts.unit(edge)}" if accounts.unit(edge) else ""
+        message = f"carries {carried[rows[0]]:g}{unit}, and {accounts.size.item(edge)} whole units of it count"
+        yield Problem("warning", accounts.said(edge), f"{message} (write it in a smaller unit; edges like this: {len(edges)})")

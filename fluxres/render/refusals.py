@@ -43,7 +43,7 @@ def _verdict(refusal: Refusal, start: str) -> str:
     if refusal.earliest is not None:
         return f"Not {start}. The earliest start is {when_from(refusal.earliest)}."
     if refusal.undecided:
-        return f"Not known for {start}: the search was given up. Ask for less at once."
+        return f"Undecided {start}: the search was given up. Ask for less at once."
     return f"Not {start}, and no later start is known."
 
 

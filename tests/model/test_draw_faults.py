@@ -139,6 +139,23 @@ def test_suppliers_of_one_type_or_of_several_units_are_no_problem() -> None:
     assert graph.pool("power:/feed").available() == 700
 
 
+@pytest.mark.parametrize(("capacity", "said"), [("0.5", "carries 0.5 kW, and 0 whole"), ("1.5", "carries 1.5 kW, and 1 whole")])
+def test_fractions_of_what_an_edge_carries_are_a_problem(capacity: str, said: str) -> None:
+    text = """
+fluxres: 1
+name: m
+resources: [{type: node, count: 2}]
+graphs:
+  power:
+    pools: [{type: pdu, size: 9, unit: kW}]
+    edges: [{from: "power:/pdu", to: "/m/node*", capacity: CAPACITY, unit: kW}]
+"""
+    (problem,) = fluxres.loads(text.replace("CAPACITY", capacity)).check()
+    assert (problem.severity, problem.where) == ("warning", "power: power:/pdu -> /m/node0")
+    assert problem.message == f"{said} units of it count (write it in a smaller unit; edges like this: 2)"
+    assert fluxres.loads(text.replace("CAPACITY", "2.0")).check() == []
+
+
 def test_roots_of_a_hierarchy_are_sought_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
     sought = auxiliary.np.setdiff1d

@@ -101,6 +101,7 @@ def _study(path: Path) -> Study:
 
 
 def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool) -> int:
+    from fluxres.render.text import plural
     from fluxres.simulation import comparison, report
     from fluxres.simulation.folder import ResultsFolder
 
@@ -111,7 +112,7 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
     refusing = [(run.key, document) for row in found.rows for run, document in row.runs if document["metrics"]["refused"]]
     for key, each in refusing:
         reason = next(iter(each["refused"]["reasons"]))
-        note(f"run {key}: {each['metrics']['refused']} jobs refused, {each['metrics']['jobs']} ran: {reason}")
+        note(f"run {key}: {plural(each['metrics']['refused'], 'job')} refused, {each['metrics']['jobs']} ran: {reason}")
     is_idle = any(not each["metrics"]["jobs"] for _, each in refusing)
     checked = comparison.check(found) if checks else []
     document: dict[str, Any] = {

@@ -181,7 +181,7 @@ def _lines(jobs: Workload, result: Result, fitted: str | None, style: Style) -> 
         for row in result.instances:
             levels.setdefault(row.level, []).append(row)
         for level, rows in sorted(levels.items()):
-            busy = sum(row.busy_s for row in rows) / len(rows)
-            yield f"level {level}: {len(rows)} instances, {sum(row.jobs for row in rows)} jobs, each busy {busy:.3f} s on average"
+            busy, jobs_run = sum(row.busy_s for row in rows) / len(rows), sum(row.jobs for row in rows)
+            yield f"level {level}: {plural(len(rows), 'instance')}, {plural(jobs_run, 'job')}, each busy {busy:.3f} s on average"
     if fitted is not None:
         yield f"decisions as measured, for another run: --cost {fitted}"
