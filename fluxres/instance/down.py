@@ -24,23 +24,33 @@ if TYPE_CHECKING:
 
 
 def set_state(instance: Instance, where: Targets, state: str) -> None:
-    """Give pools a state; see Instance.set_state.  Time has been looked after."""
-    instance._go_on(instance._time.now)
+    """Give pools a state; see Instance.set_state.  Time has been looked after.
+
+    No pass is made before all instances know the state: one below could start a job on what is out of service above.
+    """
+    for one in instance.walk():
+        one._go_on(one._time.now)
+    changed = list(_give(instance, targets.pools(instance._graph, where, "state and no tags"), state))
+    for one, vertices in reversed(changed):
+        if state == "down" and not one.is_closed:
+            _fail(one, vertices)
+        if one is not instance and one.passes == "event":
+            one._time.owe(one)
+
+
+def _give(instance: Instance, vertices: list[int], state: str) -> Iterator[tuple[Instance, list[int]]]:
+    """Give the state to pools of an instance and of those below it: which of them have such pools, parents first."""
     graph = instance._graph
-    vertices = targets.pools(graph, where, "state and no tags")
     graph.set_state(vertices, state)
     instance.inventory.refresh()
     instance.queue.cleared()
-    names = [graph.structure.where(v) for v in vertices]
     note(instance)
+    yield instance, vertices
+    names = [graph.structure.where(v) for v in vertices]
     for child in instance.children:
-        known = [name for name in names if has(child, name)]
+        known = [child._graph.structure.vertex(name) for name in names if has(child, name)]
         if known:
-            set_state(child, known, state)
-            if child.passes == "event":
-                child._time.owe(child)
-    if state == "down":
-        _fail(instance, vertices)
+            yield from _give(child, known, state)
 
 
 def note(instance: Instance) -> None:

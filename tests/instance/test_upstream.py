@@ -1000,6 +1000,16 @@ def test_watts_that_are_promised_stay_promised_when_parts_change(policy: str, ho
 
 
 @pytest.mark.parametrize("policy", PROMISING)
+@pytest.mark.parametrize("state", ["drain", "down"])
+def test_rule_a7_no_job_below_starts_on_what_goes_out_of_service_with_a_promise(policy: str, state: str, clock: Hand) -> None:
+    """The child could have the watts that nobody is promised any more; its nodes go with that of the promise."""
+    top, child, _, head, waits = _promised(clock, policy)
+    top.set_state(["/site/node0", "/site/node1", "/site/node2"], state)
+    assert (head.reserved_at, waits.state.name, waits.exceptions) == (None, "SCHED", ())
+    assert child.check() == top.check() == []
+
+
+@pytest.mark.parametrize("policy", PROMISING)
 @pytest.mark.parametrize("first", ["submit", "finish", "advance", "schedule", "look", "grow"])
 def test_rule_t1_at_a_limit_it_makes_no_difference_what_is_called_first(policy: str, first: str, clock: Hand) -> None:
     top, child, runs, head, waits = _promised(clock, policy, Slow())
