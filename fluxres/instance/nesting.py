@@ -468,7 +468,7 @@ class Nesting(Lifecycle):
             return
         if outermost.shares_supplies:
             self._settle_moment()
-        if not time.still:
+        if not time.passes_open:
             self._reclaim()
 
     def _settle_moment(self) -> None:

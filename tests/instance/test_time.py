@@ -1103,3 +1103,27 @@ def test_a_clock_past_the_ids_of_jobs_is_named_and_nothing_has_changed() -> None
     with pytest.raises(UsageError, match="clock: the instance began over 34 years before"):
         top.submit("slot/node")
     assert (top.check(), list(top.jobs())) == ([], [first])
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "conservative"])
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_a_late_job_has_its_units_again_also_where_another_limit_has_passed_since(inventory: str, policy: str) -> None:
+    """Two promises are broken; what was given away for the second one comes back while the first one is seen to."""
+    machine, ask = (of_number(2), "slot=1/core") if inventory == "counted" else (nodes(2), "slot/node")
+    clock = Hand()
+    top = Instance(machine, clock=clock, runner=Keeping(), inventory=inventory, queue_policy=policy)
+    late, later = top.submit(ask, duration_s=8), top.submit(ask, duration_s=3)
+    taker = top.submit(ask, duration_s=6)
+    clock.now_s = 3.0
+    top.advance()
+    clock.now_s = 5.0
+    top.advance()
+    waiting = top.submit(ask, duration_s=50)
+    clock.now_s = 9.0
+    top.advance()
+    assert [job.state.name for job in (late, later, taker, waiting)] == ["CLEANUP", "CLEANUP", "RUN", "SCHED"]
+    top.finish(taker)
+    assert waiting.state is State.SCHED
+    top.finish(later)
+    assert waiting.state is State.RUN
+    assert all(problem.severity != "error" for problem in top.check())
