@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.steps import Steps
+from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
 from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
@@ -104,7 +105,7 @@ class ParentSupply:
         return bool(sizes)
 
     def elsewhere(self, p: int) -> Steps:
-        """What is held of a pool of the parent, by any but the child's job, until that ends."""
+        """What is held of a pool of the parent, by any but the child's job, until that ends; never more than all of it."""
         records, accounts = self.parent._graph.records, self.parent._graph.structure.accounts
         total: Steps = ()
         for owner, held in records.held.get(p, {}).items():
@@ -115,7 +116,7 @@ class ParentSupply:
                 if owner not in (self.holder, ELSEWHERE):
                     for s, e in steps.whole(held, 0, self.until, 0, accounts.size.item(u)):
                         total = steps.add(total, s, e, accounts.size.item(p))
-        return total
+        return steps.least_of(total, ((0, FOREVER, accounts.size.item(p)),))
 
     def given(self) -> dict[int, int]:
         """By pool that the child has itself, that of the parent; without those that the parent does not have."""

@@ -1070,3 +1070,15 @@ def test_a_job_that_a_runner_hands_in_elsewhere_waits_for_the_pass_that_is_made(
     head = top.submit("slot=1/[node{id:'1-2'};power=900]", duration_s=10)
     top.finish(before)  # one pass starts the first, and then reserves for the next
     assert (first.state.name, head.reserved_at, [job.state.name for job in handed]) == ("RUN", 10.0, ["SCHED"])
+
+
+def test_rule_n1_a_pool_that_a_budget_held_whole_implies_is_held_once_whatever_others_draw_from_it() -> None:
+    top = outlets_of_one_feed()
+    child = top.spawn(top.submit("slot=1/[node{id:'0'};power=100]"))
+    top.submit("node{id:'2'}/slot=1/[core=1;power=200]")
+    assert child.submit("node{id:'0'}/slot=1/[core=1;power=100]").state.name == "RUN"
+    child.grow("node{id:'2'}/slot=1/core=1")
+    below = child.spawn(child.submit("node{id:'2'}/slot=1/core=1"))
+    assert below.graph.pool("power:/feed/pdu1").available() == 0
+    before = below.graph.revision
+    assert (top.check(), below.graph.revision) == ([], before)
