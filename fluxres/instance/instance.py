@@ -245,6 +245,7 @@ class Instance(Nesting):
             self._record(job)
         start = job.limit + (job.number in self._at_limit)
         if end > job.limit and job.number in self._recorded:
+            self._shown()  # with what began since, a refusal names all that hold something
             with recording.ours(self.inventory):
                 recording.record(self._graph, fluid.encode(job.number), self.inventory.pools(job.claim), start, end)
         try:

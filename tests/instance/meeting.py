@@ -640,6 +640,7 @@ class Course:
     def run(self, steps: int = STEPS) -> None:
         with Audits().used():
             self._run(steps)
+        self.check_waiting()
         self.top.shut("the course is over")
         while any(job.state is State.CLEANUP for job in self.uses.running):
             self.end_all()
@@ -673,6 +674,21 @@ class Course:
             raise Broken(f"check(): {problems[0].where}: {problems[0].message}")
         self.uses.check_nested(self.top)
         self.check_suppliers()
+        self.clock.is_still = False
+
+    def check_waiting(self) -> None:
+        """What could start has started: a pass more starts nothing, in whichever instance.
+
+        Not where runners keep limits: at that moment some policies wait for what it brings.  Nor where a policy looks at the
+        first jobs only: when one of them has started, it sees one more.
+        """
+        if self.keeps_limits:
+            return
+        assert self.top.graph is not None  # what is due by now is done
+        self.clock.is_still = True
+        for one in list(self.top.walk()):
+            if len(one.queue) and not getattr(one.policy, "queue_depth", 0) and one.schedule():
+                raise Broken(f"a job of {one.address} waits, and a pass that nothing calls for starts it")
         self.clock.is_still = False
 
     def check_suppliers(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError
@@ -175,6 +175,12 @@ PROMISES = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
+@example(
+    [("submit", 2, 1), ("pass by", 0, 1), ("submit", 12, 1), ("graph", 0, 1), ("submit", 0, 1), ("duration", 0, 1)],
+    "fcfs",
+    False,
+    "counted",
+)
 @given(PROMISES, st.sampled_from(POLICIES), st.booleans(), st.sampled_from(["named", "counted"]))
 def test_they_do_not_differ_where_a_promise_to_keep_limits_is_broken(
     steps: list[tuple[str, int, int]], policy: str, hears: bool, fast: str
