@@ -55,6 +55,29 @@ class Change:
     implied: list[tuple[int, int]] = field(default_factory=list)
 
 
+class Covered:
+    """What changes, planned in the order of their pools, hold whole around the pool that comes next."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._end = holdings.accounts.end.item
+        self._above: list[Change] = []
+
+    def around(self, v: int) -> list[tuple[int, int]]:
+        """Windows in which a pool around this one is held whole."""
+        self._leave(v)
+        return [window for change in self._above for window in change.covers]
+
+    def add(self, change: Change) -> None:
+        """One more change, of the pool that came next."""
+        self._leave(change.v)
+        if change.covers:
+            self._above.append(change)
+
+    def _leave(self, v: int) -> None:
+        while self._above and v >= self._end(self._above[-1].v):
+            self._above.pop()
+
+
 def _given_back(pieces: Iterable[Piece]) -> dict[int, Steps]:
     """By account, the units over time that pieces take back."""
     gone: dict[int, Steps] = {}
@@ -106,17 +129,13 @@ class Allocations(Holdings):
             self._check_nesting(changes)
             return changes
         changes = []
-        above: list[Change] = []
+        covered = Covered(self)
         for v in sorted(wanted):
-            while above and v >= self.accounts.end.item(above[-1].v):
-                above.pop()
             around: list[tuple[int, int]] = []
             if implies is True or v in implies:
-                around = [w for change in above for w in change.covers]
-                around += self.whole_above(v, owner, start, end)
+                around = [*covered.around(v), *self.whole_above(v, owner, start, end)]
             changes.append(self._plan_one(v, wanted[v], owner, job, start, end, around))
-            if changes[-1].covers:
-                above.append(changes[-1])
+            covered.add(changes[-1])
             self._require_implied_fits(changes[-1], job, {owner, job})
         if implies is not True:
             self._check_nesting([change for change in changes if change.v not in implies])

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from fluxres.allocation import steps
-from fluxres.allocation.allocations import Allocations, Change, Implies
+from fluxres.allocation.allocations import Allocations, Change, Covered, Implies
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Part, Staged, Target
 from fluxres.allocation.steps import Steps
 from fluxres.errors import FluxresError, StaleHandle, UsageError
@@ -112,10 +112,10 @@ class Records(Allocations):
             self.allocate(changes, staged.job, *window, staged.slots, drawn)
 
     def _plan_commit_part(self, job: str, part: Part) -> list[Change]:
-        changes: list[Change] = []
+        changes, covered = list[Change](), Covered(self)
         for v, amount in sorted(part.targets):
-            around = [w for above in changes if v < self.accounts.end.item(above.v) for w in above.covers]
-            changes.append(self._plan_commit(job, part, v, amount, around))
+            changes.append(self._plan_commit(job, part, v, amount, covered.around(v)))
+            covered.add(changes[-1])
             self._require_implied_fits(changes[-1], job, {job})
         return changes
 

@@ -1,6 +1,6 @@
 """How a command ends that could not do what it was asked: one line on standard error, and an exit status.
 
-The status comes from the one table in :mod:`fluxres.errors`; what is not an error of fluxres (a full disc, a closed
+The status comes from the one table in :mod:`fluxres.errors`; what is not an error of fluxres (a full disk, a closed
 pipe, Ctrl-C) is mapped here, so that nobody ever sees a traceback.
 """
 

@@ -33,7 +33,7 @@ def reading(settings: Settings) -> ResourceGraph:
 
 @contextmanager
 def changing(settings: Settings) -> Iterator[ResourceGraph]:
-    """That graph under the lock: what is done to it is on disc when the block was left, or not done at all."""
+    """That graph under the lock: what is done to it is on disk when the block was left, or not done at all."""
     with store(settings).writing(
         settings.graph, command=settings.command, wait_s=settings.wait_s, clock=clock.system
     ) as transaction:

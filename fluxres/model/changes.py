@@ -24,7 +24,7 @@ from fluxres.allocation.resource_set import resource_set, scheduling
 from fluxres.allocation.steps import Steps
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
-from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
+from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model import drawing, events, extending, targets
@@ -202,11 +202,8 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
 
 def _give(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, drawn: Rows, implies: Implies) -> None:
     start, end = window
-    try:
+    with drawing.naming_consumers(graph, drawn):
         planned = graph.records.plan_allocate(named, job, start, end, implies=implies)
-    except (InsufficientResources, InfeasibleRequest) as error:
-        drawing.name_consumers(graph, drawn, error)
-        raise
     require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, start, end, drawn=drawn), len(named))
@@ -411,11 +408,8 @@ def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> i
 
 
 def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
-    try:
+    with drawing.naming_consumers(graph, drawn):
         planned = graph.records.plan_stage(staged, implies=implies)
-    except (InsufficientResources, InfeasibleRequest) as error:
-        drawing.name_consumers(graph, drawn, error)
-        raise
     require_room(graph, *((changed, window) for window, changed in planned))
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(staged.targets))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -53,12 +54,21 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job:
     return [*named, *sorted(charge.units.items())], np.array(sorted(charge.rows), np.int64).reshape(-1, 3)
 
 
-def name_consumers(graph: ResourceGraph, drawn: Rows, error: InsufficientResources | InfeasibleRequest) -> None:
+@contextmanager
+def naming_consumers(graph: ResourceGraph, drawn: Rows) -> Iterator[None]:
     """Let a refusal of units that nobody named say which pools draw them.
 
     Args:
         drawn: (pool, account, units) of what pools draw by themselves.
     """
+    try:
+        yield
+    except (InsufficientResources, InfeasibleRequest) as error:
+        _name_consumers(graph, drawn, error)
+        raise
+
+
+def _name_consumers(graph: ResourceGraph, drawn: Rows, error: InsufficientResources | InfeasibleRequest) -> None:
     where = graph.structure.accounts.where
     meant = [u for u in np.unique(drawn[:, 1]).tolist() if error.where.endswith(where(u))]
     pools = np.unique(drawn[np.isin(drawn[:, 1], meant), 0]).tolist()

@@ -249,11 +249,8 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
                 for share in part.named():
-                    try:
+                    with drawing.naming_consumers(graph, share.drawn):
                         lock(share)
-                    except (InsufficientResources, InfeasibleRequest) as error:
-                        drawing.name_consumers(graph, share.drawn, error)
-                        raise
                 continue
             with located(part.place):
                 match = matching.matcher(graph).match(part.request, start, end, policy)

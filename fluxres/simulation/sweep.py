@@ -1,6 +1,6 @@
 """The runs of a study on a dask.distributed cluster (extra `sweep`).
 
-A worker writes into a folder of its own and sends the files back, so workers need no disc in common for results; the files that
+A worker writes into a folder of its own and sends the files back, so workers need no disk in common for results; the files that
 a study reads must be there under the same paths.
 """
 

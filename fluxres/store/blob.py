@@ -1,6 +1,6 @@
 """The envelope of everything binary in a store: what it is, which version, and a checksum.
 
-A disc that flips a bit must lead to a message, not to a machine with one node more.  So a blob is checked
+A disk that flips a bit must lead to a message, not to a machine with one node more.  So a blob is checked
 as a whole before any of it is believed; what is read after that was written by fluxres, and a failure to
 understand it is reported as damage all the same.
 """

@@ -28,7 +28,7 @@ from fluxres.formats import source_text
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records
-from fluxres.store.disc import write_whole
+from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
 
 VERSION: Final = 1

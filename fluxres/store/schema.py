@@ -1,7 +1,7 @@
 """The SQLite file: its tables, how it is opened, and what its errors mean to a person.
 
 Write-ahead logging lets readers go on while somebody writes.  ``synchronous=FULL`` makes every commit wait until
-the log is on the disc; with the default of WAL mode, NORMAL, a power failure could take back what a
+the log is on the disk; with the default of WAL mode, NORMAL, a power failure could take back what a
 command has already reported as done.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import quote
 
 from fluxres.errors import StoreBusy, StoreError
-from fluxres.store.disc import sync_folder
+from fluxres.store.disk import sync_folder
 
 APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 1
@@ -84,7 +84,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreError(f"cannot be opened: {error}", where=where, hint="check the rights of the file and its folder")
     if code == sqlite3.SQLITE_IOERR:
-        return StoreError(f"{error}; nothing was changed", where=where, hint="check the disc and the space left on it")
+        return StoreError(f"{error}; nothing was changed", where=where, hint="check the disk and the space left on it")
     return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup; specs/store.md tells how")
 
 
@@ -164,7 +164,7 @@ def end(db: sqlite3.Connection) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """One write transaction, on disc when the block is left; an exception takes all of it back.
+    """One write transaction, on disk when the block is left; an exception takes all of it back.
 
     Errors: StoreError.
     """

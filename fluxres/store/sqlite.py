@@ -1,6 +1,6 @@
 """A store in one SQLite file: named graphs, each a snapshot and the events after it.
 
-A writer holds the lock from before it reads until what it did is on the disc, so it decides on the state it
+A writer holds the lock from before it reads until what it did is on the disk, so it decides on the state it
 changes.  Its events are appended in the same transaction that moves the graph's number on; after some hundred
 of them, or when the shape changed, the transaction also writes a new snapshot, so that no later command has
 to replay more than that.
@@ -20,7 +20,7 @@ from fluxres.clock import Clock
 from fluxres.errors import StoreConflict, UnknownGraph, UsageError
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, schema
-from fluxres.store.disc import make_folder
+from fluxres.store.disk import make_folder
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify, writer_lock
 from fluxres.store.rows import GraphRow, Rows, Saved, unknown
@@ -159,7 +159,7 @@ class SqliteStore:
         wait_s: float | None = None,
         clock: Clock | None = None,
     ) -> Iterator[Transaction]:
-        """Change a graph: what is done to ``.graph`` in the block is on disc when the block was left (rule D1).
+        """Change a graph: what is done to ``.graph`` in the block is on disk when the block was left (rule D1).
 
         An exception takes everything back.
 

@@ -300,4 +300,4 @@ def test_formats_and_lists_that_there_are_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         loading.load("x", "grug", frozenset(("core",)))
     with pytest.raises(UsageError):
-        placed(tmp_path, V2, "disc")
+        placed(tmp_path, V2, "disk")

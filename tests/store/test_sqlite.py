@@ -1,4 +1,4 @@
-"""A store on disc: what was written is there, what failed is not, and nobody sees half of it."""
+"""A store on disk: what was written is there, what failed is not, and nobody sees half of it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def make_folder(folder: Path, *, private: bool) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disc: a file is not safe before its name is."""
+    """Bring the names in a folder to the disk: a file is not safe before its name is."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
