@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 from fluxres.errors import InputError
 from fluxres.formats.safe_xml import Element
 
-MEMORY: Final = ("NUMANode", "MemCache")
-DEVICES: Final = ("Bridge", "PCIDev", "OSDev")
+MEMORY: Final = frozenset(("NUMANode", "MemCache"))
+DEVICES: Final = frozenset(("Bridge", "PCIDev", "OSDev"))
 _TYPES: Final = {"Socket": "Package", "Node": "NUMANode", "System": "Machine"}
 _OS_DEVICES: Final = {"0": "Block", "1": "GPU", "2": "Network", "3": "OpenFabrics", "4": "DMA", "5": "CoProc"}
 #: bits of version 3, whose kinds may be several; the first that is set says most
@@ -151,8 +151,9 @@ class _Allowed:
         """Whether an object stays; what does not stay in it is taken out."""
         if found.children:
             found.children = [child for child in found.children if child.type in DEVICES or self.stays(child)]
-            if any(child.type != "Misc" or child.children for child in found.children):
-                return True
+            for child in found.children:
+                if child.type != "Misc" or child.children:
+                    return True
         if found.type in MEMORY:
             return self._is_used(found, "nodeset", self._nodes, "NUMA nodes that are not allowed")
         return found.type == "Misc" or self._is_used(found, "cpuset", self._cpus, "processing units that are not allowed")
@@ -282,7 +283,8 @@ def _settle(found: Object) -> None:
             child = within[0]
             within = child.normal() if child.type == "Group" else []
         children += [child] if within or child.type != "Group" else child.children
-    children.sort(key=_place)
+    if len(children) > 1:
+        children.sort(key=_place)
     found.children = children
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import hwloc_devices
-from fluxres.formats.hwloc_objects import DEVICES, MEMORY, Object
+from fluxres.formats.hwloc_objects import DEVICES, Object
 from fluxres.graph.kinds import Kind, PropertyValue, properties_tuple
 
 CACHES: Final = ("l1cache", "l2cache", "l3cache", "l4cache", "l5cache", "l1icache", "l2icache", "l3icache")
@@ -24,8 +24,15 @@ _PLAIN: Final = ("socket", "numa", "memory", "gpumemory", "core", "pu", *hwloc_d
 TYPES: Final = (*_PLAIN, *_LEVELS)
 """Everything that may be kept; the node always is."""
 _ALIASES: Final = {"package": "socket", "numanode": "memory", "network": "nic", "openfabrics": "nic", "block": "storage"}
-_OBJECT_TYPES: Final = {"Package": "socket", "Core": "core", "PU": "pu", "Die": "die", "Group": "group"}
-_CACHE: Final = re.compile(r"L[1-5]i?Cache")
+_OBJECT_TYPES: Final = {
+    "Package": "socket",
+    "Core": "core",
+    "PU": "pu",
+    "Die": "die",
+    "Group": "group",
+    "NUMANode": "memory",
+    **{name: name.lower() for level in range(1, 6) for name in (f"L{level}Cache", f"L{level}iCache")},
+}
 _HOST_DIGITS: Final = re.compile(r"(.*?)([0-9]*)", re.DOTALL)
 _ID_DIGITS_MAX: Final = 18
 
@@ -101,8 +108,10 @@ def rows(machine: Object, keep: Keep, file: str, host: str, left_out: dict[str, 
         if row is not None:
             parent = len(found)
             found.append(row)
-        late += (Row(parent, *device) for device in devices.get(id(object_), ()))
-        todo += [(child, parent) for child in reversed(object_.children) if child.type not in DEVICES]
+        if devices:
+            late += (Row(parent, *device) for device in devices.get(id(object_), ()))
+        if object_.children:
+            todo += [(child, parent) for child in reversed(object_.children) if child.type not in DEVICES]
     return found + late
 
 
@@ -145,13 +154,12 @@ def _row(found: Object, type_: str, parent: int, keep: Keep, file: str, groups: 
 
 def _type(found: Object) -> str | None:
     """The type of pool that an object becomes."""
-    if found.type == "NUMANode":
-        return "gpumemory" if found.attributes.get("subtype") == "GPUMemory" else "memory"
-    if found.type == "Group" and any(child.type == "NUMANode" for child in found.children):
+    type_ = _OBJECT_TYPES.get(found.type)
+    if type_ == "memory" and found.attributes.get("subtype") == "GPUMemory":
+        return "gpumemory"
+    if type_ == "group" and any(child.type == "NUMANode" for child in found.children):
         return "numa"
-    if _CACHE.fullmatch(found.type):
-        return found.type.lower()
-    return _OBJECT_TYPES.get(found.type) if found.type not in MEMORY else None
+    return type_
 
 
 def whole(found: Object, key: str, file: str) -> int:

@@ -7,8 +7,7 @@ ticks, so that replaying gives the same numbers.  An event is made before its ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -278,17 +277,6 @@ def _apply_untag(graph: ResourceGraph, e: Event) -> None:
     graph.untag(e["pools"], e["key"])
 
 
-@contextmanager
-def _at_no_moment(graph: ResourceGraph) -> Iterator[None]:
-    """Let nothing be over, whatever the clock of the replay says: what was, the journal says before the change of the shape."""
-    given = graph._clock_given
-    graph._clock_given = None
-    try:
-        yield
-    finally:
-        graph._clock_given = given
-
-
 def _apply_merge(graph: ResourceGraph, e: Event) -> None:
     graph.merge(e["graph"], e["at"])
 
@@ -343,10 +331,12 @@ def apply(graph: ResourceGraph, event: Event) -> None:
     change = _APPLY.get(name) if isinstance(name, str) else None
     if change is None:
         raise InputError(f"no event {name!r}", hint=f"events are {', '.join(_APPLY)}")
+    before, clock = graph.revision, graph._clock_given
+    graph._clock_given = None  # nothing is over, whatever it says: what was, the journal says before the change of the shape
     try:
-        before = graph.revision
-        with _at_no_moment(graph):
-            change(graph, event)
+        change(graph, event)
         graph.revision = before + 1
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"event '{event['event']}' is not complete: {error}") from error
+    finally:
+        graph._clock_given = clock

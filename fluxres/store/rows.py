@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -175,15 +174,19 @@ class Rows:
         Errors: StoreError for damage.
         """
         shape, marks = self._blob("shapes", row), self._blob("snapshots", row)
-        with self._damage(row):
+        try:
             structure, stored = encoding.decode(shape, marks)
             graph = records.restore(structure, stored, name=row.name, clock=clock)
+        except FluxresError as error:
+            raise self._damaged(row, f"snapshot: {error}") from error
         last = row.snapshot_seq
         for entry in self.entries(row, after=last):
             if entry.seq != last + 1:
                 break
-            with self._damage(row, entry.seq):
+            try:
                 graph.apply(entry.event)
+            except FluxresError as error:
+                raise self._damaged(row, f"event {entry.seq}: {error}") from error
             last = entry.seq
         if last != row.seq:
             raise self._damaged(row, f"event {last + 1} is missing")
@@ -198,8 +201,10 @@ class Rows:
         for seq, time, command, body, checksum in self.db.execute(query, (row.number, after, row.seq)):
             if not isinstance(body, bytes) or journal.checksum(seq, body) != checksum:
                 raise self._damaged(row, f"the checksum of event {seq} does not hold")
-            with self._damage(row, seq):
+            try:
                 event = journal.event_of(body)
+            except FluxresError as error:
+                raise self._damaged(row, f"event {seq}: {error}") from error
             yield Entry(seq, time, command, event)
 
     def loss(self, row: GraphRow) -> str:
@@ -218,13 +223,6 @@ class Rows:
             raise self._damaged(row, f"it has no row in {table}")
         blob: bytes = found[0]
         return blob
-
-    @contextmanager
-    def _damage(self, row: GraphRow, seq: int | None = None) -> Iterator[None]:
-        try:
-            yield
-        except FluxresError as error:
-            raise self._damaged(row, f"{'snapshot' if seq is None else f'event {seq}'}: {error}") from error
 
     def _damaged(self, row: GraphRow, what: str) -> StoreError:
         return StoreError(
