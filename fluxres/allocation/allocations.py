@@ -483,7 +483,8 @@ class Allocations(Holdings):
         windowed = start is not None and end is not None
         with_above = implied or targets is None
         for v, amount in wanted.items():
-            held = self._freeable(job, v, lo, hi, with_above or any(u in wanted for u in self.accounts.ancestors(v)))
+            above = with_above or (len(wanted) > 1 and any(u in wanted for u in self.accounts.ancestors(v)))
+            held = self._freeable(job, v, lo, hi, above)
             pieces.extend(self._plan_free_one(job, v, held, amount, lo, hi, windowed, targets is None))
         if not pieces:
             raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")

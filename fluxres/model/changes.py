@@ -202,7 +202,7 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
 
 def _give(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, drawn: Rows, implies: Implies) -> None:
     start, end = window
-    with drawing.naming_consumers(graph, drawn):
+    with drawing.NamingConsumers(graph, drawn):
         planned = graph.records.plan_allocate(named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
     structure = graph.structure
@@ -408,7 +408,7 @@ def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> i
 
 
 def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
-    with drawing.naming_consumers(graph, drawn):
+    with drawing.NamingConsumers(graph, drawn):
         planned = graph.records.plan_stage(staged, implies=implies)
     require_room(graph, *((changed, window) for window, changed in planned))
     structure = graph.structure

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -54,18 +53,24 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job:
     return [*named, *sorted(charge.units.items())], np.array(sorted(charge.rows), np.int64).reshape(-1, 3)
 
 
-@contextmanager
-def naming_consumers(graph: ResourceGraph, drawn: Rows) -> Iterator[None]:
-    """Let a refusal of units that nobody named say which pools draw them.
+class NamingConsumers:
+    """Lets a refusal of units that nobody named say which pools draw them.
 
     Args:
         drawn: (pool, account, units) of what pools draw by themselves.
     """
-    try:
-        yield
-    except (InsufficientResources, InfeasibleRequest) as error:
-        _name_consumers(graph, drawn, error)
-        raise
+
+    __slots__ = ("_drawn", "_graph")
+
+    def __init__(self, graph: ResourceGraph, drawn: Rows) -> None:
+        self._graph, self._drawn = graph, drawn
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InsufficientResources | InfeasibleRequest):
+            _name_consumers(self._graph, self._drawn, error)
 
 
 def _name_consumers(graph: ResourceGraph, drawn: Rows, error: InsufficientResources | InfeasibleRequest) -> None:

@@ -249,7 +249,7 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
                 for share in part.named():
-                    with drawing.naming_consumers(graph, share.drawn):
+                    with drawing.NamingConsumers(graph, share.drawn):
                         lock(share)
                 continue
             with located(part.place):

@@ -96,7 +96,9 @@ def accounts_named(structure: Structure, where: str) -> list[int]:
 
 
 def _accounts(graph: ResourceGraph, where: Where) -> list[int]:
-    return accounts_named(graph.structure, where) if isinstance(where, str) else [account(graph, where)]
+    if isinstance(where, str):
+        return accounts_named(graph.structure, where)
+    return [vertex(graph, where) if isinstance(where, Pool) else account(graph, where)]
 
 
 @dataclass(frozen=True, slots=True)
