@@ -134,12 +134,12 @@ class Drawn:
         """Forget all of an owner."""
         self.ledgers.pop(owner, None)
 
-    def take(self, other: Drawn, old_to_new: Int32) -> None:
+    def take(self, other: Drawn, consumers_to_new: Int32, accounts_to_new: Int32) -> None:
         """Add those of another structure by new numbers; what is gone is left out."""
         for owner, consumers, account, held in other.rows():
-            kept = tuple(sorted(int(old_to_new[v]) for v in consumers if old_to_new[v] >= 0))
-            if kept and old_to_new[account] >= 0:
-                self.put(owner, kept, int(old_to_new[account]), held)
+            kept = tuple(sorted(int(consumers_to_new[v]) for v in consumers if consumers_to_new[v] >= 0))
+            if kept and accounts_to_new[account] >= 0:
+                self.put(owner, kept, int(accounts_to_new[account]), held)
 
 
 def implicit(targets: Iterable[tuple[int, int]], rows: Rows) -> frozenset[int]:

@@ -182,8 +182,9 @@ class Records(Allocations):
         self.stages_made = max(self.stages_made, other.stages_made)
         if not (other.held or other.implied or other.stages):
             return
-        old_to_new = other.accounts.renumbered(self.accounts, old_to_new)
-        old_to_new = np.where(self.accounts.units[old_to_new] == 0, -1, old_to_new).astype(np.int32)
+        # A way holds nothing, and yet something may be drawn for it: for a node of which a child has some cores.
+        renumbered = other.accounts.renumbered(self.accounts, old_to_new)
+        old_to_new = np.where(self.accounts.units[renumbered] == 0, -1, renumbered).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
         for v in sorted(other.held):
             new = int(old_to_new[v])
@@ -197,12 +198,12 @@ class Records(Allocations):
             for v in sorted(pools):
                 if (new := int(old_to_new[v])) >= 0:
                     self._take_held(new, owner, pools[v])
-        self.drawn.take(other.drawn, old_to_new)
+        self.drawn.take(other.drawn, renumbered, old_to_new)
         for staged in other.stages.values():
             moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
-            rows = [(int(old_to_new[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
+            rows = [(int(renumbered[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
             drawn = tuple(row for row in rows if row[0] >= 0 and row[1] >= 0)
-            apart = [(s, e, int(old_to_new[v]), int(old_to_new[account]), units) for s, e, v, account, units in staged.apart]
+            apart = [(s, e, int(renumbered[v]), int(old_to_new[account]), units) for s, e, v, account, units in staged.apart]
             relied_on = [(int(old_to_new[v]), s, e) for v, s, e in staged.relied_on]
             self._count(staged.stage)
             if moved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -71,6 +72,54 @@ def test_rule_f2_watts_go_with_the_node(site: ResourceGraph, way: str) -> None:
     assert site.jobs() == []
     assert site.planner.moments(0, 10**18) == []
     assert site.check() == []
+
+
+def _stored(graph: ResourceGraph, folder: Path) -> ResourceGraph:
+    place = f"sqlite:///{folder}/store.db#part"
+    fluxres.save(graph, place)
+    return fluxres.load(place, clock=graph.clock)
+
+
+def _with_edge(graph: ResourceGraph, folder: Path) -> ResourceGraph:
+    graph.set_edge("power:/feed/pdu0", "/site/rack0", "power", unit="W")
+    return graph
+
+
+def _merged(graph: ResourceGraph, folder: Path) -> ResourceGraph:
+    graph.merge(fluxres.build(fluxres.Resource("shelf"), name="site"))
+    return graph
+
+
+RESHAPED: dict[str, Callable[[ResourceGraph, Path], ResourceGraph]] = {
+    "nothing": lambda g, _: g,
+    "duplicate": lambda g, _: g.duplicate(),
+    "pickle": lambda g, _: pickle.loads(pickle.dumps(g)),
+    "document": lambda g, _: fluxres.loads(fluxres.dumps(g)),
+    "store": _stored,
+    "edge": _with_edge,
+    "merge": _merged,
+}
+
+
+@pytest.mark.parametrize(("way", "staged"), [(w, s) for w in RESHAPED for s in (False, True) if not (s and w == "document")])
+def test_rule_f2_what_was_drawn_for_a_node_that_is_only_a_way_goes_with_its_last_core(
+    way: str, staged: bool, tmp_path: Path
+) -> None:
+    whole = sites.graph(sites.racks() + sites.power(9000, 5000))
+    whole.allocate("slot=2/[core=4;power=700]", job="p", duration_s=100)
+    part = whole.copy(job="p")
+    request = "slot=2/[core=4;power=300]"
+    if staged:
+        kept = part.stage(request, job="j", duration_s=100).stage
+        part = RESHAPED[way](part, tmp_path)
+        part.commit(kept)
+    else:
+        part.allocate(request, job="j", duration_s=100)
+        part = RESHAPED[way](part, tmp_path)
+    assert drawn(part) == {"feed": 600, "pdu0": 600}
+    part.shrink("j", [f"{node(1)}/core{i}" for i in range(4)])
+    assert drawn(part) == {"feed": 300, "pdu0": 300}
+    assert part.check() == []
 
 
 def test_what_was_taken_back_says_the_watts(site: ResourceGraph) -> None:
@@ -300,6 +349,19 @@ def test_a_grandchild_that_shrinks_gives_its_watts_to_its_own_parent_only(site: 
     inner.close()
     child.shrink([node(0), node(1)])
     assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 700, "pdu0": 700, "node2": 700}
+    assert top.check() == []
+
+
+def test_what_a_grandchild_gives_back_goes_after_its_parent_grew_and_shrank() -> None:
+    top = Instance(sites.graph(PLAIN), clock=Hand(), name="top")
+    child = top.spawn(top.submit("slot=8/core", duration_s=100))
+    running = child.submit("slot=2/[core=4;power=300]", duration_s=50)
+    child.grow([node(2)])
+    child.shrink([node(2)])
+    inner = child.spawn(running)
+    inner.shrink([f"{node(1)}/core{number}" for number in range(4)])
+    assert drawn(child.graph, child.graph.jobs()[0]) == {"feed": 300, "pdu0": 300}
+    assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 300, "pdu0": 300}
     assert top.check() == []
 
 
