@@ -16,7 +16,7 @@ IDS_SHOWN = 100
 
 @dataclass
 class Refusals:
-    """Jobs that the machine can never run, by reason; they are in no figure.
+    """Jobs that the machine can never run, or whose request stays undecided on the idle machine, by reason; they are in no figure.
 
     Args:
         ids: the first of them.
@@ -30,6 +30,12 @@ class Refusals:
         self.reasons[reason] += 1
         if len(self.ids) < IDS_SHOWN:
             self.ids.append(job)
+
+    def listed(self, at_most: int = 10) -> str:
+        """The ids of the first of them, as words."""
+        shown = self.ids[:at_most]
+        more = len(self) - len(shown)
+        return ", ".join(map(str, shown)) + f" and {more} more" * (more > 0)
 
     def __len__(self) -> int:
         return self.reasons.total()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fluxres.clock import FOREVER, stopwatch, ticks
-from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, PolicyError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, PolicyError
 from fluxres.instance import Instance, Job
 from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Endless
@@ -228,7 +228,7 @@ class Simulator:
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
             made = self._enter(site, request, job.limit, job, job)
-        except InfeasibleRequest as error:
+        except (InfeasibleRequest, LimitExceeded) as error:  # never, or undecided also on the idle machine
             self.refusals.add(job.id, error.message)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres import InputError, QueuePolicy, UsageError, limits
+from fluxres import InputError, QueuePolicy, Resource, UsageError, build, limits
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.formats.source import Source
@@ -65,6 +65,23 @@ def test_who_waits_for_a_refused_job_is_refused_too_and_the_others_run() -> None
     result = simulate(Workload("x", work, has_dependencies=True), of_number(4))
     assert (result.metrics.jobs, result.left, result.refusals.ids) == (1, 0, [1, 2, 3])
     assert result.refusals.reasons["waits for a job that was refused"] == 2
+
+
+def test_a_job_whose_request_stays_undecided_is_refused_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(build(Resource("node", 2, children=[Resource("core", 4), Resource("gpu")]), name="m"))
+    monkeypatch.setattr(limits, "MATCH_STEPS_MAX", -8 * len(machine.graph))
+    competing = as_request("[slot=1{a}/[core=3;gpu=1];slot=1{b}/core=4;slot=1{c}/gpu=1]")
+    work = [job(1, 0, 5, 2), job(2, 1, 5, competing), job(3, 1, 5, 1, dependencies=("afterany:2",)), job(4, 2, 5, 1)]
+    result = simulate(Workload("x", work, has_dependencies=True), machine)
+    assert (result.metrics.jobs, result.left, result.refusals.ids) == (2, 0, [2, 3])
+    assert any("undecided after" in reason for reason in result.refusals.reasons)
+
+
+def test_refused_jobs_are_named_the_first_of_them() -> None:
+    result = simulate([job(n, 0, 5, 9) for n in range(1, 151)], of_number(4))
+    assert result.refusals.listed(3) == "1, 2, 3 and 147 more"
+    assert result.refusals.listed(150) == f"{', '.join(map(str, range(1, 101)))} and 50 more"
+    assert simulate([job(7, 0, 5, 9)], of_number(4)).refusals.listed() == "7"
 
 
 def test_a_limit_ends_a_job() -> None:

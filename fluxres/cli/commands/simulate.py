@@ -91,6 +91,8 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
         result = simulator.run(jobs, tell)
     for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
         note(f"{plural(number, 'job')} left out, {reason}")
+    if len(result.refusals):
+        note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
     for reason, number in jobs.notes.items():
         note(f"{plural(number, 'time')} {reason}")
     if settings.output not in JOB_OUTPUTS:
