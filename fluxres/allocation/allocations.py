@@ -124,6 +124,7 @@ class Allocations(Holdings):
             wanted[v] = wanted.get(v, 0) + amount
         if not wanted:
             raise UsageError("no pools named", hint="name at least one pool")
+        self._require_possible(wanted)
         if not implies:
             changes = [self._plan_one(v, wanted[v], owner, job, start, end) for v in sorted(wanted)]
             self._check_nesting(changes)
@@ -141,6 +142,15 @@ class Allocations(Holdings):
             self._check_nesting([change for change in changes if change.v not in implies])
         return changes
 
+    def _require_possible(self, wanted: Mapping[int, int]) -> None:
+        """Refuse what can never be given, before anything is refused because it is not free now."""
+        size, units = self.accounts.size.item, self.accounts.units.item
+        for v in sorted(wanted):
+            if wanted[v] > size(v):
+                raise refusals.too_many(self, v, wanted[v])
+            if not units(v):
+                raise refusals.way(self, v)
+
     def _require_implied_fits(self, change: Change, job: str, owners: Collection[str]) -> None:
         """Refuse more units below a pool held whole than there are: they would be records that do not fit, once that goes."""
         if not change.implied:
@@ -155,10 +165,6 @@ class Allocations(Holdings):
         self, v: int, amount: int, owner: str, job: str, start: int, end: int, around: Sequence[tuple[int, int]] = ()
     ) -> Change:
         size = self.accounts.size.item(v)
-        if amount > size:
-            raise refusals.too_many(self, v, amount)
-        if not self.accounts.units.item(v):
-            raise refusals.way(self, v)
         if len(self.structure.unavailable_roots()) and (barred := self.accounts.unavailable_above(v)) >= 0:
             raise refusals.barred(self, v, barred)
         change = Change(v, amount, [], [])

@@ -9,6 +9,7 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
     from fluxres.store.files import SaveReport
 
@@ -43,12 +44,17 @@ def save_file(
     return None
 
 
-def note_supply(graph: ResourceGraph) -> None:
-    """Tell standard error what suppliers can never give, as `fluxres check` does."""
+def note_supply(graph: ResourceGraph, before: Structure | None = None) -> None:
+    """Tell standard error what suppliers can never give, as `fluxres check` does.
+
+    Args:
+        before: of a graph that is changed; what was so before is left out.
+    """
     from fluxres.model.audit import check_supply
     from fluxres.render.text import printable
 
-    for problem in check_supply(graph.structure):
+    known = set() if before is None else set(check_supply(before))
+    for problem in (one for one in check_supply(graph.structure) if one not in known):
         note(printable(f"{problem.where}: {problem.message}" if problem.where else problem.message))
 
 

@@ -160,10 +160,16 @@ class _Charge:
             raise InfeasibleRequest(message, where=self._graph.structure.where(start), hint=WITH_UNITS)
 
     def _draw(self, start: int, givers: tuple[int, ...], units: int) -> None:
-        for u in givers:
-            free = self._graph.planner.free(u, *self._window) - self.units.get(u, 0)
-            taken = units if u == givers[-1] else min(units, max(free, 0))
-            if taken:
-                self.units[u] = self.units.get(u, 0) + taken
-                self.rows.append((start, u, taken))
-            units -= taken
+        # What lacks is asked of those that have it at other times: then it is refused for now, and not for ever.
+        planner, accounts = self._graph.planner, self._graph.structure.accounts
+        lacking, taken = units, dict.fromkeys(givers, 0)
+        for most in (lambda u: planner.free(u, *self._window), accounts.units.item):
+            for u in givers if lacking else ():
+                more = min(lacking, max(most(u) - self.units.get(u, 0) - taken[u], 0))
+                taken[u] += more
+                lacking -= more
+        taken[givers[-1]] += lacking
+        for u, number in taken.items():
+            if number:
+                self.units[u] = self.units.get(u, 0) + number
+                self.rows.append((start, u, number))

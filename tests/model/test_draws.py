@@ -331,6 +331,68 @@ def test_a_refusal_of_units_that_nobody_named_says_which_pools_draw_them(site: R
         site.allocate([(node(1), 1), ("power:/feed/pdu1/power", 9999)], job="k", duration_s=10)
 
 
+@pytest.mark.parametrize("way", ["allocate", "stage", "allocate_all"])
+def test_what_can_never_be_given_is_never_free_later(site: ResourceGraph, way: str) -> None:
+    site.add_edge("power:/feed/pdu0", node(1), "power", capacity=300)
+    site.allocate([node(0), f"{node(1)}/core0"], job="j", duration_s=10)
+    refused: list[str] = []
+    for _ in range(2):  # while the node is held, and when it is free
+        with pytest.raises(InfeasibleRequest) as never:
+            if way == "allocate_all":
+                site.allocate_all([([node(0), node(1)], "k")], duration_s=10)
+            else:
+                getattr(site, way)([node(0), node(1)], job="k", duration_s=10)
+        refused.append(str(never.value))
+        site.free("j") if not refused[1:] else None
+    assert refused[0] == refused[1]
+    assert "wanted of an edge that carries 300" in refused[0]
+
+
+def test_units_that_several_give_together_are_refused_for_now_where_they_would_be_there_later() -> None:
+    g = made("""
+fluxres: 1
+name: m
+resources:
+  - {type: node, id: 0, draw: {power: 400}}
+  - {type: node, id: 1, draw: {power: 800}}
+  - {type: node, id: 2, draw: {power: 1100}}
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: pdu, with: [{type: power, count: 2, size: 500, unit: W}]}]
+    edges: [{from: "power:/pdu", to: "/m/node*"}]
+""")
+    g.allocate("/m/node0", job="j", start=0, end=100)
+    with pytest.raises(InsufficientResources, match="100 of 500 free") as later:
+        g.allocate("/m/node1", job="k", start=0, end=50)
+    assert later.value.earliest == 100
+    with pytest.raises(InfeasibleRequest, match="node2 draws them"):
+        g.allocate("/m/node2", job="k", start=0, end=50)
+    g.allocate("/m/node1", job="k", start=100, end=150)
+    assert [span.amount for span in g.allocation("k", 120).spans if "power" in span.pool] == [500, 300]
+
+
+def test_a_command_that_changes_an_edge_says_what_can_never_be_given_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLUXRES_STORE", f"sqlite:///{tmp_path}/store.db")
+    (tmp_path / "site.yaml").write_text(SITE)
+    assert cli.run(["load", str(tmp_path / "site.yaml")]) == 0
+    edge = ["power:/feed/pdu0", node(1), "--subsystem", "power"]
+    noted = []
+    for command in (
+        ["add", *edge, "--capacity", "400"],
+        ["set", *edge, "--relation", "link", "--capacity", "300"],
+        ["set", *edge, "--relation", "link", "--attribute", "colour=red"],
+        ["set", *edge, "--relation", "link", "--capacity", "500"],
+    ):
+        assert cli.run(["edge", *command]) == 0, capsys.readouterr().err
+        noted.append(capsys.readouterr().err)
+    assert [bool(text) for text in noted] == [False, True, False, False]
+    assert f"{node(1)}: draws 400 W of" in noted[1]
+    assert "which has 300 W: it can never be given" in noted[1]
+
+
 def two_nodes(draw: str) -> ResourceGraph:
     return made(f"""
 fluxres: 1

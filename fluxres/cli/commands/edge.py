@@ -10,10 +10,12 @@ import click
 from fluxres.cli.completing import complete_pool
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
+from fluxres.cli.saving import note_supply
 from fluxres.cli.settings import Settings
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
 
 
@@ -70,6 +72,7 @@ def add(
     if None in values.values():
         raise UsageError("an attribute of a new edge needs a value", hint="K=V")
     with changing(settings) as graph:
+        before = graph.structure
         given = {key: value for key, value in values.items() if value is not None}
         hierarchy = None if new is None else new == "hierarchy"
         graph.add_edge(
@@ -83,7 +86,7 @@ def add(
             attributes=given,
             hierarchy=hierarchy,
         )
-    _answer(settings, graph, (subsystem, source, target, relation), "is added")
+    _answer(settings, graph, before, (subsystem, source, target, relation), "is added")
 
 
 @command.command("set")
@@ -112,6 +115,7 @@ def change(
 
     values = dict(map(_attribute, attributes))
     with changing(settings) as graph:
+        before = graph.structure
         graph.set_edge(
             source, target, subsystem, relation=relation, capacity=capacity, unit=unit, supply=supply, attributes=values
         )
@@ -119,7 +123,7 @@ def change(
     said += [] if unit is None else [f"unit {unit}"]
     said += [] if supply is None else [f"supply {supply}"]
     said += [f"{key}={value}" if value is not None else f"no {key}" for key, value in values.items()]
-    _answer(settings, graph, (subsystem, source, target, relation), f"has {', '.join(said)}")
+    _answer(settings, graph, before, (subsystem, source, target, relation), f"has {', '.join(said)}")
 
 
 @command.command("remove")
@@ -133,8 +137,9 @@ def remove(settings: Settings, source: str, target: str, subsystem: str, relatio
     from fluxres.cli.stores import changing
 
     with changing(settings) as graph:
+        before = graph.structure
         graph.remove_edge(source, target, subsystem, relation=relation)
-    _answer(settings, graph, (subsystem, source, target, relation), "is removed")
+    _answer(settings, graph, before, (subsystem, source, target, relation), "is removed")
 
 
 def _attribute(text: str) -> tuple[str, str | None]:
@@ -142,8 +147,9 @@ def _attribute(text: str) -> tuple[str, str | None]:
     return key, value if equals else None
 
 
-def _answer(settings: Settings, graph: ResourceGraph, edge: tuple[str, str, str, str | None], done: str) -> None:
+def _answer(settings: Settings, graph: ResourceGraph, before: Structure, edge: tuple[str, str, str, str | None], done: str) -> None:
     subsystem, source, target, relation = edge
+    note_supply(graph, before)
 
     def document() -> dict[str, Any]:
         edges = len(graph.structure.subsystem(subsystem))
