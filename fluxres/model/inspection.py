@@ -101,13 +101,16 @@ class Inspection:
             self.records.upstream.refresh()
         return 0 if self._clock_given is None else now_ticks(self._clock_given)
 
-    def window(self, at: Time | None, duration_s: Length | None) -> tuple[int, int]:
+    def window(self, at: Time | None, duration_s: Length | None, name: str = "at") -> tuple[int, int]:
         """Start and duration in seconds as a window in ticks; a moment is one tick long.
+
+        Args:
+            name: what the caller calls the start.
 
         Errors: UsageError for a duration that is not positive.
         """
         now = self.now()
-        start = now if at is None else ticks(at, "at")
+        start = now if at is None else ticks(at, name)
         if duration_s is None:
             return start, start + 1
         length = length_ticks(duration_s)
@@ -115,13 +118,16 @@ class Inspection:
             raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
         return start, min(start + length, FOREVER)
 
-    def open_window(self, start: Time | None, end: Time | None) -> tuple[int, int]:
+    def open_window(self, start: Time | None, end: Time | None, name: str = "start") -> tuple[int, int]:
         """Start (now by default) and end (none by default) in seconds as ticks.
+
+        Args:
+            name: what the caller calls the start.
 
         Errors: UsageError for a window that ends before it begins.
         """
         now = self.now()
-        lo = now if start is None else ticks(start, "start")
+        lo = now if start is None else ticks(start, name)
         hi = FOREVER if end is None else ticks(end, "end")
         if not lo < hi:
             raise UsageError(
@@ -129,12 +135,14 @@ class Inspection:
             )
         return lo, hi
 
-    def _given_window(self, start: Time | None, end: Time | None, duration_s: Length | None) -> tuple[int, int]:
+    def _given_window(
+        self, start: Time | None, end: Time | None, duration_s: Length | None, name: str = "start"
+    ) -> tuple[int, int]:
         if end is not None and duration_s is not None:
             raise UsageError("both an end and a duration were given", hint="give one of them")
         if duration_s is None:
-            return self.open_window(start, end)
-        return self.window(start, duration_s)
+            return self.open_window(start, end, name)
+        return self.window(start, duration_s, name)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 

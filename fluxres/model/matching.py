@@ -47,16 +47,29 @@ def length(own_s: Length | None, duration_s: Length | None) -> int:
     return found
 
 
-def _window(graph: ResourceGraph, request: Request, at: Time | None, duration_s: Length | None) -> tuple[int, int]:
+def _window(
+    graph: ResourceGraph, request: Request, at: Time | None, duration_s: Length | None, name: str = "at"
+) -> tuple[int, int]:
     now = graph.now()
-    start = now if at is None else ticks(at, "at")
+    start = now if at is None else ticks(at, name)
     return start, min(start + length(request.duration_s, duration_s), FOREVER)
 
 
-def match(graph: ResourceGraph, wanted: Wanted, at: Time | None, duration_s: Length | None, policy: str | Policy) -> Match:
-    """Pools for a request; see :meth:`ResourceGraph.match`."""
+def match(
+    graph: ResourceGraph,
+    wanted: Wanted,
+    at: Time | None,
+    duration_s: Length | None,
+    policy: str | Policy,
+    name: str = "at",
+) -> Match:
+    """Pools for a request; see :meth:`ResourceGraph.match`.
+
+    Args:
+        name: what the caller calls the start.
+    """
     request = as_request(wanted)
-    return match_within(graph, request, _window(graph, request, at, duration_s), policy)
+    return match_within(graph, request, _window(graph, request, at, duration_s, name), policy)
 
 
 def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], policy: str | Policy) -> Match:
@@ -137,7 +150,7 @@ def earliest(
 ) -> float | None:
     """The first start; see :meth:`ResourceGraph.earliest`."""
     request = as_request(wanted)
-    found = _first(graph, request, _window(graph, request, after, duration_s), policy)
+    found = _first(graph, request, _window(graph, request, after, duration_s, "after"), policy)
     return None if found is None else seconds(found.start)
 
 
@@ -147,12 +160,18 @@ def satisfiable(graph: ResourceGraph, wanted: Wanted) -> bool:
 
 
 def allocate(
-    graph: ResourceGraph, wanted: Wanted, job: str, at: Time | None, duration_s: Length | None, policy: str | Policy
+    graph: ResourceGraph,
+    wanted: Wanted,
+    job: str,
+    at: Time | None,
+    duration_s: Length | None,
+    policy: str | Policy,
+    name: str = "at",
 ) -> Allocation:
     """Match a request and give what was found; see :meth:`ResourceGraph.allocate`."""
     targets.job_id(job)
     request = as_request(wanted)
-    window = _window(graph, request, at, duration_s)
+    window = _window(graph, request, at, duration_s, name)
     if at is not None:
         changes.require_end(graph, window)
     revision = graph.revision
@@ -166,7 +185,7 @@ def reserve(
     """The same at the earliest start; see :meth:`ResourceGraph.allocate_orelse_reserve`."""
     targets.job_id(job)
     request = as_request(wanted)
-    window = _window(graph, request, after, duration_s)
+    window = _window(graph, request, after, duration_s, "after")
     revision = graph.revision
     found = _first(graph, request, window, policy)
     if found is not None and (after is not None or found.start > window[0]):

@@ -135,5 +135,7 @@ class Requests(Inspection):
         """The first start, in seconds, at which there are pools for several requests together; None when there never are."""
         from fluxres.model import several
 
-        start = several.start_of_all(self._face, several.requests_of(wanted, duration_s), self.window(after, None)[0], policy)
+        start = several.start_of_all(
+            self._face, several.requests_of(wanted, duration_s), self.window(after, None, "after")[0], policy
+        )
         return None if start is None else seconds(start)

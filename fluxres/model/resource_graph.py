@@ -79,19 +79,20 @@ class ResourceGraph(Requests):
         """
         with self.lock:
             changes.expire_stages(self)
-            begin = _one_start(start, at)
+            begin, name = _one_start(start, at), "start" if at is None else "at"
             if targets.is_request(self, wanted):
                 from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
 
-                return matching.allocate(self, cast("Wanted", wanted), job, begin, self._duration(begin, end, duration_s), policy)
-            window = self._given_window(begin, end, duration_s)
+                length = self._duration(begin, end, duration_s, name)
+                return matching.allocate(self, cast("Wanted", wanted), job, begin, length, policy, name)
+            window = self._given_window(begin, end, duration_s, name)
             changes.require_end(self, window)
             return changes.allocate(self, job, cast("Targets", wanted), window, with_draws=True)
 
-    def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None) -> Length | None:
+    def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None, name: str = "start") -> Length | None:
         if end is None:
             return duration_s
-        lo, hi = self._given_window(start, end, duration_s)
+        lo, hi = self._given_window(start, end, duration_s, name)
         return seconds(hi - lo) if hi < FOREVER else math.inf
 
     def commit_match(self, found: Match, *, job: str) -> Allocation:
@@ -149,9 +150,9 @@ class ResourceGraph(Requests):
         from fluxres.model import several
 
         changes.expire_stages(self)
-        begin = _one_start(start, at)
-        first = self.open_window(begin, None)[0]
-        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s), first)
+        begin, name = _one_start(start, at), "start" if at is None else "at"
+        first = self.open_window(begin, None, name)[0]
+        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s, name), first)
         return several.give(self, parts, first, policy)
 
     @locked
@@ -173,7 +174,7 @@ class ResourceGraph(Requests):
         from fluxres.model import several
 
         changes.expire_stages(self)
-        begin = self.open_window(after, None)[0]
+        begin = self.open_window(after, None, "after")[0]
         parts = several.parts_of(self, wanted, duration_s, begin, sought_only=True)
         start = several.start_of_all(self, parts, begin, policy)
         return several.give(self, parts, begin if start is None else start, policy)
@@ -303,7 +304,8 @@ class ResourceGraph(Requests):
             if targets.is_request(self, wanted):
                 from fluxres.model import matching
 
-                found = self.match(cast("Wanted", wanted), start, self._duration(start, end, duration_s), policy)
+                length = self._duration(start, end, duration_s)
+                found = matching.match(self, cast("Wanted", wanted), start, length, policy, "start")
                 matching.require_picks(found)
                 window = found.start, found.end
                 return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)

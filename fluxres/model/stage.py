@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from fluxres.clock import now_ticks
+from fluxres.errors import StaleHandle
 from fluxres.model.values import Allocation
 
 if TYPE_CHECKING:
@@ -28,6 +30,17 @@ class Stage:
         self.graph = graph
         self.stage = stage
         self.job = job
+
+    def __repr__(self) -> str:
+        what = f"<Stage {self.stage} of job {self.job}"
+        try:
+            staged = self.graph.records.stages.get(self.stage)
+        except StaleHandle:  # the graph was destroyed
+            staged = None
+        if staged is None or staged.expires <= now_ticks(self.graph.clock):  # unlike now(), this asks no instance above
+            return f"{what}: committed, released or expired>"
+        pools = len(staged.targets)
+        return f"{what}: {pools} pool{'s' * (pools != 1)}>"
 
     @property
     def active(self) -> bool:

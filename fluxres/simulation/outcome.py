@@ -16,7 +16,9 @@ IDS_SHOWN = 100
 
 @dataclass
 class Refusals:
-    """Jobs that the machine can never run, or whose request stays undecided on the idle machine, by reason; they are in no figure.
+    """Jobs that the machine can never run, or whose request stays undecided on the idle machine, by reason.
+
+    They are in no figure.
 
     Args:
         ids: the first of them.

@@ -411,14 +411,31 @@ def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False,
     which it leaves something out.
     """
     with g.lock:
-        left_out = _left_out(records.capture(g.records))
+        has_stages = bool(g.records.stages)
+        no_file_says = _left_out(records.capture(g.records))
         written = registry.write(surgery.by_itself(g.structure), registry.holds(g), name=g.name, format=format, **options)
-    left_out += written.left_out
+    left_out = [*no_file_says, *written.left_out]
     if strict and left_out:
         more = [f"and {len(left_out) - _SHOWN_MAX} more"] if len(left_out) > _SHOWN_MAX else []
         shown = "; ".join([*left_out[:_SHOWN_MAX], *more])
-        raise UsageError(f"format '{format}' would leave out {shown}", hint="another format says more; nothing was written")
+        raise UsageError(
+            f"format '{format}' would leave out {shown}",
+            hint=_ways_out(has_stages=has_stages, is_format=bool(written.left_out), is_every_file=bool(no_file_says)),
+        )
     return registry.Written(written.format, written.data, left_out, written.note)
+
+
+def _ways_out(*, has_stages: bool, is_format: bool, is_every_file: bool) -> str:
+    """What can be done where a file would leave something out.
+
+    Args:
+        is_format: another format may say some of it.
+        is_every_file: no file says some of it.
+    """
+    ways = ["commit or release the stages first"] * has_stages
+    ways += ["pickle and a store keep it"] * (is_every_file and not is_format)
+    ways += ["another format may say more"] * (is_format and not is_every_file)
+    return f"nothing was written; {', '.join([*ways, 'or strict=False leaves it out'])}"
 
 
 def _left_out(held: RecordColumns) -> list[str]:

@@ -214,7 +214,12 @@ def clock_text(seconds: float) -> str:
 
 
 def test_a_refusal_for_good_and_one_that_is_not_known() -> None:
-    never = refusals.error(replace(REFUSAL, never=True, earliest=None))
+    for_good = replace(REFUSAL, never=True, earliest=None)
+    assert (
+        refusals.lines(for_good, "now")[-1]
+        == "With a count of 2 at resources[0] it would match with nothing held and everything up."
+    )
+    never = refusals.error(for_good)
     assert isinstance(never, InfeasibleRequest)
     assert list(never.reasons) == ["resources[0]"]
     unknown = replace(REFUSAL, earliest=None, undecided=True)

@@ -56,6 +56,33 @@ def test_any_real_number_is_a_number_of_seconds() -> None:
     assert g.set_end("a", duration_s=Decimal(4)).end == 4
 
 
+WRONG = ("x", 1e30, datetime(2030, 1, 1))
+NAMED: dict[str, tuple[str, Callable[[ResourceGraph, Any], object]]] = {
+    "allocate start": ("start", lambda g, t: g.allocate(CORE, job="a", start=t, duration_s=5)),
+    "allocate at": ("at", lambda g, t: g.allocate(CORE, job="a", at=t, duration_s=5)),
+    "allocate start to end": ("start", lambda g, t: g.allocate(CORE, job="a", start=t, end=5)),
+    "allocate at to end": ("at", lambda g, t: g.allocate(CORE, job="a", at=t, end=5)),
+    "request start": ("start", lambda g, t: g.allocate("slot/core", job="a", start=t, duration_s=5)),
+    "request start to end": ("start", lambda g, t: g.allocate("slot/core", job="a", start=t, end=5)),
+    "request at": ("at", lambda g, t: g.allocate("slot/core", job="a", at=t)),
+    "stage": ("start", lambda g, t: g.stage(CORE, job="a", start=t, duration_s=5)),
+    "stage a request": ("start", lambda g, t: g.stage("slot/core", job="a", start=t, duration_s=5)),
+    "allocate all": ("start", lambda g, t: g.allocate_all([("slot/core", "a")], start=t, duration_s=5)),
+    "allocate all at": ("at", lambda g, t: g.allocate_all([("slot/core", "a")], at=t, duration_s=5)),
+    "reserve": ("after", lambda g, t: g.allocate_orelse_reserve("slot/core", job="a", after=t, duration_s=5)),
+    "earliest": ("after", lambda g, t: g.earliest("slot/core", after=t)),
+    "match": ("at", lambda g, t: g.match("slot/core", at=t)),
+}
+
+
+@pytest.mark.parametrize("way", NAMED)
+@pytest.mark.parametrize("moment", WRONG)
+def test_a_moment_that_is_none_is_reported_by_the_name_it_was_given_under(way: str, moment: object) -> None:
+    name, call = NAMED[way]
+    with pytest.raises(UsageError, match=f"^{name}: "):
+        call(machine(), moment)
+
+
 @pytest.mark.parametrize("wanted", [CORE, "slot/core"])
 def test_start_and_at_are_one_thing(wanted: str) -> None:
     g = machine()
@@ -118,3 +145,19 @@ def test_a_reservation_has_an_end() -> None:
     assert g.allocate_orelse_reserve("slot/core", job="b", duration_s=5).end == 15
     g.free("a")
     assert g.allocate_orelse_reserve("slot/core", job="c").end == math.inf
+
+
+def test_a_stage_says_what_it_is() -> None:
+    g = machine()
+    now = [0.0]
+    g.clock = lambda: now[0]
+    stage = g.stage([CORE, MEMORY], job="a", ttl_s=5)
+    assert repr(stage) == "<Stage s0 of job a: 2 pools>"
+    other = g.stage(g.find("type=core")[1], job="b", ttl_s=9)
+    assert repr(other) == "<Stage s1 of job b: 1 pool>"
+    now[0] = 6.0
+    assert repr(stage) == "<Stage s0 of job a: committed, released or expired>"
+    other.commit()
+    assert repr(other) == "<Stage s1 of job b: committed, released or expired>"
+    g.destroy()
+    assert repr(other) == "<Stage s1 of job b: committed, released or expired>"

@@ -6,6 +6,7 @@ import concurrent.futures
 import gzip
 import io
 import os
+import pickle
 import stat
 from pathlib import Path
 from random import Random
@@ -696,8 +697,12 @@ def test_bytes_say_all_or_nothing() -> None:
     g = fluxres.load(SITE)
     assert fluxres.loads(fluxres.dumps(g).decode(), name="x").name == "x"
     g.stage("/site/node0", job="a")
-    with pytest.raises(UsageError, match="format 'cluster' would leave out stage s0"):
+    with pytest.raises(UsageError, match="format 'cluster' would leave out stage s0") as refused:
         fluxres.dumps(g)
+    assert refused.value.hint == (
+        "nothing was written; commit or release the stages first, pickle and a store keep it, or strict=False leaves it out"
+    )
+    assert list(pickle.loads(pickle.dumps(g)).records.stages) == ["s0"]
     assert fluxres.loads(fluxres.dumps(g, strict=False)).aggregate()["node"] == 2
     with pytest.raises(UsageError, match="expected text or bytes, got PosixPath"):
         fluxres.loads(Path("site.yaml"))  # type: ignore[arg-type]  # the point of the test

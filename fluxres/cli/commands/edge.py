@@ -147,7 +147,9 @@ def _attribute(text: str) -> tuple[str, str | None]:
     return key, value if equals else None
 
 
-def _answer(settings: Settings, graph: ResourceGraph, before: Structure, edge: tuple[str, str, str, str | None], done: str) -> None:
+def _answer(
+    settings: Settings, graph: ResourceGraph, before: Structure, edge: tuple[str, str, str, str | None], done: str
+) -> None:
     subsystem, source, target, relation = edge
     note_supply(graph, before)
 
