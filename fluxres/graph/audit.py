@@ -159,23 +159,45 @@ def _check_names(s: Structure) -> Iterator[Problem]:
     """Siblings have different names: a path means one pool."""
     vertices = np.arange(1, s.tree_end, dtype=np.int32)
     try:
-        keys = NameKeys()
-        cls, number, odd = keys.of(s, vertices)
-        parent = s.parent[vertices]
-        again = repeated(parent, cls, number)
-        seen: set[tuple[int, str]] = set()
-        doubles = vertices[again].tolist()
-        for v in vertices[texts_needed(parent, cls, odd, keys.injective())].tolist():
-            key = (s.parent.item(v), s.name(v))
-            if key in seen:
-                doubles.append(v)
-            seen.add(key)
+        doubles = _named_again(s, vertices, s.parent[vertices], NameKeys())
     except FluxresError as error:
         yield _error(error.where, error.message)
         return
     bad = np.zeros(s.n, np.bool_)
     bad[doubles] = True
     yield from _findings(s, bad, lambda v: "two pools of this path")
+
+
+def _named_again(s: Structure, vertices: Int32, group: Int32, keys: NameKeys) -> list[int]:
+    """Those of some pools whose name one of the same group before them has."""
+    cls, number, odd = keys.of(s, vertices)
+    doubles = set(vertices[repeated(group, cls, number)].tolist())
+    needed = texts_needed(group, cls, odd, keys.injective())
+    seen: set[tuple[int, str]] = set()
+    for v, of_group in zip(vertices[needed].tolist(), group[needed].tolist(), strict=True):
+        key = (of_group, s.name(v))
+        if key in seen:
+            doubles.add(v)
+        seen.add(key)
+    return sorted(doubles)
+
+
+def check_hosts(s: Structure) -> Iterator[Problem]:
+    """Host names that were given to several nodes: a host list does not tell them apart.
+
+    Nodes that are called by their type and id are left out: those of two racks may well be numbered alike.
+    Cost: vectorised over the nodes; Python for explicit names, and where several rules make the names.
+    """
+    nodes = s.of_type("node")
+    nodes = nodes[nodes < s.tree_end]
+    has_rule = np.array([kind.name is not None for kind in s.kinds], np.bool_)
+    nodes = nodes[has_rule[s.kind[nodes]] | np.isin(nodes, np.fromiter(s.names, np.int32, len(s.names)))]
+    keys = NameKeys()
+    keys.ancestors_differ = True
+    doubles = _named_again(s, nodes, np.zeros(len(nodes), np.int32), keys)
+    if doubles:
+        message = f"host name {s.name(doubles[0])} is that of another node, too"
+        yield Problem("warning", _place(s, doubles[0]), f"{message}; nodes that have the host name of another: {len(doubles)}")
 
 
 def _check_uuids(s: Structure) -> Iterator[Problem]:

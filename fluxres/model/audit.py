@@ -11,7 +11,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation.audit import check_records
 from fluxres.graph.accounts import capacities
-from fluxres.graph.audit import check_structure
+from fluxres.graph.audit import check_hosts, check_structure
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS, Draws
 from fluxres.graph.structure import Problem, Structure
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 def check(graph: ResourceGraph) -> list[Problem]:
     """Problems of the graph; empty when the numbered rules hold (specs/rules.md)."""
     structure = graph.structure
-    return [*check_structure(structure), *check_records(graph.records), *check_supply(structure)]
+    found = [*check_structure(structure), *check_records(graph.records), *check_supply(structure)]
+    if not any(problem.severity == "error" for problem in found):
+        found += check_hosts(structure)
+    return found
 
 
 def check_supply(structure: Structure) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fluxres
 from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.graph.audit import check_structure, require_valid
@@ -244,3 +245,28 @@ def test_order_of_findings_is_that_of_pools() -> None:
     assert all(a < b for a, b in pairwise(vertices))
     assert isinstance(check_structure(s)[0], Problem)
     assert s.origins == [ORIGIN]
+
+
+RACKS = "fluxres: 1\nname: m\nresources: [{type: rack, count: 3, with: [NODES]}]\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "host", "number"),
+    [
+        ("{type: node, hosts: 'n[01-04,11-14]'}", "n01", 16),
+        ("{type: node, hosts: 'n[01-04]'}", "n01", 8),
+        ("{type: node, count: 1, hosts: 'n[7-9]', properties: [a]}, {type: node, count: 2, hosts: 'n[8-9],x[1-4]'}", "n8", 2),
+        ("{type: node, count: 2, name: 'x${id}', id: {within: rack}}", "x0", 4),
+        ("{type: node, count: 1, hosts: 'n[1-3]'}", "", 0),
+        ("{type: node, count: 2, id: {within: rack}}", "", 0),
+        ("{type: node, count: 2, name: 'x${rack}-${id}', id: {within: rack}}", "", 0),
+        ("{type: node, with: [{type: socket, name: s0}]}", "", 0),
+    ],
+)
+def test_one_host_name_of_several_nodes_is_a_warning(nodes: str, host: str, number: int) -> None:
+    found = fluxres.loads(RACKS.replace("NODES", nodes)).check()
+    assert [problem.severity for problem in found] == ["warning"] * bool(host)
+    for problem in found:
+        assert problem.where.endswith(f"/{host}")
+        assert problem.message.startswith(f"host name {host} is that of another node")
+        assert problem.message.endswith(f": {number}")
