@@ -700,7 +700,8 @@ def test_bytes_say_all_or_nothing() -> None:
     with pytest.raises(UsageError, match="format 'cluster' would leave out stage s0") as refused:
         fluxres.dumps(g)
     assert refused.value.hint == (
-        "nothing was written; commit or release the stages first, pickle and a store keep it, or write without strict (strict=False)"
+        "nothing was written; commit or release the stages first, pickle and a store keep it, "
+        "or write without strict (strict=False)"
     )
     assert list(pickle.loads(pickle.dumps(g)).records.stages) == ["s0"]
     assert fluxres.loads(fluxres.dumps(g, strict=False)).aggregate()["node"] == 2
