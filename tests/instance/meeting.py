@@ -124,8 +124,19 @@ class Machine:
         self.supplies = self._supplies()
         self.suppliers = sorted({v for found in self.supplies.values() for v in found})
 
+    def route(self, node: str, to: str) -> set[Supply]:
+        """What units of the network from one node to another are drawn from and through."""
+        if node == to:
+            return set()
+        is_near = node.rpartition("/")[0] == to.rpartition("/")[0]
+        ways = [self.supplies["leaf" if is_near else "bandwidth", end] for end in (node, to)]
+        return {*ways[0], *ways[1]}
+
     def _supplies(self) -> dict[tuple[str, str], tuple[Supply, ...]]:
-        """By type and path of a node, what units for it are drawn from and through, as the description of the machine has it."""
+        """By type and path of a node, what units for it are drawn from and through, as the description of the machine has it.
+
+        Of bandwidth, by `leaf` what of that is below the spine.
+        """
         structure, found = self.graph.structure, {}
         inside = {structure.name(structure.parent.item(v)): v for v in structure.of_type("bandwidth").tolist()}
         watts = {structure.name(v): v for v in structure.of_type("power").tolist()}
@@ -134,11 +145,13 @@ class Machine:
         for node in (path for path in self.path.values() if path.count("/") == 3 and "/node" in path):
             rack = int(node.split("/")[2].removeprefix("rack"))
             power = [watts[feed], watts[f"pdu{rack}"]]
-            cables = [("power", f"pdu{rack}", node)]
+            cables = [("power", f"power:/feed/pdu{rack}", node)]
             found["power", node] = (*power, *self._known(edges, cables))
-            leaf = f"leaf{rack}"
-            cables = [("network", *ends) for ends in (("spine", leaf), (leaf, "spine"), (leaf, node), (node, leaf))]
-            found["bandwidth", node] = (inside["spine"], inside[leaf], *self._known(edges, cables))
+            spine, leaf = "network:/spine", f"network:/leaf{rack}"
+            cables = [("network", leaf, node), ("network", node, leaf)]
+            found["leaf", node] = (inside[f"leaf{rack}"], *self._known(edges, cables))
+            cables = [("network", spine, leaf), ("network", leaf, spine)]
+            found["bandwidth", node] = (inside["spine"], *self._known(edges, cables), *found["leaf", node])
         return found
 
     @staticmethod
