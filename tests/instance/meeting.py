@@ -122,6 +122,8 @@ class Machine:
         self.size = {v: structure.accounts.size.item(v) for v in range(structure.accounts.n)}
         self.said = {v: structure.accounts.said(v) for v in self.size}
         self.supplies = self._supplies()
+        #: Nodes by path.
+        self.hosts = sorted({node for _, node in self.supplies})
         self.suppliers = sorted({v for found in self.supplies.values() for v in found})
 
     def route(self, node: str, to: str) -> set[Supply]:
@@ -170,6 +172,8 @@ class Wish:
         self.draws: dict[str, int] = {}
         self.id: int | None = None
         self.hosts = ""
+        #: The node to which units of the network are asked for.
+        self.to = ""
         if only:
             self.number = 1 if only == "core" else self.number
         elif self.what in ("node", "core"):
@@ -177,6 +181,9 @@ class Wish:
                 self.draws["power"] = source.choice([100, 300, 400, 700])
             if source.random() < 0.3:
                 self.draws["bandwidth"] = source.choice([1, 4, 10])
+            elif source.random() < 0.2:
+                self.draws["network"] = source.choice([1, 2, 4])
+                self.to = source.choice(machine.hosts)
             if source.random() < 0.15:
                 self._name(source.randrange(machine.racks * machine.nodes), source.random() < 0.5)
         self.as_jobspec = bool(self.hosts) or source.random() < 0.2
@@ -193,7 +200,8 @@ class Wish:
         if not self.as_jobspec:
             which = "" if self.id is None else f"{{id:'{self.id}'}}"
             inside = [f"{self.what}={self.number}" if self.number > 1 else f"{self.what}{which}"]
-            inside += [f"{kind}={number}" for kind, number in self.draws.items()]
+            ends = {"network": f"{{to:{self.to}}}"}
+            inside += [f"{kind}={number}{ends.get(kind, '')}" for kind, number in self.draws.items()]
             return f"slot={self.slots}/[{';'.join(inside)}]" if len(inside) > 1 else f"slot={self.slots}/{inside[0]}"
         first: dict[str, Any] = {"type": self.what, "count": self.number}
         if self.id is not None:
@@ -208,7 +216,10 @@ class Wish:
                     "type": "slot",
                     "count": self.slots,
                     "label": "x",
-                    "with": [first, *({"type": k, "count": n} for k, n in self.draws.items())],
+                    "with": [
+                        first,
+                        *({"type": k, "count": n, **({"to": self.to} if k == "network" else {})} for k, n in self.draws.items()),
+                    ],
                 }
             ],
             "tasks": [{"command": ["a"], "slot": "x", "count": {"per_slot": 1}}],
@@ -284,7 +295,7 @@ class Uses:
                 per_node["/".join(self.machine.path[uuid].split("/")[:4])] += amount
         for node, amount in per_node.items():
             for kind, number in wish.draws.items():
-                for v in self.machine.supplies[kind, node]:
+                for v in self.machine.route(node, wish.to) if kind == "network" else self.machine.supplies[kind, node]:
                     found[v] += amount // wish.number * number
         return found
 
