@@ -122,23 +122,10 @@ class Machine:
         self.size = {v: structure.accounts.size.item(v) for v in range(structure.accounts.n)}
         self.said = {v: structure.accounts.said(v) for v in self.size}
         self.supplies = self._supplies()
-        #: Nodes by path.
-        self.hosts = sorted({node for _, node in self.supplies})
         self.suppliers = sorted({v for found in self.supplies.values() for v in found})
 
-    def route(self, node: str, to: str) -> set[Supply]:
-        """What units of the network from one node to another are drawn from and through."""
-        if node == to:
-            return set()
-        is_near = node.rpartition("/")[0] == to.rpartition("/")[0]
-        ways = [self.supplies["leaf" if is_near else "bandwidth", end] for end in (node, to)]
-        return {*ways[0], *ways[1]}
-
     def _supplies(self) -> dict[tuple[str, str], tuple[Supply, ...]]:
-        """By type and path of a node, what units for it are drawn from and through, as the description of the machine has it.
-
-        Of bandwidth, by `leaf` what of that is below the spine.
-        """
+        """By type and path of a node, what units for it are drawn from and through, as the description of the machine has it."""
         structure, found = self.graph.structure, {}
         inside = {structure.name(structure.parent.item(v)): v for v in structure.of_type("bandwidth").tolist()}
         watts = {structure.name(v): v for v in structure.of_type("power").tolist()}
@@ -150,10 +137,8 @@ class Machine:
             cables = [("power", f"power:/feed/pdu{rack}", node)]
             found["power", node] = (*power, *self._known(edges, cables))
             spine, leaf = "network:/spine", f"network:/leaf{rack}"
-            cables = [("network", leaf, node), ("network", node, leaf)]
-            found["leaf", node] = (inside[f"leaf{rack}"], *self._known(edges, cables))
-            cables = [("network", spine, leaf), ("network", leaf, spine)]
-            found["bandwidth", node] = (inside["spine"], *self._known(edges, cables), *found["leaf", node])
+            cables = [("network", *ends) for ends in ((spine, leaf), (leaf, spine), (leaf, node), (node, leaf))]
+            found["bandwidth", node] = (inside["spine"], inside[f"leaf{rack}"], *self._known(edges, cables))
         return found
 
     @staticmethod
@@ -172,8 +157,6 @@ class Wish:
         self.draws: dict[str, int] = {}
         self.id: int | None = None
         self.hosts = ""
-        #: The node to which units of the network are asked for.
-        self.to = ""
         if only:
             self.number = 1 if only == "core" else self.number
         elif self.what in ("node", "core"):
@@ -181,9 +164,6 @@ class Wish:
                 self.draws["power"] = source.choice([100, 300, 400, 700])
             if source.random() < 0.3:
                 self.draws["bandwidth"] = source.choice([1, 4, 10])
-            elif source.random() < 0.2:
-                self.draws["network"] = source.choice([1, 2, 4])
-                self.to = source.choice(machine.hosts)
             if source.random() < 0.15:
                 self._name(source.randrange(machine.racks * machine.nodes), source.random() < 0.5)
         self.as_jobspec = bool(self.hosts) or source.random() < 0.2
@@ -200,8 +180,7 @@ class Wish:
         if not self.as_jobspec:
             which = "" if self.id is None else f"{{id:'{self.id}'}}"
             inside = [f"{self.what}={self.number}" if self.number > 1 else f"{self.what}{which}"]
-            ends = {"network": f"{{to:{self.to}}}"}
-            inside += [f"{kind}={number}{ends.get(kind, '')}" for kind, number in self.draws.items()]
+            inside += [f"{kind}={number}" for kind, number in self.draws.items()]
             return f"slot={self.slots}/[{';'.join(inside)}]" if len(inside) > 1 else f"slot={self.slots}/{inside[0]}"
         first: dict[str, Any] = {"type": self.what, "count": self.number}
         if self.id is not None:
@@ -216,10 +195,7 @@ class Wish:
                     "type": "slot",
                     "count": self.slots,
                     "label": "x",
-                    "with": [
-                        first,
-                        *({"type": k, "count": n, **({"to": self.to} if k == "network" else {})} for k, n in self.draws.items()),
-                    ],
+                    "with": [first, *({"type": k, "count": n} for k, n in self.draws.items())],
                 }
             ],
             "tasks": [{"command": ["a"], "slot": "x", "count": {"per_slot": 1}}],
@@ -295,7 +271,7 @@ class Uses:
                 per_node["/".join(self.machine.path[uuid].split("/")[:4])] += amount
         for node, amount in per_node.items():
             for kind, number in wish.draws.items():
-                for v in self.machine.route(node, wish.to) if kind == "network" else self.machine.supplies[kind, node]:
+                for v in self.machine.supplies[kind, node]:
                     found[v] += amount // wish.number * number
         return found
 
