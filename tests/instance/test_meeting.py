@@ -15,7 +15,7 @@ from tests.instance import meeting
 
 
 def test_rule_n1_nothing_is_given_twice_in_random_trees_of_instances() -> None:
-    wrong, counts = meeting.run(1, 10)
+    wrong, counts = meeting.run(1, 20)
     assert wrong == []
     assert counts["depth 2"] > 10
     assert min(counts[name] for name in meeting.Course.WEIGHTS) > 2
