@@ -782,6 +782,23 @@ class Allocations(Holdings):
                     found[account] = found.get(account, 0) + steps.amount_at(held, moment)
         return {account: units for account, units in found.items() if units}
 
+    def cut_off(self, job: str, top: int) -> dict[int, Steps]:
+        """By edge into a pool that a job gave back, what was drawn through it for pools around that (rule F2).
+
+        Without what leads on from there: that may be drawn for another pool in the same pools around.
+        """
+        ledger, stop = self.drawn.ledgers.get(job), self.accounts.end.item(top)
+        found: dict[int, Steps] = {}
+        for consumers in ledger.accounts if ledger is not None else ():
+            if not any(v < top < self.accounts.end.item(v) for v in consumers):
+                continue
+            drawn = self.drawn.of(job, consumers)
+            edges = {u: self.accounts.edge(u)[1:] for u in drawn if self.accounts.is_edge(u)}
+            into = {u for u, (_, dst) in edges.items() if top <= dst < stop}
+            if not any(top <= src < stop for u, (src, _) in edges.items() if u not in into):
+                found |= {u: steps.joined([found.get(u, ()), drawn[u]]) for u in into}
+        return found
+
     def _has_beside(self, owner: str, v: int, tops: Collection[int], pools: list[int], moment: int) -> bool:
         """Whether an owner has a pool, or something in it, once others and all in them are gone."""
         end, size = self.accounts.end, self.accounts.size

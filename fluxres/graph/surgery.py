@@ -197,9 +197,9 @@ def extract_many(
     if size is not None:
         _fit("size", size, s.n)
         kept &= size > 0
-    if not kept.any():
-        raise UsageError("nothing to copy", hint="a copy needs at least one pool with available units")
     taken = kept.copy() if along is None else kept | along
+    if not taken.any():
+        raise UsageError("nothing to copy", hint="a copy needs at least one pool with available units")
     taken[0] = True
     inside = np.flatnonzero(_with_ancestors(s, taken)).astype(np.int32)
     supplies = _supplies(s, np.flatnonzero(kept[: s.tree_end]).astype(np.int32), inside)

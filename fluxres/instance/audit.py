@@ -149,12 +149,24 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
     own = [] if job.number in parent._disputed else np.flatnonzero((structure.flags & WAY) == 0).tolist()
     name, given = fluid.encode(job.number), {} if child.upstream is None else child.upstream.given()
     lacking = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
+    if job.number not in parent._disputed:
+        lacking += _edges_lacking(child, graph, job, name)
     return [
         *(_n1(child, v, "the job in the parent does not hold it") for v in lacking),
         *_in_service(child, graph),
         *_cables(child, graph),
         *_drawn(child, graph, job),
     ]
+
+
+def _edges_lacking(child: Instance, graph: ResourceGraph, job: Job, name: str) -> list[int]:
+    """Edges of which a child has more units itself than its job in the parent holds."""
+    mine, theirs = child._graph.structure.accounts, graph.structure.accounts
+    own = mine.size[mine.structure.n :] > 0
+    if mine.linked is not None:
+        own &= ~mine.linked[mine.structure.n :]
+    edges = (np.flatnonzero(own) + mine.structure.n).tolist()
+    return [v for v in edges if not _is_held(graph, job, name, mine.same_in(theirs, v), mine.size.item(v))]
 
 
 def _in_service(child: Instance, graph: ResourceGraph) -> list[Problem]:
@@ -213,17 +225,17 @@ def _n1(child: Instance, v: int, message: str) -> Problem:
 
 
 def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> bool:
-    """Whether the job in the parent holds that number of units of a pool until it ends, by a record or implied by a pool above.
+    """Whether the job in the parent holds that number of units until it ends, by a record or implied by a pool above.
 
     Args:
-        p: -1 for a pool that the parent does not have.
+        p: the pool or edge, -1 for one that the parent does not have.
     """
     if p < 0:
         return False
-    structure, held, now = graph.structure, graph.records.held, job.instance.now
+    accounts, held, now = graph.structure.accounts, graph.records.held, job.instance.now
     end = max(job.limit, now + 1)
     windows = [(s, e) for s, e, amount in held.get(p, {}).get(name, ()) if amount >= units]
-    if units <= structure.size.item(p):
-        for u in structure.ancestors(p):
-            windows += steps.whole(held.get(u, {}).get(name, ()), now, end, 0, structure.size.item(u))
+    if units <= accounts.size.item(p):
+        for u in accounts.ancestors(p):
+            windows += steps.whole(held.get(u, {}).get(name, ()), now, end, 0, accounts.size.item(u))
     return not steps.without(now, end, windows)

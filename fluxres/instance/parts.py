@@ -6,12 +6,14 @@ touched.  It works on the records, so a parent that only counts or names pools c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UsageError
+from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance import recording, states
@@ -107,9 +109,10 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
             _release_cables(graph, holder, graph.structure.vertex(path))
     for instance, path in ways:
         joining.remove(instance._graph, instance._graph.structure.vertex(path), instance._time.now)
+    for instance in dict.fromkeys([child, *(instance for instance, _ in ways)]):
+        _keep_ways(instance, paths)
         _refresh(instance)
     _follow(child)
-    _refresh(child)
     parent.supply_changed()
     return paths
 
@@ -252,12 +255,30 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
 
 
 def _release_cables(graph: ResourceGraph, job: str, v: int) -> None:
-    """Take from a job what it draws through cables of a pool that it gave back: for what is around it, as a rack."""
-    accounts, stop = graph.structure.accounts, graph.structure.end.item(v)
-    cables = [u for u in sorted(graph.records.pools_of.get(job, ())) if accounts.is_edge(u)]
-    through = [u for u in cables if any(v <= end < stop for end in accounts.edge(u)[1:])]
-    if through:
-        graph.free(job, [accounts.where(u) for u in through])
+    """Take from a job what it draws through cables into a pool that it gave back, for what is around it, as a rack."""
+    cut_off = graph.records.cut_off(job, v)
+    if cut_off:
+        changes.free_pieces(graph, job, [(u, units, s, e) for u, held in cut_off.items() for s, e, units in held])
+
+
+def _keep_ways(instance: Instance, paths: Iterable[str]) -> None:
+    """Of what went back, leave an instance the ways to what it has, and with them what its job still holds of their cables.
+
+    Args:
+        paths: of what went back.
+    """
+    parent, job = instance.parent, instance.job_in_parent
+    assert parent is not None  # only a child gives back
+    assert job is not None
+    structure = parent._graph.structure
+    gone = np.zeros(structure.n, np.bool_)
+    for path in paths:
+        with suppress(UnknownPool):  # the parent has no way to it either
+            v = structure.vertex(path)
+            gone[v : structure.end.item(v)] = True
+    ways = joining.copy_ways(parent._graph, fluid.encode(job.number), parent.now, gone)
+    if ways is not None:
+        joining.merge(instance._graph, ways, None, instance._time.now)
 
 
 def _prepare_suppliers(child: Instance, part: ResourceGraph) -> None:

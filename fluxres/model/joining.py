@@ -79,6 +79,51 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
 
     Errors: UnknownJob; InsufficientResources when it holds nothing then.
     """
+    size = _units_held(graph, job, moment)
+    if not size.any():
+        raise InsufficientResources(
+            f"job '{job}' holds nothing at this moment", hint="use `at`, --at on the command line, for a moment at which it does"
+        )
+    kept, carried = size > 0, partial(_carried, graph, job, moment)
+    along = _ways_of(graph, job, moment, kept) if graph.structure.subsystems else None
+    made, vertices = surgery.extract_many(graph.structure, kept, size, along, carried=carried)
+    if linked:
+        _link(graph, made, vertices)
+    return _made(graph, made)
+
+
+def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool_]) -> ResourceGraph | None:
+    """Of what a job gave back, the ways that a copy of the rest of what it holds has, as the graph of a child instance.
+
+    Args:
+        gone: bool over all pools.
+
+    Returns: None where there are none. The edges at these ways carry what the job holds of them; nothing else is the child's own.
+    """
+    structure = graph.structure
+    if not structure.subsystems or not graph.records.is_holder(job):
+        return None
+    kept = _units_held(graph, job, moment) > 0
+    ways = _ways_of(graph, job, moment, kept)
+    again = ways & gone
+    if not again.any():
+        return None
+    near = again.copy()
+    for each in structure.subsystems.values():
+        near[each.src[again[each.dst]]] = near[each.dst[again[each.src]]] = True
+    near &= kept | ways
+
+    def carried(edges: Int32) -> NDArray[np.int64]:
+        ends = np.array([structure.accounts.edge(edge)[1:] for edge in edges.tolist()], np.int64).reshape(-1, 2)
+        return np.where(again[ends].any(axis=1), _carried(graph, job, moment, edges), 0)
+
+    made, vertices = surgery.extract_many(structure, np.zeros(structure.n, np.bool_), None, near, carried=carried)
+    _link(graph, made, vertices)
+    return _made(graph, made)
+
+
+def _units_held(graph: ResourceGraph, job: str, moment: int) -> NDArray[np.int64]:
+    """By pool, the units that a job holds at a moment, by a record or by a pool around it."""
     structure, records = graph.structure, graph.records
     size = np.zeros(structure.n, np.int64)
     for v in sorted(v for v in records.require_job(job) if v < structure.n):
@@ -88,21 +133,36 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
             _leave_out_linked(records, job, v, moment, size)
         elif amount:
             size[v] = amount
-    if not size.any():
-        raise InsufficientResources(
-            f"job '{job}' holds nothing at this moment", hint="use `at`, --at on the command line, for a moment at which it does"
-        )
+    return size
 
-    def carried(edges: Int32) -> NDArray[np.int64]:
-        return np.array([steps.amount_at(records.steps_of(edge, job), moment) for edge in edges.tolist()], np.int64)
 
-    kept = size > 0
-    along = _along(graph, kept) if structure.subsystems else None
-    made, vertices = surgery.extract_many(structure, kept, size, along, carried=carried)
-    if linked:
-        made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
-        accounts.link(made, (structure, vertices))
-    return _made(graph, made)
+def _carried(graph: ResourceGraph, job: str, moment: int, edges: Int32) -> NDArray[np.int64]:
+    """The units that a job holds of some edges at a moment."""
+    held = graph.records.steps_of
+    return np.array([steps.amount_at(held(edge, job), moment) for edge in edges.tolist()], np.int64)
+
+
+def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """What a copy of a part needs beside it: what supplies it, and the ends of the edges of which the job holds units.
+
+    Args:
+        kept: the part, bool over all pools.
+    """
+    records, ends = graph.records, kept.copy()
+    for edge in records.require_job(job):
+        if records.accounts.is_edge(edge) and steps.amount_at(records.steps_of(edge, job), moment):
+            ends[list(records.accounts.edge(edge)[1:])] = True
+    return (ends | _along(graph, ends)) & ~kept
+
+
+def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
+    """Mark in the copy for a child instance what its parent gives on request (rule N1).
+
+    Args:
+        vertices: the pools of the graph that were copied.
+    """
+    made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
+    accounts.link(made, (graph.structure, vertices))
 
 
 def _leave_out_linked(records: Records, job: str, v: int, moment: int, size: NDArray[np.int64]) -> None:

@@ -134,11 +134,11 @@ class Machine:
         for node in (path for path in self.path.values() if path.count("/") == 3 and "/node" in path):
             rack = int(node.split("/")[2].removeprefix("rack"))
             power = [watts[feed], watts[f"pdu{rack}"]]
-            cables = [("power", f"pdu{rack}", node)]
+            cables = [("power", f"power:/feed/pdu{rack}", node)]
             found["power", node] = (*power, *self._known(edges, cables))
-            leaf = f"leaf{rack}"
-            cables = [("network", *ends) for ends in (("spine", leaf), (leaf, "spine"), (leaf, node), (node, leaf))]
-            found["bandwidth", node] = (inside["spine"], inside[leaf], *self._known(edges, cables))
+            spine, leaf = "network:/spine", f"network:/leaf{rack}"
+            cables = [("network", *ends) for ends in ((spine, leaf), (leaf, spine), (leaf, node), (node, leaf))]
+            found["bandwidth", node] = (inside["spine"], inside[f"leaf{rack}"], *self._known(edges, cables))
         return found
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,10 +15,17 @@ from tests.instance import meeting
 
 
 def test_rule_n1_nothing_is_given_twice_in_random_trees_of_instances() -> None:
-    wrong, counts = meeting.run(1, 10)
+    wrong, counts = meeting.run(1, 20)
     assert wrong == []
     assert counts["depth 2"] > 10
     assert min(counts[name] for name in meeting.Course.WEIGHTS) > 2
+
+
+def test_the_oracle_knows_every_cable_that_carries_so_much() -> None:
+    machines = [meeting.Machine(Random(seed)) for seed in range(20)]
+    cables = [set(range(len(machine.graph), len(machine.size))) for machine in machines]
+    assert any(cables)
+    assert all(some <= set(machine.suppliers) for some, machine in zip(cables, machines, strict=True))
 
 
 def _only_run(inventory: Named, hold: Hold) -> None:

@@ -762,6 +762,160 @@ def test_a_child_all_of_whose_feed_a_job_holds_by_name_does_not_grow_by_more(top
     assert (child.check(), top.check()) == ([], [])
 
 
+def _net(edges: list[dict[str, Any]], nodes: int) -> Instance:
+    """Nodes of two cores with bandwidth between them."""
+    node = {"type": "node", "count": nodes, "with": [{"type": "core", "count": 2}]}
+    net = {"pools": [{"type": "switch"}], "edges": edges}
+    return Instance(fluxres.load({"fluxres": 1, "name": "lab", "resources": [node], "graphs": {"net": net}}), name="top")
+
+
+def _star(nodes: int, capacity: int) -> Instance:
+    """Nodes on a switch."""
+    ends = {"from": "net:/switch", "to": f"/lab/node[0-{nodes - 1}]"}
+    return _net([{**ends, "direction": "both", "capacity": capacity}], nodes)
+
+
+def _gateway() -> Instance:
+    """Two nodes that are supplied through a third one."""
+    through = [{"from": "/lab/node0", "to": f"/lab/node{i}", "capacity": 3} for i in (1, 2)]
+    return _net([{"from": "net:/switch", "to": "/lab/node0", "capacity": 5}, *through], 3)
+
+
+def _edges_of(instance: Instance, job: Job) -> dict[str, int]:
+    """What a job draws through each edge."""
+    spans = instance.graph.allocation(str(job.id)).spans
+    return {span.pool.removeprefix("net: "): span.amount for span in spans if span.pool.startswith("net: ")}
+
+
+def _star_edges(**units: int) -> dict[str, int]:
+    """The same units in both directions, by node."""
+    there = {f"/lab/{node} -> net:/switch": amount for node, amount in units.items()}
+    return there | {f"net:/switch -> /lab/{node}": amount for node, amount in units.items()}
+
+
+def _own_edges(instance: Instance) -> dict[str, int]:
+    """The units that a child has itself, by edge."""
+    accounts = instance.graph.structure.accounts
+    edges = [v for v in range(accounts.structure.n, accounts.n) if accounts.linked is None or not accounts.linked[v]]
+    return {accounts.where(v).removeprefix("net: "): accounts.size.item(v) for v in edges if accounts.size.item(v)}
+
+
+@pytest.mark.parametrize("how", ["the graph", "the child"])
+def test_rule_f2_what_others_draw_towards_a_node_that_goes_back_they_draw_on(how: str) -> None:
+    top = _star(4, 2)
+    job = top.submit("slot=3/[node;net=1{to:/lab/node2}]")
+    child = None
+    if how == "the child":
+        child = top.spawn(job)
+        child.shrink("/lab/node2")
+    else:
+        top.graph.shrink(str(job.id), "/lab/node2")
+    left = _star_edges(node0=1, node1=1, node2=2)
+    assert _edges_of(top, job) == left
+    if child is not None:
+        assert (_own_edges(child), child.check(), top.check()) == (left, [], [])
+        assert child.submit("slot=2/[node;net=1{to:/lab/node2}]").state is State.RUN
+        waiting = top.submit("slot=1/[node{id:'3'};net=1{to:/lab/node2}]")
+        assert waiting.state is State.SCHED
+        child.close()
+        assert (waiting.state, _edges_of(top, waiting)) == (State.RUN, _star_edges(node3=1, node2=1))
+
+
+def test_rule_f1_a_node_that_goes_back_carries_on_what_it_leads_to_another() -> None:
+    top = _gateway()
+    job = top.submit("slot=2/[node;net=2]")
+    child = top.spawn(job)
+    assert _edges_of(top, job) == {"net:/switch -> /lab/node0": 4, "/lab/node0 -> /lab/node1": 2}
+    child.shrink("/lab/node0")
+    left = {"net:/switch -> /lab/node0": 2, "/lab/node0 -> /lab/node1": 2}
+    assert (_edges_of(top, job), _own_edges(child), child.check(), top.check()) == (left, left, [], [])
+    assert top.graph.why_not("slot=1/[node;net=4]") is not None
+    assert top.submit("slot=1/[node;net=3]").state is State.RUN
+    assert child.submit("slot=1/[node;net=2]").state is State.RUN
+
+
+def test_a_node_that_goes_back_stays_the_way_to_another_in_all_instances() -> None:
+    top = _gateway()
+    job = top.submit("slot=2/node")
+    child = top.spawn(job)
+    inner = child.spawn(child.submit("slot=1/[node{id:'1'}]"))
+    child.shrink("/lab/node0")
+    assert inner.submit("slot=1/[core;net=2]").state is State.RUN
+    assert _edges_of(top, job) == {"net:/switch -> /lab/node0": 2, "/lab/node0 -> /lab/node1": 2}
+    assert (inner.check(), child.check(), top.check()) == ([], [], [])
+    inner.close()
+    assert child.grow("/lab/node0") == ["/lab/node0"]
+    assert child.submit("slot=2/node").state is State.RUN
+    assert (_edges_of(top, job), child.check(), top.check()) == ({}, [], [])
+
+
+def test_rule_f2_a_supply_that_goes_back_is_drawn_through_as_before() -> None:
+    enclosure = {
+        "type": "encl",
+        "count": 1,
+        "with": [{"type": "psu", "size": 10}, {"type": "node", "count": 2, "draw": {"power": 3}}],
+    }
+    edges = [
+        {"from": "power:/pdu", "to": "/lab/encl0/psu", "capacity": 9},
+        {"from": "/lab/encl0/psu", "to": "/lab/encl0/node*", "capacity": 4},
+    ]
+    power = {"pools": [{"type": "pdu", "size": 10, "unit": "W"}], "edges": edges}
+    top = Instance(fluxres.load({"fluxres": 1, "name": "lab", "resources": [enclosure], "graphs": {"power": power}}), name="top")
+    job = top.submit("slot=2/node")
+    child = top.spawn(job)
+    before = {span.pool: span.amount for span in top.graph.allocation(str(job.id)).spans if " -> " in span.pool}
+    assert len(before) == 3
+    child.shrink("/lab/encl0/psu")
+    after = {span.pool: span.amount for span in top.graph.allocation(str(job.id)).spans if " -> " in span.pool}
+    assert (after, child.check(), top.check()) == (before, [], [])
+
+
+MORE: dict[str, tuple[str, Any]] = {
+    "to a node of the child": ("slot=1/node", "slot=1/[node;net=2{to:/lab/node0}]"),
+    "to a node of which the child has a part": ("slot=1/core", "slot=1/[node;net=2{to:/lab/node0}]"),
+    "by name": ("slot=1/node", {"/lab/node1": 1, **{f"net: {name}": 2 for name in _star_edges(node0=2, node1=2)}}),
+}
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_rule_n1_a_child_has_the_units_that_its_job_was_given_of_an_edge_between_others(more: str) -> None:
+    top = _star(2, 2)
+    first, wanted = MORE[more]
+    job = top.submit(first)
+    child = top.spawn(job)
+    child.grow(wanted)
+    every = _star_edges(node0=2, node1=2)
+    assert (_edges_of(top, job), _own_edges(child), child.check(), top.check()) == (every, every, [], [])
+    assert child.submit("slot=1/[node{id:'1'};net=2{to:/lab/node0}]").state is State.RUN
+    assert (_edges_of(top, job), child.check(), top.check()) == (every, [], [])
+    child.close()
+    assert top.graph.jobs() == []
+
+
+def test_rule_n1_a_child_has_what_its_job_draws_towards_a_node_it_has_not_and_then_gets() -> None:
+    top = _star(3, 5)
+    job = top.submit("slot=1/[node;net=2{to:/lab/node1}]")
+    child = top.spawn(job)
+    every = _star_edges(node0=2, node1=2)
+    assert (_own_edges(child), child.graph.find("type=node and available>0").paths()) == (every, ["/lab/node0"])
+    assert child.grow("/lab/node1") == ["/lab/node1"]
+    assert (_own_edges(child), child.check(), top.check()) == (every, [], [])
+    between = child.submit("slot=2/[node;net=2{between:node}]")
+    assert (between.state, _edges_of(top, job), top.check()) == (State.RUN, every, [])
+    assert top.submit("slot=1/[node;net=3{to:/lab/node1}]").state is State.RUN
+
+
+def test_rule_n1_check_names_an_edge_of_which_a_child_has_more_than_its_job() -> None:
+    top = _star(2, 5)
+    job = top.submit("slot=1/[node;net=2{to:net:/switch}]")
+    child = top.spawn(job)
+    cable = "net: net:/switch -> /lab/node0"
+    assert top.check() == []
+    top.graph.free(str(job.id), {cable: 1})
+    named = [problem.message for problem in top.check() if problem.where == f"{child.address} {cable}"]
+    assert named == ["rule N1: the job in the parent does not hold it"]
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: int, clock: Hand) -> None:
     top = Instance(cabled(clock), name="top")
