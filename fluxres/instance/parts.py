@@ -67,6 +67,7 @@ def _grow(parent: Instance, job: Job, child: Instance, graph: ResourceGraph, wan
     try:
         part = joining.copy_job(graph, growth, parent.now, linked=True)
         _prepare_suppliers(child, part)
+        child.queue.unreserve()  # what is reserved of a common supplier may be more than the child is given of it
         joining.merge(child._graph, part, None, child._time.now)
     except FluxresError:
         graph.free(growth)
