@@ -261,6 +261,7 @@ class Queue:
         """The inventory has dropped all reservations."""
         self._forget()
         self.changed = True
+        self._instance.needs_round()
 
     def sort(self) -> None:
         """Priorities have changed, or a job left that may come back."""
