@@ -90,19 +90,24 @@ def hold_through(instance: Lifecycle) -> None:
 
     Not those of which a runner promised that they end at it.  What is reserved stays where it is, or comes a tick later.
     """
-    places = instance.queue.places()
-    _hold_through(instance)
-    instance.queue.restore(places, HELD_THROUGH)
+    held = _ending(instance)
+    if held:
+        places = instance.queue.places()
+        _hold(instance, held)
+        instance.queue.restore(places, HELD_THROUGH)
 
 
-def _hold_through(instance: Lifecycle) -> None:
-    for number in instance.inventory.running.until(instance.now):
-        job = instance._jobs[number]
-        if _is_promised(job):
-            continue
+def _ending(instance: Lifecycle) -> list[Job]:
+    """Jobs whose limit is this very moment, and that may be there after it."""
+    found = (instance._jobs[number] for number in instance.inventory.running.until(instance.now))
+    return [job for job in found if not _is_promised(job)]
+
+
+def _hold(instance: Lifecycle, held: list[Job]) -> None:
+    for job in held:
         if instance._hold_on(job, instance.now + HELD_THROUGH):
-            instance._mark_disputed(number)
-        instance._at_limit.add(number)
+            instance._mark_disputed(job.number)
+        instance._at_limit.add(job.number)
 
 
 def _is_promised(job: Job) -> bool:
@@ -126,7 +131,7 @@ def hold_all_through(instances: Iterable[Instance]) -> None:
     places = [one.queue.places() for one in going_on]
     for one in going_on:
         one.now = one._time.now
-        _hold_through(one)
+        _hold(one, _ending(one))
         if one.expires <= one.now and one.queue.reserved:
             one.queue.unreserve()
             one.supplies_back()

@@ -193,7 +193,7 @@ class Queue:
         _, promised, start = self._delayed.get(job.number, (job, job.reserved, job.reserved))
         return promised if start == job.reserved else job.reserved
 
-    def restore(self, places: list[tuple[int, Job, Place]], late: int) -> None:
+    def restore(self, places: list[tuple[int, Job, Place]], late: int = 0) -> None:
         """Reserve again what was dropped where it was, or later by some ticks, while the pools of each are free then.
 
         Fitted anew, one job could be given pools of another, which would have to wait for others.
@@ -203,7 +203,7 @@ class Queue:
             if job.state is not State.SCHED or job.reserved >= 0:
                 continue
             first = max(reserved, now)
-            if not self._restore(job, place, first) and self._restore(job, place, first + late):
+            if not self._restore(job, place, first) and late and self._restore(job, place, first + late):
                 self._delayed[job.number] = job, first, first + late
 
     def _restore(self, job: Job, place: Place, start: int) -> bool:

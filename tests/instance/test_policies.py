@@ -401,3 +401,20 @@ def test_a_chain_of_reservations_behind_a_job_at_its_limit_keeps_its_moments(inv
     clock.now_s = 20.0
     instance.finish(chain[1])
     assert ([job.started_at for job in chain], instance.check()) == (promised, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_another_limit_costs_only_those_their_place_that_stand_on_it(inventory: str) -> None:
+    graph = build(Resource("node", 3, children=[Resource("core", 2)]), name="lab")
+    instance = Instance(graph, queue_policy="conservative", inventory=inventory)
+    runs = [
+        instance.submit(ask, duration_s=s)
+        for ask, s in (("slot/node", 3), ("slot/node", 6), ("slot/core", 3), ("slot/core", 100))
+    ]
+    nodes_later, core_first = instance.submit("slot=2/node", duration_s=2), instance.submit("slot/core", duration_s=10)
+    assert (nodes_later.reserved_at, core_first.reserved_at) == (6.0, 3.0)
+    instance.set_duration(runs[1], 6)  # fitted anew, the core would be one of the nodes
+    assert (nodes_later.reserved_at, core_first.reserved_at) == (6.0, 3.0)
+    instance.set_duration(runs[2], 4)
+    assert (nodes_later.reserved_at, core_first.reserved_at) == (6.0, 4.0)
+    assert instance.check() == []
