@@ -128,6 +128,21 @@ class Counted:
         self._reserved[key] = Hold(key, start, end, ask)
         return start
 
+    def places(self) -> dict[int, Hold]:
+        """Units by key; see Inventory."""
+        return dict(self._reserved)
+
+    def restore(self, key: int, place: Hold, duration: int, start: int, now: int) -> bool:
+        """As many units; see Inventory."""
+        end = min(start + duration, FOREVER)
+        rows = self._all_rows(now)
+        if not self.is_up or not rows.fits(place.count, start, end):
+            self._drop_rows()
+            return False
+        rows.change(start, end, -place.count)
+        self._reserved[key] = Hold(key, start, end, place.count)
+        return True
+
     def reserve_count(self, key: int, ask: int, now: int) -> int | None:
         """The same: units have no names here."""
         self.clear()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from fluxres.instance.job import Job
     from fluxres.instance.lifecycle import Lifecycle
 
+HELD_THROUGH: Final = 1
+"""Ticks for which units of a job at its limit are kept for it: this moment, and no other."""
+
 OVERTIME_S: Final = 10.0
 """How long units of a job that has not ended by its limit are taken to be held, over and over."""
 
@@ -85,15 +88,26 @@ def do_first(instance: Lifecycle, before: int) -> bool:
 def hold_through(instance: Lifecycle) -> None:
     """Let jobs whose limit is this very moment keep what they have, until their end is reported or they are asked to stop.
 
-    Not those of which a runner promised that they end at it.
+    Not those of which a runner promised that they end at it.  What is reserved stays where it is, or comes a tick later.
     """
-    for number in instance.inventory.running.until(instance.now):
-        job = instance._jobs[number]
-        if _is_promised(job):
-            continue
-        if instance._hold_on(job, instance.now + 1):
-            instance._mark_disputed(number)
-        instance._at_limit.add(number)
+    held = _ending(instance)
+    if held:
+        places = instance.queue.places()
+        _hold(instance, held)
+        instance.queue.restore(places, HELD_THROUGH)
+
+
+def _ending(instance: Lifecycle) -> list[Job]:
+    """Jobs whose limit is this very moment, and that may be there after it."""
+    found = (instance._jobs[number] for number in instance.inventory.running.until(instance.now))
+    return [job for job in found if not _is_promised(job)]
+
+
+def _hold(instance: Lifecycle, held: list[Job]) -> None:
+    for job in held:
+        if instance._hold_on(job, instance.now + HELD_THROUGH):
+            instance._mark_disputed(job.number)
+        instance._at_limit.add(job.number)
 
 
 def _is_promised(job: Job) -> bool:
@@ -113,13 +127,17 @@ def hold_all_through(instances: Iterable[Instance]) -> None:
     Of one moment children come before their parents.  When the end of an instance has come, nothing that it has reserved can
     begin: it would only be in the way of others on what they share.
     """
-    for one in instances:
-        if not one.is_closed:
-            one.now = one._time.now
-            hold_through(one)
-            if one.expires <= one.now and one.queue.reserved:
-                one.queue.unreserve()
-                one.supplies_back()
+    going_on = [one for one in instances if not one.is_closed]
+    places = [one.queue.places() for one in going_on]
+    for one in going_on:
+        one.now = one._time.now
+        _hold(one, _ending(one))
+        if one.expires <= one.now and one.queue.reserved:
+            one.queue.unreserve()
+            one.supplies_back()
+    for one, known in zip(going_on, places, strict=True):
+        if one.expires > one.now:
+            one.queue.restore(known, HELD_THROUGH)
 
 
 def announce_late(instances: Iterable[Instance]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,8 @@ class GraphInventory:
         self.match_policy = match_policy
         self.running = Running()
         self._reserved: dict[int, Hold] = {}
+        self._places: dict[int, Match] = {}
+        """What was found for these."""
         self._feasible: dict[object, bool] = {}
         self._failed: dict[object, int] = {}
         """Requests that found nothing since something last came back, with the shortest window that was too long."""
@@ -107,14 +110,14 @@ class GraphInventory:
         self.running.add(hold)
         return hold
 
-    def _commit(self, key: int, found: Match) -> Hold:
+    def _commit(self, key: int, found: Match, *, anew: bool = False) -> Hold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
         count = self._measured().units(vertices, amounts, self.graph.structure.size[vertices])
         hold = Held(key, found.start, found.end, count, vertices, self.graph.generation)
         if len(found):  # a request that only shares pools holds nothing
             with recording.ours(self):
-                changes.commit_match(self.graph, found, fluid.encode(key))
+                changes.commit_match(self.graph, found, fluid.encode(key), anew=anew)
         return hold
 
     def forget_failures(self) -> None:
@@ -142,7 +145,22 @@ class GraphInventory:
             self._reserved[key] = self._commit(key, found)
         except InsufficientResources:
             return None
+        self._places[key] = found
         return found.start
+
+    def places(self) -> dict[int, Match]:
+        """Matches by key; see Inventory."""
+        return dict(self._places)
+
+    def restore(self, key: int, place: Match, duration: int, start: int, now: int) -> bool:
+        """The same match, recorded; see Inventory."""
+        moved = replace(place, start=start, end=min(start + duration, FOREVER))
+        try:
+            self._reserved[key] = self._commit(key, moved, anew=True)
+        except (InsufficientResources, InfeasibleRequest):
+            return False
+        self._places[key] = moved
+        return True
 
     def begin(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
         """What was reserved; see Inventory."""
@@ -150,7 +168,7 @@ class GraphInventory:
         if reserved.start != now or reserved.end != end:
             self.unreserve(key)
             return self.start(key, ask, now, end)
-        del self._reserved[key]
+        del self._reserved[key], self._places[key]
         self.running.add(reserved)
         return reserved
 
@@ -161,6 +179,7 @@ class GraphInventory:
     def unreserve(self, key: int) -> None:
         """Drop a reservation; see Inventory."""
         if self._reserved.pop(key, None) is not None:
+            del self._places[key]
             self._give_back(key)
 
     def clear(self) -> None:

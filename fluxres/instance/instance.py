@@ -212,16 +212,19 @@ class Instance(Nesting):
         self._after()
 
     def _move_limit(self, job: Job, end: int) -> None:
-        """Let a running job have another limit, with what its child draws.
+        """Let a running job have another limit, with what its child draws; what is reserved stays where that leaves room for it.
 
         Errors: InsufficientResources where others hold then what it has; its limit is as it was.
         """
+        places = self.queue.places()
         try:
             with self._in_service():
                 self._move(job, end)
         except InsufficientResources:
+            self.queue.restore(places)
             self._after()
             raise
+        self.queue.restore(places)
 
     def _move(self, job: Job, end: int) -> None:
         upstream, before = None if job.child is None else job.child.upstream, job.limit

@@ -8,6 +8,7 @@ ticks.  What `ask` and `start` give is the inventory's own; the instance only ca
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fluxres.allocation.refusals import units
@@ -25,6 +26,9 @@ Ask = Any
 
 Claim = Any
 """What a job holds."""
+
+Place = Any
+"""What is reserved for a job, without its window."""
 
 
 class NotSimple(Exception):
@@ -61,6 +65,15 @@ class Inventory(Protocol):
 
     def begin(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
         """Make a reservation whose time has come a holding; None where it is late and no longer fits beside the others."""
+
+    def places(self) -> Mapping[int, Place]:
+        """Which pools are reserved by name or number, by key."""
+
+    def restore(self, key: int, place: Place, duration: int, start: int, now: int) -> bool:
+        """Reserve from `start` on the pools that `places` said before all reservations were dropped, if they are free then.
+
+        States and structure of the graph must be as they were.
+        """
 
     def unreserve(self, key: int) -> None:
         """Drop a reservation, if there is one."""

@@ -157,8 +157,13 @@ class Job:
 
     @property
     def pools(self) -> list[tuple[str, int]]:
-        """What it holds: paths of pools and units, as far as it is recorded; what is below a whole pool is implied."""
-        return [] if self.claim is None else self.instance.inventory.pools(self.claim)
+        """What it holds: paths of pools and units, as far as it is recorded; what is below a whole pool is implied.
+
+        Empty before it starts and after it has ended: what it had may have another number, or be gone, by then.
+        """
+        if self.claim is None or self.state is State.INACTIVE:
+            return []
+        return self.instance.inventory.pools(self.claim)
 
     @property
     def result(self) -> str | None:

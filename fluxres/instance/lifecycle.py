@@ -362,6 +362,7 @@ class Lifecycle(Passes):
         job.state = State.SCHED
         if job.urgency != urgency.URGENCY_HELD:
             self.queue.add(job)
+            self._again = True
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -376,7 +377,6 @@ class Lifecycle(Passes):
         if len(self.dependencies):
             for other in self.dependencies.started(job):
                 self._depend(other)
-                self._again = True
         if end < self._announced and not self.keeps_limits:
             self._announce(end)
         if self._log:
@@ -438,6 +438,7 @@ class Lifecycle(Passes):
     def _clean(self, job: Job) -> None:
         """Nothing of a job is left but what the sink writes down."""
         now = self.now
+        self._again = True
         if job.claim is not None:
             self.inventory.finish(job.number, job.claim, now)
             self._unrecord(job)
@@ -485,6 +486,8 @@ class Lifecycle(Passes):
         if before is State.RUN:
             if job.child is not None:
                 job.child.shut("the job that holds its resources shall end")
+                if job.state is State.INACTIVE:  # its child was closed by that, and the job has ended with it
+                    return
             try:
                 self.runner.stop(job, kind)
             except (StoreError, PolicyError):

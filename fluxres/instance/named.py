@@ -170,6 +170,21 @@ class Named:
             self._rows.take(start, hold.end, units)
         return start
 
+    def places(self) -> dict[int, Hold]:
+        """Pools by key, where they have names; see Inventory."""
+        return dict(self._reserved)
+
+    def restore(self, key: int, place: Hold, duration: int, start: int, now: int) -> bool:
+        """The same pools; see Inventory."""
+        end = min(start + duration, FOREVER)
+        rows = self._all_rows(now)
+        if place.units & ~self._usable or not rows.fits(place.units, start, end):
+            self._drop_rows()
+            return False
+        rows.take(start, end, place.units)
+        self._reserved[key] = Hold(key, start, end, place.count, place.units)
+        return True
+
     def _earliest_alone(self, ask: int, now: int) -> tuple[int, int] | None:
         """Without reservations what is free only grows: count until there are enough, then see which they are."""
         usable = self._usable

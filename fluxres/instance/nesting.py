@@ -330,13 +330,13 @@ class Nesting(Lifecycle):
                 self._time.owe(self._face)  # what is due here may not have been done yet
 
     def _end_child(self, job: Job) -> bool:
-        """End the child of a job that has finished; whether nothing runs in it any more."""
+        """End the child of a job that has finished; whether it was over already, and the job is still to be cleaned up."""
         child = job.child
         if child is None or child.is_closed:
             return True
+        child._is_left = True  # a runner that is asked to stop jobs there may close it, or finish this job once more
         child.shut("the job that held its resources has ended")
-        child._is_left = not child.is_closed
-        return child.is_closed
+        return False  # the child says when it is over, and may have
 
     def _settle(self, job: Job, status: int) -> None:
         """A job of this instance has finished; time has been looked after."""

@@ -43,12 +43,17 @@ class Passes(ABC):
     _time: Timekeeper
     _in_pass = False
     _again = False
+    """Whether something has happened that the round which is being made may not have seen."""
     _recalculated: int
 
     @property
     def is_in_pass(self) -> bool:
         """Whether the policy is at work."""
         return self._in_pass
+
+    def needs_round(self) -> None:
+        """A pass that is being made goes round once more."""
+        self._again = True
 
     def _after(self) -> None:
         """Something has happened."""
@@ -116,7 +121,6 @@ class Passes(ABC):
                 inventory.clear()
                 self.queue.cleared()
                 claim = self.attempt(job, inventory.start, number, job.ask, now, end)
-                self._again = True
         else:
             inventory.unreserve(number)
             self.queue.drop(job)

@@ -18,6 +18,7 @@ from fluxres.errors import PolicyError
 from fluxres.instance.states import State
 
 if TYPE_CHECKING:
+    from fluxres.instance.inventory import Place
     from fluxres.instance.job import Job
     from fluxres.instance.lifecycle import Lifecycle
 
@@ -63,6 +64,8 @@ class Queue:
         self.started = 0
         """Starts in this pass."""
         self._lost: dict[int, tuple[int, Job]] = {}
+        self._delayed: dict[int, tuple[Job, int, int]] = {}
+        """Jobs whose reservation begins some ticks later than it did: the start before, and the one since."""
         self._fresh: list[Job] = []
         self.changed = False
         """Something was given back, taken out of service or reordered since the last pass."""
@@ -177,6 +180,51 @@ class Queue:
             self._instance.inventory.clear()
             self._forget()
 
+    def places(self) -> list[tuple[int, Job, Place]]:
+        """What is reserved, in the order of starts, where reservations outlive a pass; for `restore`."""
+        if not self._reserved or not self._instance.policy.keeps_reservations:
+            return []
+        known = self._instance.inventory.places()
+        jobs = ((self._promised(job), job) for job in self._reserved.values())
+        found = [(start, job, known[job.number]) for start, job in jobs if job.number in known]
+        return sorted(found, key=lambda place: (place[0], place[1].number))
+
+    def _promised(self, job: Job) -> int:
+        _, promised, start = self._delayed.get(job.number, (job, job.reserved, job.reserved))
+        return promised if start == job.reserved else job.reserved
+
+    def restore(self, places: list[tuple[int, Job, Place]], late: int = 0) -> None:
+        """Reserve again what was dropped where it was, or later by some ticks, while the pools of each are free then.
+
+        Fitted anew, one job could be given pools of another, which would have to wait for others.
+        """
+        now = self._instance.now
+        for reserved, job, place in places:
+            if job.state is not State.SCHED or job.reserved >= 0:
+                continue
+            first = max(reserved, now)
+            if not self._restore(job, place, first) and late and self._restore(job, place, first + late):
+                self._delayed[job.number] = job, first, first + late
+
+    def _restore(self, job: Job, place: Place, start: int) -> bool:
+        instance = self._instance
+        found = instance.inventory.restore(job.number, place, job.duration, start, instance.now)
+        if found:
+            self._keep(job, start)
+        return found
+
+    def _bring_back(self) -> None:
+        """Let reservations that came some ticks later begin where they did, as soon as their pools are free then."""
+        delayed, self._delayed = self._delayed, {}
+        places, now = self._instance.inventory.places(), self._instance.now
+        for number, (job, promised, start) in delayed.items():
+            first = max(promised, now)
+            if job.state is not State.SCHED or job.reserved != start or first >= start or number not in places:
+                continue
+            self._instance.inventory.unreserve(number)
+            if not self._restore(job, places[number], first) and self._restore(job, places[number], start):
+                self._delayed[number] = job, promised, start
+
     def lost(self) -> Iterator[Job]:
         """Jobs whose reservations were dropped, the earliest first: in this order each fits no later than before."""
         lost, self._lost = sorted(self._lost.values(), key=lambda lost: (lost[0], lost[1].number)), {}
@@ -217,6 +265,8 @@ class Queue:
         """The policy is about to look at the queue."""
         self.actions = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
+        if self._delayed:
+            self._bring_back()
 
     def end_round(self, again: bool) -> None:
         """It has; `again` where something happened meanwhile that it may not have seen."""
@@ -256,11 +306,13 @@ class Queue:
         for job in self._reserved.values():
             job.reserved = -1
         self._reserved.clear()
+        self._delayed.clear()
 
     def cleared(self) -> None:
         """The inventory has dropped all reservations."""
         self._forget()
         self.changed = True
+        self._instance.needs_round()
 
     def sort(self) -> None:
         """Priorities have changed, or a job left that may come back."""

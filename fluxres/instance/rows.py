@@ -153,6 +153,8 @@ class Sets(Rows):
     >>> rows.take(20, 30, 0b100)
     >>> rows.earliest(2, 5, 0b111, lowest)
     (10, 3)
+    >>> rows.fits(0b011, 10, 20), rows.fits(0b110, 10, 21)
+    (True, False)
     """
 
     __slots__ = ("counts",)
@@ -199,6 +201,16 @@ class Sets(Rows):
     def _join(self, at: int) -> None:
         if 0 < at < len(self.rows) and self.counts[at] == self.counts[at - 1] and self.rows[at] == self.rows[at - 1]:
             del self.times[at], self.rows[at], self.counts[at]
+
+    def fits(self, units: int, start: int, end: int) -> bool:
+        """Whether these units are free throughout [start, end)."""
+        times, rows = self.times, self.rows
+        at = max(bisect_right(times, start) - 1, 0)
+        while not units & ~rows[at]:
+            at += 1
+            if at == len(rows) or times[at] >= end:
+                return True
+        return False
 
     def earliest(self, n: int, duration: int, among: int, choose: Choose) -> tuple[int, int] | None:
         """The first start from the first moment on and n units that are free then for `duration`, or None.

@@ -242,10 +242,21 @@ def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], 
     _give(graph, job, named, window, drawn, implies=True)
 
 
-def commit_match(graph: ResourceGraph, found: Match, job: str) -> Allocation:
-    """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`."""
+def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = False) -> Allocation:
+    """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`.
+
+    Args:
+        anew: it was found on an earlier state of the same structure, or for another window, and is checked as any allocation is.
+
+    Errors: InsufficientResources, InfeasibleRequest where it is not free any more; nothing changes then.
+    """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
-    planned = graph.records.plan_match(*found.found, job, *window)
+    planned: Batch | list[Change]
+    if anew:
+        pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
+        planned = graph.records.plan_allocate([*pools, *found.implied], job, *window, implies=True)
+    else:
+        planned = graph.records.plan_match(*found.found, job, *window)
     require_room(graph, (planned, window))
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn)

@@ -270,6 +270,18 @@ def test_a_request_changes_the_inventory_with_all_that_is_held() -> None:
     assert instance.inventory.kind == "named"
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named:core"])
+def test_a_finished_job_holds_nothing_whatever_the_inventory_is_by_then(inventory: str) -> None:
+    seen: list[list[tuple[str, int]]] = []
+    top = Instance(racks(), inventory=inventory, runner=Scripted(start=lambda job: seen.append(job.pools)))
+    job = top.submit("slot=20/core", duration_s=9)
+    assert (len(job.pools), job.pools) == (20, seen[0])
+    top.finish(job)
+    assert (job.result, job.pools) == ("completed", [])
+    top.submit("slot=8/node" if inventory == "auto" else "slot=32/core", duration_s=9)
+    assert (job.pools, top.job(job.id).pools, len(seen[1])) == ([], [], 8 if inventory == "auto" else 32)
+
+
 def test_an_inventory_that_was_asked_for_does_not_change() -> None:
     with pytest.raises(UsageError, match="inventory"):
         Instance(racks(), inventory="named").submit("slot=2/core=2")
@@ -343,6 +355,18 @@ def test_a_job_that_its_runner_cannot_start_fails_and_the_caller_does_not(policy
     assert bad.exceptions == (Failure("exec", 0, "the runner could not start it: ValueError: boom"),)
     assert [job.state for job in good] == [State.RUN, State.RUN]
     assert (top.graph.jobs(), top.check()) == ([str(job.id) for job in good], [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-count", "easy-sjbf", "hybrid", "conservative", "priority"])
+@pytest.mark.parametrize("waits_for", ["afterany:{}", "afternotok:{}"])
+def test_a_job_that_waits_for_one_that_could_not_be_started_in_a_pass_starts(policy: str, inventory: str, waits_for: str) -> None:
+    runner = Scripted(start=lambda job: boom(job) if job.name == "bad" else None)
+    top, _ = on_nodes(1, policy, runner=runner, inventory=inventory)
+    first, bad = top.submit("slot/node", duration_s=60), top.submit("slot/node", duration_s=60, name="bad")
+    after = top.submit("slot/node", duration_s=60, dependencies=[waits_for.format(bad.id)])
+    top.finish(first)
+    assert (bad.result, after.state, top.next_due()) == ("failed", State.RUN, 60.0)
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])

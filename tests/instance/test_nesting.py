@@ -25,7 +25,8 @@ from fluxres import (
     limits,
 )
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
-from fluxres.instance import Instance, State
+from fluxres.instance import Instance, Job, State
+from fluxres.instance.runner import Unattended
 from tests.instance.machines import Hand, of_shape, on_nodes, racks
 
 
@@ -544,6 +545,56 @@ def test_a_child_grows_by_nothing_that_its_parent_has_promised(inventory: str, p
     clock.now_s = 10.0
     top.finish(ends)
     assert (head.state.name, top.check()) == ("RUN", [])
+
+
+class Closing(Unattended):
+    """Says that a job ended as soon as it is asked to stop it, and ends its instance or the job of that as well."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+
+    def stop(self, job: Job, why: str) -> None:
+        instance = job.instance
+        if self.way == "parent first":
+            self.end_parent(instance)
+        instance.finish(job, 15)
+        if self.way == "close":
+            instance.close()
+        elif self.way == "parent":
+            self.end_parent(instance)
+
+    @staticmethod
+    def end_parent(instance: Instance) -> None:
+        assert instance.parent is not None
+        assert instance.job_in_parent is not None
+        with contextlib.suppress(UsageError):  # it has finished already
+            instance.parent.finish(instance.job_in_parent, 256)
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("way", ["close", "parent", "parent first"])
+@pytest.mark.parametrize("call", ["finish", "cancel", "close", "fail", "expire"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_runner_ends_its_instance_or_the_job_of_it_while_that_is_ended(call: str, way: str, inventory: str, n: int) -> None:
+    ended: list[Job] = []
+    top, clock = on_nodes(2, inventory=inventory)
+    job = top.submit("slot=2/node", duration_s=10)
+    child = top.spawn(job, runner=Closing(way), sink=ended.append)
+    after = top.submit("slot=2/node", duration_s=10)
+    inside = [child.submit("slot/node") for _ in range(n)]
+    if call in ("finish", "cancel"):
+        getattr(top, call)(job)
+    elif call == "expire":
+        clock.now_s = 10.0
+        top.advance()
+    else:
+        getattr(child, call)()
+    if job.state is State.CLEANUP:  # it was asked to stop, and nobody has said yet that it did
+        top.finish(job)
+    assert (ended, child.is_closed, top.children, job.state, after.state) == (inside, True, [], State.INACTIVE, State.RUN)
+    assert [event.name for event in job.events or ()].count("finish") == 1
+    assert all(failure.severity == 0 for failure in job.exceptions)  # nobody was asked to stop a job that had ended
+    assert (top.check(), top.graph.jobs()) == ([], [str(after.id)])
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, StoreError, UsageError, limits, load
-from fluxres.instance import Instance, Queue, State
+from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
+from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance import policy as policies
 from fluxres.instance.ordering import FairShare, Multifactor
 from fluxres.instance.policy import names, policy
@@ -18,7 +18,7 @@ from fluxres.model import changes
 from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
-from tests.instance.machines import nodes, of_number, of_shape, on_nodes
+from tests.instance.machines import Hand, nodes, of_number, of_shape, on_nodes
 
 S = 1_000_000
 SIZE = 5
@@ -340,3 +340,81 @@ def test_conservative_promises_hold_when_all_reservations_are_made_again(invento
     clock.now_s = 10.0
     instance.finish(runs)
     assert (small.state.name, large.reserved_at) == ("RUN", 30.0)
+
+
+def two_at_their_limit(inventory: str) -> tuple[Instance, Hand, dict[str, Job]]:
+    """Two jobs that end at 7, a core of one node and the other node, and who waits for which of them."""
+    clock = Hand()
+    graph = build(Resource("node", 2, children=[Resource("core", 2)]), name="lab")
+    instance = Instance(graph, queue_policy="conservative", clock=clock, inventory=inventory)
+    wanted = {"core": 7, "other core": 100, "node": 7, "small": 4, "large": 4, "last": 3}
+    asks = {"node": "slot/node", "large": "slot/node", "last": "slot=3/core"}
+    jobs = {name: instance.submit(asks.get(name, "slot/core"), duration_s=s) for name, s in wanted.items()}
+    assert [jobs[name].reserved_at for name in ("small", "large", "last")] == [7.0, 7.0, 11.0]
+    clock.now_s = 7.0
+    return instance, clock, jobs
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("seen", ["", "graph", "next_due", "jobs"])
+def test_a_job_at_its_limit_costs_no_other_job_its_place(inventory: str, seen: str) -> None:
+    instance, clock, jobs = two_at_their_limit(inventory)
+    instance.finish(jobs["node"])
+    assert (jobs["large"].state, jobs["small"].state) == (State.RUN, State.SCHED)
+    if seen:
+        getattr(instance, seen) if seen == "graph" else getattr(instance, seen)()
+    instance.finish(jobs["core"])
+    assert (jobs["small"].started_at, jobs["large"].started_at, jobs["last"].reserved_at) == (7.0, 7.0, 11.0)
+    clock.now_s = 11.0
+    instance.finish(jobs["small"])
+    instance.finish(jobs["large"])
+    assert (jobs["last"].started_at, instance.check()) == (11.0, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_job_that_is_stopped_at_its_limit_costs_no_other_job_its_place(inventory: str) -> None:
+    instance, clock, jobs = two_at_their_limit(inventory)
+    instance.finish(jobs["node"])
+    instance.advance()
+    assert (jobs["core"].result, jobs["small"].started_at, jobs["last"].reserved_at) == ("timeout", 7.0, 11.0)
+    clock.now_s = 11.0
+    instance.advance()
+    assert (jobs["last"].started_at, instance.check()) == (11.0, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named", "auto", "counted"])
+def test_a_chain_of_reservations_behind_a_job_at_its_limit_keeps_its_moments(inventory: str) -> None:
+    clock = Hand()
+    machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
+    instance = Instance(machine, queue_policy="conservative", clock=clock, inventory=inventory)
+    first, beside = (instance.submit(ask.format(2), duration_s=10) for _ in range(2))
+    chain = [instance.submit(ask.format(n), duration_s=5) for n in (4, 3, 2)]
+    promised = [10.0, 15.0, 20.0]
+    assert [job.reserved_at for job in chain] == promised
+    clock.now_s = 10.0
+    instance.finish(beside)
+    assert [job.reserved_at for job in chain] == [moment + 1e-6 for moment in promised]
+    instance.finish(first)
+    assert [job.reserved_at for job in chain] == [None, 15.0, 20.0]
+    clock.now_s = 15.0
+    instance.finish(chain[0])
+    clock.now_s = 20.0
+    instance.finish(chain[1])
+    assert ([job.started_at for job in chain], instance.check()) == (promised, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_another_limit_costs_only_those_their_place_that_stand_on_it(inventory: str) -> None:
+    graph = build(Resource("node", 3, children=[Resource("core", 2)]), name="lab")
+    instance = Instance(graph, queue_policy="conservative", inventory=inventory)
+    runs = [
+        instance.submit(ask, duration_s=s)
+        for ask, s in (("slot/node", 3), ("slot/node", 6), ("slot/core", 3), ("slot/core", 100))
+    ]
+    nodes_later, core_first = instance.submit("slot=2/node", duration_s=2), instance.submit("slot/core", duration_s=10)
+    assert (nodes_later.reserved_at, core_first.reserved_at) == (6.0, 3.0)
+    instance.set_duration(runs[1], 6)  # fitted anew, the core would be one of the nodes
+    assert (nodes_later.reserved_at, core_first.reserved_at) == (6.0, 3.0)
+    instance.set_duration(runs[2], 4)
+    assert (nodes_later.reserved_at, core_first.reserved_at) == (6.0, 4.0)
+    assert instance.check() == []
