@@ -301,7 +301,8 @@ class Matcher:
 
     def _budget(self, plan: Plan) -> Budget:
         # Where suppliers overlap, a node more or less is one of very many alike, and each costs a walk over its suppliers.
-        return Budget(limits.MATCH_STEPS_MAX // 20) if plan.charged else Budget(limits.MATCH_STEPS_MAX + 8 * self.structure.n)
+        steps = limits.MATCH_STEPS_MAX // 20 if plan.charged else limits.MATCH_STEPS_MAX + 8 * self.structure.n
+        return Budget(steps, of_one_part=plan.is_of_one_type)
 
     def _ready(self, request: Request) -> Ready:
         self.follow_suppliers()
