@@ -71,10 +71,9 @@ class Ceiling:
             together.setdefault(key, []).append(found)
         for parts in together.values():
             number = sum(part.number for part in parts)
-            if number > 1:
-                pools = dict.fromkeys(v for part in parts for v in candidates(part.demand))
-                if self._most(parts[0], pools) < number:
-                    return True
+            pools = dict.fromkeys(v for part in parts for v in candidates(part.demand))
+            if self._most(parts[0], pools) < number:
+                return True
         return False
 
     def _all_charged(self, demands: tuple[Demand, ...], times: int) -> Iterator[Charged]:

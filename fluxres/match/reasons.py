@@ -185,17 +185,18 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
         if demand.own:
             continue  # nobody asked for it
         low, high = 0, demand.count.min - 1
-        try:
-            while low < high or (low == high > 0 and demand.place not in found):
-                middle = (low + high + 1) // 2
-                if attempt((*plan.lowest[: demand.number], middle, *plan.lowest[demand.number + 1 :])):
-                    found[demand.place] = low = middle
-                    if low == high:
-                        break
-                else:
-                    high = middle - 1
-        except LimitExceeded:
-            undecided = True
+        while low < high or (low == high > 0 and demand.place not in found):
+            middle = (low + high + 1) // 2
+            try:
+                fits = attempt((*plan.lowest[: demand.number], middle, *plan.lowest[demand.number + 1 :]))
+            except LimitExceeded:
+                fits, undecided = False, True
+            if fits:
+                found[demand.place] = low = middle
+                if low == high:
+                    break
+            else:
+                high = middle - 1
     return found, undecided
 
 

@@ -170,7 +170,7 @@ class Traverser:
         return Ceiling(self.situation, self.plan, self.counts, self.charger).is_below(self._possible)
 
     def _possible(self, demand: Demand) -> list[int]:
-        """The pools that could answer a demand with children if it were the only one; those that stay undecided could."""
+        """The pools that could answer a demand if it were the only one; those that stay undecided could."""
         vertices = self.of_ids(demand, self.situation.typology.vertices(demand.kind)).tolist()
         known: dict[object, bool] = {}
         found = []
@@ -184,9 +184,13 @@ class Traverser:
         return found
 
     def _is_possible(self, demand: Demand, v: int) -> bool:
+        if not demand.children:
+            return self._room(demand, v)[0] > 0
+        if not self._will_do(demand, v):
+            return False
         budget, self.budget = self.budget, Budget(STEPS_BEFORE_DOUBT)
         try:
-            return not demand.children or self.instances_in(demand, v, 1) > 0
+            return self.instances_in(demand, v, 1) > 0
         except LimitExceeded:
             return True
         finally:
