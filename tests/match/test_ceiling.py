@@ -101,11 +101,24 @@ def test_a_search_of_one_part_that_gives_up_has_a_hint_that_can_be_followed() ->
     """Each node draws from two PDUs of three."""
     with pytest.MonkeyPatch.context() as patch:
         leave_nothing_to_the_search(patch)
-        graph = Site([600, 500, 700, 600, 500, 700], [(0, 1), (1, 2), (0, 2)] * 2, [1000] * 3, 9000, [0] * 6).graph()
+        graph = Site([600, 500, 700], [(0, 1), (1, 2), (0, 2)], [1000] * 3, 9000, [0] * 3).graph()
         with pytest.raises(LimitExceeded) as refused:
             graph.match("slot=2/node")
     assert "one by one" not in str(refused.value)
     assert "draw alike" in str(refused.value)
+
+
+def test_a_refusal_of_an_undecided_window_knows_a_later_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """node0 and node1 fit beside each other once the job is gone; no two fit now, and each PDU by itself has enough for two."""
+    leave_nothing_to_the_search(monkeypatch)
+    graph = Site([600, 500, 700], [(0, 1), (1, 2), (0, 2)], [1200, 1200, 1100], 9000, [0] * 3).graph()
+    graph.allocate({"power:/pdu1": 200}, job="other", duration_s=50)
+    with pytest.raises(LimitExceeded):
+        graph.match("slot=2/node", duration_s=10)
+    refusal = graph.why_not("slot=2/node", duration_s=10)
+    assert refusal is not None
+    assert refusal.earliest == graph.earliest("slot=2/node", duration_s=10) == 50.0
+    assert refusal.enough == {"resources[0]": 1}
 
 
 # -- against every choice ----------------------------------------------------------------------------------------------
