@@ -499,6 +499,20 @@ class Traverser:
         self._orders.clear()
         return found
 
+    def candidates_but_for_charges(self, demand: Demand) -> list[int]:
+        """The pools that could answer a demand with children, each of which by itself, if nothing were charged."""
+        vertices = self.of_ids(demand, self.situation.typology.vertices(demand.kind)).tolist()
+        parts = [child for child in demand.children if not child.charged]
+        known: dict[object, bool] = {}
+        found = []
+        for v in vertices:
+            if self._will_do(demand, v):
+                inside = (self.likeness.ways(v), self.situation.signature(v)) if parts else None
+                if inside not in known:
+                    known[inside] = all(self.has_room_for(child, v) for child in parts)
+                found += [v] * known[inside]
+        return found
+
     def has_room_for(self, demand: Demand, below: int) -> bool:
         """Whether a demand could be had below a pool if it were the only one."""
         self._orders.clear()
