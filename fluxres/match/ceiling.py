@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
@@ -176,7 +177,7 @@ def _families(needs: Sequence[Needs], members: dict[Givers, list[int]]) -> list[
     around: list[list[Givers | None]] = []
     for givers, group in sorted(members.items(), key=lambda item: -len(item[1])):
         drawn = [needs[at][givers] for at in group]
-        if any(b < a for a, b in zip(drawn, drawn[1:], strict=False)):
+        if any(b < a for a, b in pairwise(drawn)):
             found.append({givers})
             around.append([])
             continue

@@ -265,7 +265,7 @@ class _Writer:
             worthless = [givers[0] for givers in found.short if not demand.per_unit(self.situation.accounts.unit(givers[0]))]
             if worthless:
                 causes.append(self.cause("unit", np.array(worthless, np.int32)))
-            short = sorted((givers for givers in found.short if givers[0] not in set(worthless)), key=self.supplies.free)
+            short = [givers for givers in found.short if givers[0] not in set(worthless)]
             below = [givers for givers in short if any(map(self.supplies.is_in_use_below, givers))]
             if below:
                 causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))

@@ -29,7 +29,8 @@ class Shortage(NamedTuple):
         each: what the first and the last of these pools draw.
         room: units asked for that can be supplied.
         suppliers: how many there are.
-        short: those that could not give, each the pools that give together.
+        short: those that could not give, each the pools that give together; those that limit the number first, then by what
+            they have free.
         astray: pools that nothing leads to, or that have no route to the pool that is named.
     """
 
@@ -127,10 +128,11 @@ class Supplies:
         as much as it likes. Where these alone would leave too little, the next ones count as well.
         """
         number = Counter(givers for load in loads for givers in load.needs)
-        short: set[Givers] = set()
+        short: list[Givers] = []
         units: Fraction | None = None
         while True:
-            times, left = self._walk(demand, loads, wanted, short)
+            known = set(short)
+            times, left = self._walk(demand, loads, wanted, known)
             units = (
                 sum((load.units * often for load, often in zip(loads, times, strict=True)), Fraction(0))
                 if units is None
@@ -141,18 +143,18 @@ class Supplies:
             found: set[Givers] = set()
             for load, often in zip(loads, times, strict=True):
                 if often < load.most:
-                    found |= self._outermost(demand, load, left, short, number)
+                    found |= self._outermost(demand, load, left, known, number)
             if not found:
                 break
-            short |= found
-        return units if short else None, tuple(sorted(short))
+            short += sorted(found, key=self._tightest)
+        return units if short else None, tuple(short)
 
     def _outermost(
-        self, demand: Demand, load: Load, left: dict[int, int], short: set[Givers], number: Counter[Givers]
+        self, demand: Demand, load: Load, left: dict[int, int], known: set[Givers], number: Counter[Givers]
     ) -> set[Givers]:
-        """Of the suppliers that have too little left for a pool those that supply the most pools; none that is known to be short."""
+        """Of suppliers with too little left for a pool those that supply the most pools, as far as they are not known yet."""
         lacking = [
-            givers for givers, need in load.needs.items() if givers not in short and need > self._there(demand, givers, left)
+            givers for givers, need in load.needs.items() if givers not in known and need > self._there(demand, givers, left)
         ]
         most = max((number[givers] for givers in lacking), default=0)
         return {givers for givers in lacking if number[givers] == most}
@@ -225,7 +227,7 @@ class Supplies:
             short.update(lacking)
             if room >= asked:
                 break
-        return Shortage(asked, (demand.count.min,) * 2, room, len(pools), tuple(sorted(short)))
+        return Shortage(asked, (demand.count.min,) * 2, room, len(pools), tuple(sorted(short, key=self._tightest)))
 
     # -- whom is to be supplied --------------------------------------------------------------------------------------
 
@@ -290,6 +292,9 @@ class Supplies:
     def free(self, givers: Givers) -> int:
         """Units that a supplier has free."""
         return sum(map(self._situation.free, givers))
+
+    def _tightest(self, givers: Givers) -> tuple[int, Givers]:
+        return self.free(givers), givers
 
     def name(self, givers: Givers) -> str:
         """A supplier by a name that is its alone: short where that will do, else its path or URI; an edge by its ends."""

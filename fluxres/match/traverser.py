@@ -41,7 +41,7 @@ STEPS_BEFORE_DOUBT: Final = 500
 
 
 OF_SEVERAL: Final = "parts compete for the same pools", "ask for its parts one by one, or in one slot"
-OF_ONE_PART: Final = "pools draw from the same suppliers", "ask for fewer, or by a constraint for pools that draw alike"
+OF_ONE_PART: Final = "pools compete for the same suppliers", "ask for fewer, or for some of them by a constraint"
 """What a search that gives up was about, and a way out."""
 
 

@@ -105,7 +105,7 @@ def test_a_search_of_one_part_that_gives_up_has_a_hint_that_can_be_followed() ->
         with pytest.raises(LimitExceeded) as refused:
             graph.match("slot=2/node")
     assert "one by one" not in str(refused.value)
-    assert "draw alike" in str(refused.value)
+    assert "by a constraint" in str(refused.value)
 
 
 def test_a_refusal_of_an_undecided_window_knows_a_later_start(monkeypatch: pytest.MonkeyPatch) -> None:
