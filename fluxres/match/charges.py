@@ -78,7 +78,7 @@ class Charger:
         room = self.room(demand, v)
         if not room or factor is None:
             return Fraction(0)
-        if self._is_only_looked_at(demand, v):
+        if self.is_only_looked_at(demand, v):
             taken.look(v, slot)
             return factor
         units = min(room, ceil((number - drawn) / factor))
@@ -111,7 +111,7 @@ class Charger:
                     self._taken.attribute(pool, v, upto - given)
                 given = upto
 
-    def _is_only_looked_at(self, demand: Demand, v: int) -> bool:
+    def is_only_looked_at(self, demand: Demand, v: int) -> bool:
         """Whether a pool is there for everybody; what goes along an edge is used up."""
         return demand.shared and self._situation.size[v] == 1 and not self._situation.accounts.is_edge(v)
 
@@ -124,7 +124,7 @@ class Charger:
         if demand.per_unit(situation.accounts.unit(v)) is None or (v in taken.bound and v not in taken.looked):
             return 0
         used, drawn, size = taken.used.get(v, 0), taken.drawn.get(v, 0), situation.size[v]
-        if self._is_only_looked_at(demand, v):
+        if self.is_only_looked_at(demand, v):
             return int(situation.free(v) > 0 and not used)
         if v in taken.bound:
             return 0

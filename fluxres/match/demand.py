@@ -128,6 +128,12 @@ class Plan:
         """The least counts, by number."""
         return tuple(demand.count.min for demand in self.all)
 
+    @property
+    def is_of_one_type(self) -> bool:
+        """Whether it asks for pools of one type only, with what is charged for them."""
+        sought = [demand for demand in self.all if not demand.is_slot and not demand.charged]
+        return len(sought) == 1
+
 
 def in_turn(demands: Sequence[Demand]) -> list[Demand]:
     """Demands in the order in which they are sought: as written, but what is charged for the others after them."""

@@ -231,7 +231,7 @@ class Matcher:
             undecided = False
         except LimitExceeded:
             undecided = True
-        if not undecided and not self.satisfiable(request):
+        if self._is_never(request):
             idle = self._unhindered()
             plan, shape, _ = idle._ready(request)
             ideal = idle._situation(eligible, plan, 0, FOREVER)
@@ -241,7 +241,7 @@ class Matcher:
         less, given_up = self._enough(situation, plan, shape, chosen)
         first = None
         try:
-            first = None if undecided else self.earliest(request, min(end - start, FOREVER), start, chosen)
+            first = self.earliest(request, min(end - start, FOREVER), start, chosen)
         except LimitExceeded:
             undecided = True
         return Refusal(
@@ -250,6 +250,13 @@ class Matcher:
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
         )
+
+    def _is_never(self, request: Request) -> bool:
+        """Whether a request is known not to be satisfiable."""
+        try:
+            return not self.satisfiable(request)
+        except LimitExceeded:
+            return False
 
     def _fits(self, plan: Plan, shape: Form | None, eligible: Eligible, chosen: Policy, start: int, end: int) -> bool:
         """Whether the least counts have a match in a window."""
@@ -301,7 +308,8 @@ class Matcher:
 
     def _budget(self, plan: Plan) -> Budget:
         # Where suppliers overlap, a node more or less is one of very many alike, and each costs a walk over its suppliers.
-        return Budget(limits.MATCH_STEPS_MAX // 20) if plan.charged else Budget(limits.MATCH_STEPS_MAX + 8 * self.structure.n)
+        steps = limits.MATCH_STEPS_MAX // 20 if plan.charged else limits.MATCH_STEPS_MAX + 8 * self.structure.n
+        return Budget(steps, of_one_part=plan.is_of_one_type)
 
     def _ready(self, request: Request) -> Ready:
         self.follow_suppliers()

@@ -90,6 +90,7 @@ class PartReport:
         room: what those have: pools, free units or instances.
         causes: what ruled the others out, and where they are too few, who holds a part of those that are left.
         each: of what suppliers give, units that each pool needs which asks for it; 0 of anything else.
+        each_most: the same of the pool that needs the most, where pools draw differently: as few units are asked for as can be.
     """
 
     place: str
@@ -100,6 +101,7 @@ class PartReport:
     room: int
     causes: tuple[Cause, ...]
     each: int = 0
+    each_most: int = 0
 
     @property
     def is_short(self) -> bool:
@@ -113,9 +115,11 @@ class PartReport:
         kind = ("node" if is_slot else "candidate") + "s" * (self.candidates != 1)
         ruled_out = "; ".join(f"{cause.number} {cause.sentence()}" for cause in self.causes)
         if self.each:
-            each = f" ({self.each} each)" if self.each < self.asked else ""
+            is_even = self.each_most <= self.each
+            each = f" ({self.each}{'' if is_even else f' to {self.each_most}'} each)" if self.each < self.asked else ""
+            least = "" if is_even else "at least "
             room = f"have room for {self.room}" if self.room else f"cannot give {self.each} at once"
-            head = f"{self.place}: {self.asked} {what} asked for{each}, suppliers {room}"
+            head = f"{self.place}: {least}{self.asked} {what} asked for{each}, suppliers {room}"
             return f"{head}: of {self.candidates}, {ruled_out}." if ruled_out else f"{head}."
         head = f"{self.place}: {self.asked} {what} asked for, {self.room} available in {self.left} of {self.candidates} {kind}"
         return f"{head}: {ruled_out}." if ruled_out else f"{head}."
@@ -143,7 +147,7 @@ class Refusal:
         """The refusal as a terminal shows it, one sentence an item."""
         found = [part.sentence() for part in self.parts if part.is_short or part.causes]
         if not any(part.is_short for part in self.parts):
-            found.append("Each part could be had by itself; together they ask for the same pools.")
+            found.append(self.together())
         found += [f"With a count of {count} at {place} it would match." for place, count in self.enough.items()]
         if self.never:
             found.append("This machine can never satisfy it, even with nothing held and everything up.")
@@ -154,6 +158,12 @@ class Refusal:
         else:
             found.append("There is no start while what is out of service, or held without end, stays so.")
         return found
+
+    def together(self) -> str:
+        """What is in the way where no part is short by itself."""
+        if sum(not part.each for part in self.parts) > 1:
+            return "Each part could be had by itself; together they ask for the same pools."
+        return "There are enough pools, and no supplier by itself has too little; together they have."
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
@@ -185,17 +195,18 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
         if demand.own:
             continue  # nobody asked for it
         low, high = 0, demand.count.min - 1
-        try:
-            while low < high or (low == high > 0 and demand.place not in found):
-                middle = (low + high + 1) // 2
-                if attempt((*plan.lowest[: demand.number], middle, *plan.lowest[demand.number + 1 :])):
-                    found[demand.place] = low = middle
-                    if low == high:
-                        break
-                else:
-                    high = middle - 1
-        except LimitExceeded:
-            undecided = True
+        while low < high or (low == high > 0 and demand.place not in found):
+            middle = (low + high + 1) // 2
+            try:
+                fits = attempt((*plan.lowest[: demand.number], middle, *plan.lowest[demand.number + 1 :]))
+            except LimitExceeded:
+                fits, undecided = False, True
+            if fits:
+                found[demand.place] = low = middle
+                if low == high:
+                    break
+            else:
+                high = middle - 1
     return found, undecided
 
 
@@ -217,7 +228,7 @@ class _Writer:
         for demand in demands:
             number = times * demand.count.min
             if demand.charged or demand.upstream:
-                yield self.supplied(demand, times, number)
+                yield self.supplied(demand, times)
             elif not demand.is_slot or demand.confined:
                 yield self.report(demand, number)
             yield from self.reports(demand.children, number)
@@ -246,15 +257,15 @@ class _Writer:
             causes += self.held_in_part(demand, rest)
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
 
-    def supplied(self, demand: Demand, times: int, asked: int) -> PartReport:
+    def supplied(self, demand: Demand, times: int) -> PartReport:
         """The report on what is charged: its candidates are those that supply it."""
-        found = self.supplies.of(demand, times)
+        found = self.supplies.of(demand, times, self.trial.candidates_but_for_charges)
         causes: list[Cause] = []
-        if found.room < asked:
+        if found.room < found.asked:
             worthless = [givers[0] for givers in found.short if not demand.per_unit(self.situation.accounts.unit(givers[0]))]
             if worthless:
                 causes.append(self.cause("unit", np.array(worthless, np.int32)))
-            short = sorted((givers for givers in found.short if givers[0] not in set(worthless)), key=self.supplies.free)
+            short = [givers for givers in found.short if givers[0] not in set(worthless)]
             below = [givers for givers in short if any(map(self.supplies.is_in_use_below, givers))]
             if below:
                 causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))
@@ -268,7 +279,7 @@ class _Writer:
                 astray = np.array(found.astray, np.int32)
                 causes.append(Cause("route", len(astray), self.paths(astray), (), (demand.to,)))
         left = found.suppliers - len(found.short)
-        return PartReport(demand.place, demand.type, asked, found.suppliers, left, found.room, tuple(causes), demand.count.min)
+        return PartReport(demand.place, demand.type, found.asked, found.suppliers, left, found.room, tuple(causes), *found.each)
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """What may rule candidates out, with which ones it does, in the order in which it counts."""
@@ -393,25 +404,28 @@ class _Writer:
         lacking = lacking or [(child, below) for child, below in places if child.charged == "siblings"]
         busy = self.busy_for([child for child, below in lacking if below == v])
         held = self.held_in(busy, _some_of(pools))
-        words = tuple(self.in_words(child, below) for child, below in lacking)
+        words = tuple(self.in_words(child, below, pools) for child, below in lacking)
         return Cause("inside", len(pools), self.paths(pools), self.who(held), words)
 
-    def in_words(self, demand: Demand, v: int) -> str:
-        """A part that a pool has no room for."""
+    def in_words(self, demand: Demand, v: int, pools: NDArray[np.int32]) -> str:
+        """A part that pools have no room for, of which `v` is the first."""
         if demand.is_slot:
             number = demand.count.min
             return f"room for {number} instance{'s' * (number > 1)} of slot {demand.label!r}"
-        return f"{demand.count.min} {demand.type}{self.short_on_the_way(demand, v)}"
+        units = str(demand.count.min)
+        if demand.own:
+            draws = self.situation.typology.draws.total(demand.type)[pools]
+            units = f"{draws.min()}" if draws.min() == draws.max() else f"{draws.min()} to {draws.max()}"
+        return f"{units} {demand.type}{self.short_on_the_way(demand, v)}"
 
     def short_on_the_way(self, demand: Demand, v: int) -> str:
         """Where too little is left of what is charged along the way from a pool; empty for any other demand."""
         if not demand.charged:
             return ""
-        charges = self.situation.typology.paths.charged(v, demand.channel)
-        short = self.supplies.lacking(demand, charges or ())
+        short = self.supplies.lacking(demand, v)
         if short:
             return f" ({listed([self.supplies.in_words(u) for u in short])})"
-        return self.missing(demand) if charges is None else ""
+        return self.missing(demand) if short is None else ""
 
     def missing(self, demand: Demand) -> str:
         """What a pool that nothing supplies has not got."""

@@ -7,7 +7,7 @@ of them is short; the number of those supplied is what is available.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.paths import Charges, Givers
+from fluxres.match.paths import Givers
 from fluxres.match.situation import Situation
 
 
@@ -25,16 +25,29 @@ class Shortage(NamedTuple):
     """What is available of what is charged.
 
     Args:
+        asked: units asked for; where pools draw differently, of those that draw least.
+        each: what the first and the last of these pools draw.
         room: units asked for that can be supplied.
         suppliers: how many there are.
-        short: those that could not give, each the pools that give together.
+        short: those that could not give, each the pools that give together; those that limit the number first, then by what
+            they have free.
         astray: pools that nothing leads to, or that have no route to the pool that is named.
     """
 
+    asked: int
+    each: tuple[int, int]
     room: int
     suppliers: int
     short: tuple[Givers, ...]
     astray: tuple[int, ...] = ()
+
+
+class Load(NamedTuple):
+    """What one pool draws of each supplier, each time, and how often at most."""
+
+    needs: dict[Givers, Fraction]
+    most: int
+    units: Fraction
 
 
 class Supplies:
@@ -50,38 +63,116 @@ class Supplies:
             for child in demand.children:
                 self._around[child.number] = (demand, *self._around.get(demand.number, ()))
 
-    def of(self, demand: Demand, times: int) -> Shortage:
+    def of(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> Shortage:
         """For a demand that is charged, or picked and charged upstream, and asked for that number of times.
 
-        Cost: a walk over the pools that may be supplied.
+        Args:
+            candidates: the pools that could answer a demand if supplies were no matter.
+
+        Cost: walks over the pools that may be supplied, one for each level of suppliers that are in the way.
         """
         if demand.upstream:
             return self._picked(demand, times * demand.count.min)
+        if demand.own:
+            return self._drawn(demand, times, candidates)
         amount = Fraction(demand.count.min)
         pools, most, shared_by = self._whom(demand, times)
-        wanted = times * shared_by
-        left: dict[int, int] = {}
-        short: set[Givers] = set()
-        suppliers: set[Givers] = set()
+        loads: list[Load] = []
         astray: list[int] = []
-        supplied = 0
         for v in pools:
             charges = self._paths.charged(v, demand.channel)
-            suppliers.update(givers for givers, _ in charges or ())
-            astray += [v] * (charges is None)
-            if charges is None or supplied >= wanted:
+            if charges is None:
+                astray.append(v)
                 continue
-            number, lacking = self._supply(demand, charges, amount / shared_by, min(most, wanted - supplied), left)
-            supplied += number
-            short.update(lacking)
-        return Shortage(int(supplied * amount / shared_by), len(suppliers), tuple(sorted(short)), tuple(astray))
+            needs = {givers: self._rounded(demand, givers, amount / shared_by * part) for givers, part in charges}
+            loads.append(Load(needs, most, amount / shared_by))
+        supplied, short = self._in_the_way(demand, loads, times * shared_by)
+        asked = times * demand.count.min
+        room = asked if supplied is None and not astray else int(supplied or 0)
+        return Shortage(asked, (demand.count.min,) * 2, room, len(_suppliers(loads)), short, tuple(astray))
 
-    def _supply(
-        self, demand: Demand, charges: Charges, number: Fraction, most: int, left: dict[int, int]
-    ) -> tuple[int, list[Givers]]:
-        """How often all suppliers can give a number of what is asked for, which is taken; and those that could not give more."""
-        needs = {givers: self._rounded(demand, givers, number * part) for givers, part in charges}
-        room = {givers: self._there(demand, givers, left) // need for givers, need in needs.items()}
+    def _drawn(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> Shortage:
+        """Of what pools draw by themselves: those are supplied first that draw least."""
+        above = self._around[demand.number][0]
+        every = self._situation.typology.vertices(above.kind).tolist()
+        draws = self._situation.typology.draws.total(demand.type)
+        pools = sorted(candidates(above) or every, key=draws.item)
+        loads: list[Load] = []
+        astray: list[int] = []
+        for v in pools:
+            needs = self.needs_by_itself(demand, v)
+            if needs is None:
+                astray.append(v)
+            else:
+                loads.append(Load(needs, 1, Fraction(draws.item(v))))
+        supplied, short = self._in_the_way(demand, loads, times)
+        first = [draws.item(v) for v in pools[:times]]
+        asked = sum(first) + (times - len(first)) * first[-1]
+        room = asked if supplied is None and not astray else int(supplied or 0)
+        return Shortage(asked, (first[0], first[-1]), room, len(_suppliers(loads)), short, tuple(astray))
+
+    def needs_by_itself(self, demand: Demand, v: int) -> dict[Givers, Fraction] | None:
+        """What a pool draws by itself of each supplier; None where nothing supplies it."""
+        found: dict[Givers, Fraction] = {}
+        for _, _, parts in self._situation.typology.charged_by_itself(v, demand.kind):
+            if parts is None:
+                return None
+            for givers, units in parts:
+                found[givers] = found.get(givers, Fraction(0)) + units
+        return found
+
+    def _in_the_way(self, demand: Demand, loads: list[Load], wanted: int) -> tuple[Fraction | None, tuple[Givers, ...]]:
+        """The units that can be supplied, and the suppliers that are in the way of more; None where none is.
+
+        Of those that have nothing left for a pool only the ones count that supply the most pools: what hangs on them could have
+        as much as it likes. Where these alone would leave too little, the next ones count as well.
+        """
+        number = Counter(givers for load in loads for givers in load.needs)
+        short: list[Givers] = []
+        units: Fraction | None = None
+        while True:
+            known = set(short)
+            times, left = self._walk(demand, loads, wanted, known)
+            units = (
+                sum((load.units * often for load, often in zip(loads, times, strict=True)), Fraction(0))
+                if units is None
+                else units
+            )
+            if sum(times) >= wanted:
+                break
+            found: set[Givers] = set()
+            for load, often in zip(loads, times, strict=True):
+                if often < load.most:
+                    found |= self._outermost(demand, load, left, known, number)
+            if not found:
+                break
+            short += sorted(found, key=self._tightest)
+        return units if short else None, tuple(short)
+
+    def _outermost(
+        self, demand: Demand, load: Load, left: dict[int, int], known: set[Givers], number: Counter[Givers]
+    ) -> set[Givers]:
+        """Of suppliers with too little left for a pool those that supply the most pools, as far as they are not known yet."""
+        lacking = [
+            givers for givers, need in load.needs.items() if givers not in known and need > self._there(demand, givers, left)
+        ]
+        most = max((number[givers] for givers in lacking), default=0)
+        return {givers for givers in lacking if number[givers] == most}
+
+    def _walk(self, demand: Demand, loads: list[Load], wanted: int, unlimited: set[Givers]) -> tuple[list[int], dict[int, int]]:
+        """Supply one pool after the other: how often each, and what is left by account."""
+        left: dict[int, int] = {}
+        found: list[int] = []
+        for load in loads:
+            needs = {givers: need for givers, need in load.needs.items() if givers not in unlimited}
+            times, _ = self._supply(demand, needs, min(load.most, wanted), left)
+            wanted -= times
+            found.append(times)
+        return found, left
+
+    def _supply(self, demand: Demand, needs: dict[Givers, Fraction], most: int, left: dict[int, int]) -> tuple[int, list[Givers]]:
+        """How often all suppliers can give what is needed, which is taken; and those that could not give more."""
+        room = {givers: self._there(demand, givers, left) // need for givers, need in needs.items() if need}
         times = min([most, *room.values()])
         for givers, need in needs.items():
             rest = times * need
@@ -90,12 +181,16 @@ class Supplies:
                 units = min(left.get(u, self.most(u)), ceil(rest / worth)) if worth else 0
                 left[u] = left.get(u, self.most(u)) - units
                 rest -= units * worth
-        return times, [givers for givers in needs if room[givers] == times < most]
+        return times, [givers for givers in room if room[givers] == times < most]
 
-    def lacking(self, demand: Demand, charges: Charges) -> list[Givers]:
-        """Suppliers that have too little for one instance."""
-        amount = Fraction(demand.count.min)
-        return [givers for givers, part in charges if amount * part > self._there(demand, givers, {})]
+    def lacking(self, demand: Demand, v: int) -> list[Givers] | None:
+        """Suppliers that have too little for one instance that is asked for at a pool; None where nothing supplies it."""
+        needs = self.needs_by_itself(demand, v) if demand.own else self._needs(demand, v)
+        return None if needs is None else [givers for givers, need in needs.items() if need > self._there(demand, givers, {})]
+
+    def _needs(self, demand: Demand, v: int) -> dict[Givers, Fraction] | None:
+        charges = self._paths.charged(v, demand.channel)
+        return None if charges is None else {givers: demand.count.min * part for givers, part in charges}
 
     def _there(self, demand: Demand, givers: Givers, left: dict[int, int]) -> Fraction:
         """What a supplier has, in what is asked for."""
@@ -126,12 +221,13 @@ class Supplies:
         pools = self._situation.typology.vertices(demand.kind).tolist()
         for v in pools:
             charges = (((v,), Fraction(1)), *self._paths.upstream(v, demand.kind))
-            number, lacking = self._supply(demand, charges, Fraction(1), asked - room, left)
+            needs = {givers: self._rounded(demand, givers, part) for givers, part in charges}
+            number, lacking = self._supply(demand, needs, asked - room, left)
             room += number
             short.update(lacking)
             if room >= asked:
                 break
-        return Shortage(room, len(pools), tuple(sorted(short)))
+        return Shortage(asked, (demand.count.min,) * 2, room, len(pools), tuple(sorted(short, key=self._tightest)))
 
     # -- whom is to be supplied --------------------------------------------------------------------------------------
 
@@ -197,6 +293,9 @@ class Supplies:
         """Units that a supplier has free."""
         return sum(map(self._situation.free, givers))
 
+    def _tightest(self, givers: Givers) -> tuple[int, Givers]:
+        return self.free(givers), givers
+
     def name(self, givers: Givers) -> str:
         """A supplier by a name that is its alone: short where that will do, else its path or URI; an edge by its ends."""
         structure, v = self._situation.structure, givers[0]
@@ -224,6 +323,10 @@ class Supplies:
         if on and (not alone or kind.type in (name, kind.basename)):
             return f"{name if alone else kind.type} on {structure.name(on[0])}"
         return structure.path(v) if v < structure.tree_end else name
+
+
+def _suppliers(loads: list[Load]) -> set[Givers]:
+    return {givers for load in loads for givers in load.needs}
 
 
 def listed(items: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from fluxres.errors import LimitExceeded
 from fluxres.match import nearest
 from fluxres.match.accumulator import Accumulator
 from fluxres.match.bounds import Bounds
+from fluxres.match.ceiling import Ceiling
 from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.evened import Evened
@@ -37,6 +38,11 @@ from fluxres.match.situation import Situation
 
 STEPS_BEFORE_DOUBT: Final = 500
 """Choices taken back before a search asks whether it can succeed at all: nearly all searches end sooner."""
+
+
+OF_SEVERAL: Final = "parts compete for the same pools", "ask for its parts one by one, or in one slot"
+OF_ONE_PART: Final = "pools compete for the same suppliers", "ask for fewer, or for some of them by a constraint"
+"""What a search that gives up was about, and a way out."""
 
 
 class Goal(NamedTuple):
@@ -72,18 +78,23 @@ Agenda = tuple[Step, "Agenda"] | None
 
 
 class Budget:
-    """Choices that may still be undone, over all searches for one question."""
+    """Choices that may still be undone, over all searches for one question.
 
-    def __init__(self, steps: int) -> None:
+    Args:
+        of_one_part: the request asks for pools of one type only.
+    """
+
+    def __init__(self, steps: int, *, of_one_part: bool = False) -> None:
         self.steps = self.left = steps
+        self._what, self._hint = OF_ONE_PART if of_one_part else OF_SEVERAL
 
     def spend(self) -> None:
         """One more. Errors: LimitExceeded when none is left."""
         self.left -= 1
         if self.left < 0:
             raise LimitExceeded(
-                f"a request whose parts compete for the same pools: undecided after {self.steps} choices",
-                hint="ask for its parts one by one, or in one slot",
+                f"a request whose {self._what}: undecided after {self.steps} choices",
+                hint=self._hint,
             )
 
 
@@ -114,6 +125,8 @@ class Traverser:
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._supplying: dict[int, bool] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
+        #: What pools draw of this type puts them in order, before the policy does; -1 for none.
+        self._lightest_of = -1
 
     def match(self) -> Match | None:
         """The first match in the order of the policy, or None.
@@ -132,13 +145,75 @@ class Traverser:
         try:
             return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
         except LimitExceeded:
-            self.taken.undo(0)
-            self._orders.clear()
-            if not self._bounds.leaves_enough() or not self._has_room_for_each():
+            self._forget()
+            if not self._bounds.leaves_enough() or not self._has_room_for_each() or self._is_undersupplied():
                 return False
         finally:
             self.budget = budget
-        return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
+        try:
+            return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
+        except LimitExceeded:
+            if self._find_lightest():
+                return True
+            raise
+
+    def _forget(self) -> None:
+        """Be as before a search that was given up."""
+        self.taken.undo(0)
+        self._orders.clear()
+
+    def _is_undersupplied(self) -> bool:
+        """Whether the suppliers have too little for all parts, whatever is chosen."""
+        if not self.plan.charged:
+            return False
+        self._forget()
+        return Ceiling(self.situation, self.plan, self.counts, self.charger).is_below(self._possible)
+
+    def _possible(self, demand: Demand) -> list[int]:
+        """The pools that could answer a demand if it were the only one; those that stay undecided could."""
+        vertices = self.of_ids(demand, self.situation.typology.vertices(demand.kind)).tolist()
+        known: dict[object, bool] = {}
+        found = []
+        for v in vertices:
+            key: object = v
+            if not self.plan.named:
+                key = self.likeness.ways(v), self.situation.signature(v), self.situation.free(v), self.situation.is_clear(v)
+            if key not in known:
+                known[key] = self._is_possible(demand, v)
+            found += [v] * known[key]
+        return found
+
+    def _is_possible(self, demand: Demand, v: int) -> bool:
+        if not demand.children:
+            return self._room(demand, v)[0] > 0
+        if not self._will_do(demand, v):
+            return False
+        budget, self.budget = self.budget, Budget(STEPS_BEFORE_DOUBT)
+        try:
+            return self.instances_in(demand, v, 1) > 0
+        except LimitExceeded:
+            return True
+        finally:
+            self.budget = budget
+            self._forget()
+
+    def _find_lightest(self) -> bool:
+        """Search once more with the pools first that draw least, and take back next to nothing."""
+        budget = self.budget
+        for kind in dict.fromkeys(demand.kind for demand in self.plan.all if demand.own and not demand.even):
+            self._forget()
+            self._lightest_of = kind
+            self.budget = Budget(STEPS_BEFORE_DOUBT + 4 * self.situation.structure.n)
+            try:
+                if self._search(self._goals(self.plan.demands, 0, -1, -1, None)):
+                    return True
+            except LimitExceeded:
+                continue
+            finally:
+                self._lightest_of = -1
+                self.budget = budget
+        self._forget()
+        return False
 
     def _has_room_for_each(self) -> bool:
         """Whether every part could be had if it were the only one; a part that stays undecided could."""
@@ -364,12 +439,21 @@ class Traverser:
             lo, hi = (below + 1, self.situation.stop[below]) if below else (0, self.situation.structure.n)
             a, b = vertices.searchsorted(np.array([lo, hi], np.int32)).tolist()
             found = vertices[a:b] if demand.is_slot else self.of_ids(demand, vertices[a:b])
-            if self.policy.near and self.situation.typology.node_at[below] < 0 and kind == self.situation.typology.node >= 0:
+            is_near = self.policy.near and self._lightest_of < 0
+            if is_near and self.situation.typology.node_at[below] < 0 and kind == self.situation.typology.node >= 0:
                 found = self._near_first(demand, below, within, found)
             else:
-                found = self.policy.order(self.situation, found)
+                found = self._lightest_first(demand, self.policy.order(self.situation, found))
             self._orders[key] = found
         return found
+
+    def _lightest_first(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
+        """In the order of what the pools draw, where that is asked."""
+        draws = self.situation.typology.draws
+        for child in demand.children:
+            if child.own and child.kind == self._lightest_of:
+                return vertices[np.argsort(draws.total(child.type)[vertices], kind="stable")]
+        return vertices
 
     def of_ids(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
         """Those of the vertices that a demand names by id or name; all of them when it names none."""
@@ -413,6 +497,20 @@ class Traverser:
         below = max(self.situation.parent[v], 0)
         found = self._room_for(demand, below, -1, 0, np.array([v], np.int32), most)
         self._orders.clear()
+        return found
+
+    def candidates_but_for_charges(self, demand: Demand) -> list[int]:
+        """The pools that could answer a demand with children, each of which by itself, if nothing were charged."""
+        vertices = self.of_ids(demand, self.situation.typology.vertices(demand.kind)).tolist()
+        parts = [child for child in demand.children if not child.charged]
+        known: dict[object, bool] = {}
+        found = []
+        for v in vertices:
+            if self._will_do(demand, v):
+                inside = (self.likeness.ways(v), self.situation.signature(v)) if parts else None
+                if inside not in known:
+                    known[inside] = all(self.has_room_for(child, v) for child in parts)
+                found += [v] * known[inside]
         return found
 
     def has_room_for(self, demand: Demand, below: int) -> bool:

@@ -32,7 +32,7 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
             found.append(_head(part))
             found += [f"  {cause.number} {_cause(cause)}" for cause in part.causes]
     if not any(part.is_short for part in refusal.parts):
-        found.append("Each part could be had by itself; together they ask for the same pools.")
+        found.append(refusal.together())
     when = " with nothing held and everything up" if refusal.never else ""
     found += [f"With a count of {count} at {place} it would match{when}." for place, count in refusal.enough.items()]
     return found

@@ -8,6 +8,7 @@ from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.recipe import Recipe
 from fluxres.match import Matcher, Refusal
+from fluxres.model import ResourceGraph
 from tests import sites
 from tests.match.machines import matcher, request
 
@@ -205,3 +206,86 @@ graphs:
     assert "get nothing from feed0, which is down and feed1, which is down" in said
     assert "cut off from feed0 (down) and feed1 (down)" in said
     assert "pdu0: down" not in said
+
+
+def eight_racks(pdu: int, feed: int) -> ResourceGraph:
+    """Eight nodes of 700 W a rack, each rack on a PDU of its own."""
+    return sites.graph(
+        f"""
+fluxres: 1
+name: m
+resources:
+  - {{type: rack, count: 8, with: [{{type: node, count: 8, draw: {{power: 700}}, with: [{{type: core}}]}}]}}
+graphs:
+  power:
+    hierarchy: true
+    pools: [{{type: power, name: feed, size: {feed}, with: [{{type: power, basename: pdu, count: 8, size: {pdu}}}]}}]
+    edges: [{{from: "power:/feed/pdu[0-7]", to: "/m/rack[0-7]"}}]
+"""
+    )
+
+
+def supplies(graph: ResourceGraph, text: str) -> tuple[tuple[str, ...], int, int]:
+    """Who has too little to give, and how much of what is asked for there is."""
+    refusal = graph.why_not(text)
+    assert refusal is not None
+    found = [(cause.pools, part.room, part.asked) for part in refusal.parts for cause in part.causes if cause.code == "supply"]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("pdu", "feed", "number", "named"),
+    [
+        (4000, 24000, 36, "feed"),  # the PDUs have enough for 40 nodes, the feed for 34
+        (8000, 24000, 36, "feed"),
+        (4000, 24000, 41, "feed pdu"),
+        (3000, 24000, 34, "pdu"),  # 32 nodes
+        (3000, 22400, 33, "feed pdu"),  # both are enough for 32
+    ],
+)
+def test_only_suppliers_that_are_in_the_way_are_named(pdu: int, feed: int, number: int, named: str) -> None:
+    pools, room, asked = supplies(eight_racks(pdu, feed), f"slot={number}/node")
+    assert {pool.rsplit("/", 1)[1].rstrip("01234567") for pool in pools} == set(named.split())
+    assert (room, asked) == (min(feed // 700, 8 * (pdu // 700)) * 700, number * 700)
+
+
+TWO_DRAWS = """
+fluxres: 1
+name: m
+resources:
+  - {type: node, count: 3, draw: {power: 600}, with: [{type: core}]}
+  - {type: node, count: 3, id: 3-5, draw: {power: 1500}, with: [{type: core}, {type: gpu}]}
+graphs:
+  power:
+    pools: [{type: power, name: feed, size: 5000, unit: W}]
+    edges: [{from: "power:/feed", to: "/m/node*", capacity: 1600, unit: W}]
+"""
+
+
+def test_units_asked_for_are_those_of_the_pools_that_draw_least() -> None:
+    graph = sites.graph(TWO_DRAWS)
+    pools, room, asked = supplies(graph, "slot=6/node")
+    assert (pools, room, asked) == (("power:/feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
+    said = str(graph.why_not("slot=6/node"))
+    assert "at least 6300 of type power asked for (600 to 1500 each), suppliers have room for 4800" in said
+    assert "Each part could be had by itself" not in said
+    assert "With a count of 5 at resources[0] it would match." in said
+
+
+def test_pools_without_what_is_asked_for_in_them_draw_nothing() -> None:
+    """With a core and a GPU only nodes of 1500 W count."""
+    graph = sites.graph(TWO_DRAWS.replace("5000", "4000"))
+    assert supplies(graph, "slot=3/node/[core;gpu]") == (("power:/feed",), 3000, 4500)
+
+
+def test_what_a_node_lacks_is_what_it_draws() -> None:
+    graph = sites.graph(TWO_DRAWS)
+    graph.allocate("slot=5/node", job="j")
+    assert "1 lacks 1500 power (feed: 200 of 5000 W free)" in str(graph.why_not("slot/node"))
+
+
+def test_too_few_pools_are_no_lack_of_their_suppliers() -> None:
+    refusal = eight_racks(8000, 99999).why_not("slot=65/node")
+    assert refusal is not None
+    assert [part.type for part in refusal.parts if part.is_short] == ["node"]

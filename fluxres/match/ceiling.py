@@ -1,0 +1,192 @@
+"""How many pools their suppliers can supply at once, found without a search: a bound on what any search can find.
+
+Each supplier bounds what the pools that draw from it draw together.  Where of any two suppliers one supplies all pools that the
+other one does, or none of them, take the pools in the order of what they draw, each that its suppliers have enough for: that is
+the largest number there can be.  For a pool left out of another choice fits into it in place of one that draws no less from the
+same suppliers: of those that have too little, the one that supplies the fewest pools supplies such a pool, too, and what both
+draw from is not drawn from more than before.
+
+Suppliers for which that does not hold all together (groups that overlap in part, pools that draw more from one and less from
+another) are split into sets for which it holds.  Each set by itself is a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple
+
+from fluxres.match.charges import Charger
+from fluxres.match.demand import Demand, Plan
+from fluxres.match.paths import Givers
+from fluxres.match.situation import Situation
+
+Needs = dict[Givers, Fraction | int]
+"""By supplier, what one pool draws from it, in what is asked for."""
+
+
+class Charged(NamedTuple):
+    """Something that is charged for each pool that answers a demand.
+
+    Args:
+        demand: the pools.
+        charge: what is charged.
+        number: pools, over all instances around them.
+        each: what each pool draws; None for what it draws by itself.
+    """
+
+    demand: Demand
+    charge: Demand
+    number: int
+    each: Fraction | None
+
+
+class Ceiling:
+    """What suppliers leave to one request with fixed counts.
+
+    Args:
+        situation: what is available.
+        charger: of a search that has taken nothing.
+    """
+
+    def __init__(self, situation: Situation, plan: Plan, counts: tuple[int, ...], charger: Charger) -> None:
+        self._situation = situation
+        self._plan = plan
+        self._counts = counts
+        self._charger = charger
+
+    def is_below(self, candidates: Callable[[Demand], Sequence[int]]) -> bool:
+        """Whether the suppliers of some part have enough for fewer pools than it asks for.
+
+        Args:
+            candidates: the pools that may answer a demand; one more than can does no harm.
+
+        Cost: the suppliers of each candidate, for everything that is charged.
+        """
+        together: dict[object, list[Charged]] = {}
+        for found in self._all_charged(self._plan.demands, 1):
+            # What pools draw by themselves is the same whichever part they answer, and each answers one.
+            key = (found.demand.kind, found.charge.kind) if found.each is None else found.charge.number
+            together.setdefault(key, []).append(found)
+        for parts in together.values():
+            number = sum(part.number for part in parts)
+            pools = dict.fromkeys(v for part in parts for v in candidates(part.demand))
+            if self._most(parts[0], pools) < number:
+                return True
+        return False
+
+    def _all_charged(self, demands: tuple[Demand, ...], times: int) -> Iterator[Charged]:
+        sought = [demand for demand in demands if not demand.charged]
+        for demand in demands:
+            number = times * self._counts[demand.number]
+            if demand.children and not demand.is_slot:
+                below = [child for child in demand.children if child.charged == "below"]
+                yield from (Charged(demand, child, number, self._each(child, 1)) for child in below)
+            if demand.charged == "siblings" and len(sought) == 1 and self._is_in_nodes(sought[0]):
+                shared_by = self._counts[sought[0].number]
+                yield Charged(sought[0], demand, times * shared_by, self._each(demand, shared_by))
+            yield from self._all_charged(demand.children, number)
+
+    def _is_in_nodes(self, demand: Demand) -> bool:
+        """Whether a demand is for a number of nodes."""
+        typology = self._situation.typology
+        in_pools = bool(demand.children) or (demand.wanted_unit is None and typology.least_and_most(demand.kind) == (1, 1))
+        return demand.kind == typology.node >= 0 and in_pools
+
+    def _each(self, charge: Demand, shared_by: int) -> Fraction | None:
+        return None if charge.own else Fraction(self._counts[charge.number], shared_by)
+
+    def _most(self, charged: Charged, pools: Sequence[int] | dict[int, None]) -> int:
+        """The most of these pools for which there is enough."""
+        needs = [found for v in pools if (found := self._needs(charged, v)) is not None]
+        left = {givers: self._there(charged.charge, givers) for givers in {givers for each in needs for givers in each}}
+        return most(needs, left)
+
+    def _needs(self, charged: Charged, v: int) -> Needs | None:
+        """What one pool draws; None where nothing supplies it."""
+        typology, found = self._situation.typology, Needs()
+        if charged.each is not None:
+            charges = typology.paths.charged(v, charged.charge.channel)
+            return None if charges is None else self._rounded(charged.charge, {g: part * charged.each for g, part in charges})
+        for _, _, parts in typology.charged_by_itself(v, charged.charge.kind):
+            if parts is None:
+                return None
+            for givers, units in parts:
+                found[givers] = found.get(givers, 0) + units
+        return found
+
+    def _rounded(self, charge: Demand, needs: dict[Givers, Fraction]) -> Needs:
+        """Whole units of each supplier; nothing of what is only looked at."""
+        found = Needs()
+        for givers, number in needs.items():
+            if any(self._charger.is_only_looked_at(charge, v) for v in givers):
+                continue
+            is_whole = len(givers) == 1 and charge.charged == "below"
+            worth = charge.per_unit(self._situation.accounts.unit(givers[0])) if is_whole else None
+            found[givers] = ceil(number / worth) * worth if worth else number
+        return found
+
+    def _there(self, charge: Demand, givers: Givers) -> Fraction:
+        """What a supplier has, in what is asked for."""
+        unit = self._situation.accounts.unit
+        return sum(((charge.per_unit(unit(v)) or 0) * Fraction(self._charger.room(charge, v)) for v in givers), Fraction(0))
+
+
+def most(needs: Sequence[Needs], left: dict[Givers, Fraction]) -> int:
+    """The most pools for which there is enough, or a number above it where only sets of the suppliers can be judged.
+
+    Args:
+        needs: of each pool.
+        left: what each supplier has.
+
+    >>> feed, pdu, other = (0,), (1,), (2,)
+    >>> needs = [{feed: 6, pdu: 6}, {feed: 6, pdu: 6}, {feed: 9, pdu: 9}, {feed: 7, other: 7}]
+    >>> most(needs, {feed: Fraction(20), pdu: Fraction(13), other: Fraction(9)})
+    3
+    """
+    order = sorted(range(len(needs)), key=lambda at: max(needs[at].values(), default=0))
+    members: dict[Givers, list[int]] = {}
+    for at in order:
+        for givers, units in needs[at].items():
+            if units:
+                members.setdefault(givers, []).append(at)
+    found = len(needs)
+    for family in _families(needs, members):
+        if len(family) == 1:
+            (givers,) = family
+            among = sorted(members[givers], key=lambda at: needs[at][givers])
+            number = len(needs) - len(among)
+        else:
+            among, number = order, 0
+        rest = dict(left)
+        for at in among:
+            drawn = [(givers, needs[at].get(givers, 0)) for givers in needs[at] if givers in family]
+            if all(units <= rest[givers] for givers, units in drawn):
+                number += 1
+                for givers, units in drawn:
+                    rest[givers] -= units
+        found = min(found, number)
+    return found
+
+
+def _families(needs: Sequence[Needs], members: dict[Givers, list[int]]) -> list[set[Givers]]:
+    """Sets of suppliers, in each of which no two groups overlap in part and what is drawn grows in one order for all."""
+    found: list[set[Givers]] = []
+    around: list[list[Givers | None]] = []
+    for givers, group in sorted(members.items(), key=lambda item: -len(item[1])):
+        drawn = [needs[at][givers] for at in group]
+        if any(b < a for a, b in pairwise(drawn)):
+            found.append({givers})
+            around.append([])
+            continue
+        fitting = (k for k, inner in enumerate(around) if inner and all(inner[at] == inner[group[0]] for at in group))
+        place = next(fitting, len(found))
+        if place == len(found):
+            found.append(set())
+            around.append([None] * len(needs))
+        found[place].add(givers)
+        for at in group:
+            around[place][at] = givers
+    return found
