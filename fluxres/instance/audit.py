@@ -52,6 +52,8 @@ def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     found = []
     for name in sorted(holding - known - instance.foreign):
         pools = sorted(graph.records.require_job(name))
+        if not pools:
+            continue  # an index of jobs that is wrong is a finding of the graph
         found.append(_a6(instance, graph, pools, f"{name} holds resources and is no job"))
     for job in instance.jobs(State.RUN, State.CLEANUP):
         if job.claim is None or fluid.encode(job.number) in holding:
