@@ -220,9 +220,8 @@ def _drawn_for_what_is_held(records: Records) -> _Rule:
                     windows[consumers] = [w for v in consumers for w in records.windows_of(owner, v, {}, pools)]
                 for s, e, units in held:
                     for lo, _hi in steps.without(s, e, windows[consumers]):
-                        of = " and ".join(map(records.accounts.where, consumers))
-                        job = records.job_behind(owner)
-                        yield _error(records, account, f"F2: {job} drew {units} for {of}, and holds nothing of it from tick {lo} on")
+                        what = f"drew {units} for {_all_of(records, consumers)}, and holds nothing of it from tick {lo} on"
+                        yield _error(records, account, f"F2: {records.job_behind(owner)} {what}")
 
 
 def _drawn_indexed(records: Records) -> _Rule:
@@ -232,8 +231,12 @@ def _drawn_indexed(records: Records) -> _Rule:
         known = {(consumers, account) for consumers, accounts in ledger.accounts.items() for account in accounts}
         for consumers, account in sorted(drawn ^ known):
             what = "lacks" if (consumers, account) in drawn else "alone has"
-            of = " and ".join(map(records.accounts.where, consumers))
-            yield _error(records, account, f"F2: the index of what was drawn {what} a draw of {records.job_behind(owner)} for {of}")
+            of = f"a draw of {records.job_behind(owner)} for {_all_of(records, consumers)}"
+            yield _error(records, account, f"F2: the index of what was drawn {what} {of}")
+
+
+def _all_of(records: Records, consumers: Consumers) -> str:
+    return " and ".join(map(records.accounts.where, consumers))
 
 
 def _is_step_function(held: steps.Steps) -> bool:
