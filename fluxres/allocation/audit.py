@@ -142,6 +142,8 @@ def _implied_below_whole(records: Records) -> _Rule:
     # A6: what is kept for the end of a whole holding lies below one, of the same owner and at every moment.
     for owner, pools in records.implied.items():
         job = _job(records, owner)
+        if not pools:
+            yield Problem("error", "jobs", f"A6: {job} is among those for which something is implied, and nothing is")
         for v, held in pools.items():
             size = records.accounts.size.item(v)
             if not _is_step_function(held) or max(amount for _, _, amount in held) > size:
