@@ -399,9 +399,11 @@ def a_pool_larger_than_its_full_size(g: ResourceGraph, source: Random) -> Named:
 
 @of_graph
 def a_level_that_miscounts_what_is_used_below(g: ResourceGraph, source: Random) -> Named:
-    with contextlib.suppress(FluxresError):
-        g.match("slot/[core=3]", at=0, duration_s=5)
-    level = source.choice([level for level in g.planner.levels._told if level._counts])
+    levels, types = g.planner.levels, g.structure.types
+    level = levels.of(types.index("node"))
+    assert level is not None
+    levels.counted(level, types.index("core"))
+    assert g.check() == []
     block = source.choice([block for line in level._counts.values() for block in line.blocks.values()])
     pool = source.randrange(level.length)
     block.matrix[:, pool] += 1
@@ -876,6 +878,15 @@ def a_node_of_a_job_whose_child_is_over(busy: Busy, source: Random) -> Named:
 
 
 @of_busy
+def the_charge_of_a_cable_of_a_job_whose_child_is_over(busy: Busy, source: Random) -> Named:
+    busy.instance.spawn(busy.run).shut("no more")
+    assert busy.top.check() == []
+    cable = "power: power:/pdu0 -> /lab/node0"
+    busy.free(busy.run, cable, source.choice([None, 1]))
+    return "T1", f"{busy.instance.address} {cable}"
+
+
+@of_busy
 def a_running_job_in_a_state_in_which_jobs_wait(busy: Busy, source: Random) -> Named:
     busy.run.state = source.choice([State.SCHED, State.DEPEND])
     return "J1", busy.where
@@ -1004,3 +1015,15 @@ def test_rule_j1_check_names_what_is_counted_as_free_and_is_not(
     before = getattr(top.inventory, counter)
     setattr(top.inventory, counter, before ^ 1 if place.startswith("/lab/node") else before + change)
     assert ("J1", f"top {place}") in named(top.check())
+
+
+def test_rule_j1_holds_when_another_urgency_is_said() -> None:
+    found: list[Problem] = []
+    top = Instance(
+        site(), clock=Hand(), events=lambda job, event: found.extend(job.instance.check() if event.name == "urgency" else ())
+    )
+    top.submit("slot=6/node")
+    job = top.submit("slot=1/node", urgency=0)
+    top.set_urgency(job, 16)
+    top.set_urgency(job, 0)
+    assert (job.state, found) == (State.SCHED, [])

@@ -180,7 +180,7 @@ def _left_behind(instance: Instance, graph: ResourceGraph, job: Job) -> list[Pro
     return [
         Problem(
             "error",
-            f"{instance.address} {child._graph.structure.where(v)}",
+            f"{instance.address} {child._graph.structure.accounts.where(v)}",
             f"rule T1: {job.id} has not ended, and does not hold what its child had",
         )
         for v in _lacking(graph, child, job)

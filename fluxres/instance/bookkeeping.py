@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def check(instance: Instance) -> list[Problem]:
     """Problems of an instance, without its children.  Cost: O(jobs that are not over), and what its inventory counts.
 
-    In the middle of a pass the queue and the inventory are not compared.
+    In the middle of a pass, and while what is due is done, only states and what runs are compared.
     """
-    found = [*_states(instance), *_running(instance), *_limits(instance)]
+    found = [*_states(instance), *_running(instance)]
     if not instance._time.still:
-        found += [*_queue(instance), *_reservations(instance)]
+        found += [*_limits(instance), *_queue(instance), *_reservations(instance)]
         found += [_j1(instance, where, message) for where, message in instance.inventory.check()]
     return found
 
@@ -64,7 +64,7 @@ def _limits(instance: Instance) -> list[Problem]:
     """What a job was given ends at its limit; a tick later where it is kept for it through its limit (rule T1)."""
     found = []
     for number, job in instance._jobs.items():
-        if job.claim is None or job.state not in states.RUNNING:
+        if job.claim is None or job.state not in states.RUNNING or not job.claim.is_live:
             continue
         if job.claim.end != job.limit + (number in instance._at_limit):
             limit, end = ("never" if at >= FOREVER else f"at {seconds(at):g} s" for at in (job.limit, job.claim.end))
