@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 from fluxres import FluxresError, ResourceGraph
+from fluxres.allocation.drawn import Ledger
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Problem
-from fluxres.instance import Instance, State
+from fluxres.instance import Instance, State, recording
+from fluxres.instance.job import Job
 from fluxres.syntax import fluid
 from tests import sites
 from tests.instance.machines import Hand
@@ -286,6 +288,12 @@ def an_implied_record_of_more_than_there_is(g: ResourceGraph, source: Random) ->
     return "A6", g.structure.path(v)
 
 
+@of_graph
+def an_implied_record_of_nothing(g: ResourceGraph, source: Random) -> Named:
+    g.records.implied[source.choice(["x", "part"])] = {}
+    return "A6", "jobs"
+
+
 def stage(g: ResourceGraph) -> tuple[str, list[int]]:
     """The owner of the stage's records, and what it locks."""
     (staged,) = g.records.stages.values()
@@ -389,6 +397,19 @@ def a_pool_larger_than_its_full_size(g: ResourceGraph, source: Random) -> Named:
     return "C1", g.structure.path(v)
 
 
+@of_graph
+def a_level_that_miscounts_what_is_used_below(g: ResourceGraph, source: Random) -> Named:
+    levels, types = g.planner.levels, g.structure.types
+    level = levels.of(types.index("node"))
+    assert level is not None
+    levels.counted(level, types.index("core"))
+    assert g.check() == []
+    block = source.choice([block for line in level._counts.values() for block in line.blocks.values()])
+    pool = source.randrange(level.length)
+    block.matrix[:, pool] += 1
+    return "A1", g.structure.path(int(level.vertices[pool]))
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 def test_check_names_the_rule_and_the_pool(name: str) -> None:
     for seed in range(STATES):
@@ -396,6 +417,77 @@ def test_check_names_the_rule_and_the_pool(name: str) -> None:
         graph = state(source)
         assert graph.check() == []
         expected = GRAPHS[name](graph, source)
+        assert expected in named(graph.check()), f"state {seed}"
+
+
+# -- what is drawn for pools ---------------------------------------------------------------------------------------------
+
+
+DRAWN: dict[str, Break] = {}
+
+
+def of_draws(breaks: Break) -> Break:
+    DRAWN[breaks.__name__] = breaks
+    return breaks
+
+
+def supplied(source: Random) -> ResourceGraph:
+    """Jobs that draw power for a node or a core."""
+    g = site()
+    for n in range(source.randint(1, 3)):
+        pools = source.choice(["node", "core=2"])
+        g.allocate(f"slot/[{pools};power={source.randint(50, 200)}]", job=f"j{n}", start=n, end=n + source.randint(2, 9))
+    return g
+
+
+def ledger(g: ResourceGraph, source: Random) -> tuple[Ledger, int, tuple[int, ...]]:
+    """What a job drew, an account and the pools for which it drew that."""
+    _ = g.records.held
+    found = source.choice(list(g.records.drawn.ledgers.values()))
+    account = source.choice(sorted(found.held))
+    return found, account, source.choice(sorted(found.held[account]))
+
+
+@of_draws
+def a_draw_for_a_node_of_which_the_job_holds_nothing(g: ResourceGraph, source: Random) -> Named:
+    found, account, consumers = ledger(g, source)
+    other = (g.vertex("/site/node5"),)
+    found.held[account][other] = found.held[account].pop(consumers)
+    found.accounts.setdefault(other, set()).add(account)
+    found.accounts[consumers].discard(account)
+    return "F2", g.structure.where(account)
+
+
+@of_draws
+def a_draw_that_outlives_the_pool(g: ResourceGraph, source: Random) -> Named:
+    found, account, consumers = ledger(g, source)
+    ((start, end, units),) = found.held[account][consumers]
+    found.held[account][consumers] = ((start, end + source.randint(1, 9), units),)
+    return "F2", g.structure.where(account)
+
+
+@of_draws
+def a_draw_that_its_pool_does_not_find(g: ResourceGraph, source: Random) -> Named:
+    found, account, consumers = ledger(g, source)
+    source.choice([lambda: found.accounts[consumers].discard(account), lambda: found.accounts.pop(consumers)])()
+    return "F2", g.structure.where(account)
+
+
+@of_draws
+def a_draw_for_a_pool_that_is_not_there(g: ResourceGraph, source: Random) -> Named:
+    found, account, consumers = ledger(g, source)
+    v = g.structure.accounts.n + source.randrange(5)
+    found.held[account][(v,)] = found.held[account].pop(consumers)
+    return "A1", f"vertex {v}"
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_rule_f2_check_names_the_supplier_of_a_draw_for_nothing(name: str) -> None:
+    for seed in range(STATES):
+        source = Random(seed)
+        graph = supplied(source)
+        assert graph.check() == []
+        expected = DRAWN[name](graph, source)
         assert expected in named(graph.check()), f"state {seed}"
 
 
@@ -669,3 +761,269 @@ def test_check_names_the_rule_the_instance_and_the_pool(name: str) -> None:
         assert tree.top.check() == []
         expected = TREES[name](tree, source)
         assert expected in named(tree.top.check()), f"state {seed}"
+
+
+@of_tree
+def an_index_of_an_instance_with_a_job_that_holds_nothing(tree: Tree, source: Random) -> Named:
+    instance = source.choice(list(tree.top.walk()))
+    instance.graph.records.pools_of["x"] = set()
+    return "A6", f"{instance.address} jobs"
+
+
+@of_tree
+def a_child_that_is_not_among_the_children(tree: Tree, source: Random) -> Named:
+    child = some_child(tree, source)
+    address, (parent, _) = child.address, holder_of(child)
+    assert child.job_in_parent is not None
+    del parent._children[child.job_in_parent.number]
+    return "N1", address
+
+
+@of_tree
+def a_child_that_expires_after_its_job(tree: Tree, source: Random) -> Named:
+    child = some_child(tree, source)
+    child.expires += source.randint(1, 10**9)
+    return "N1", child.address
+
+
+# -- jobs of one instance ------------------------------------------------------------------------------------------------
+
+CABLES = """
+fluxres: 1
+name: lab
+resources:
+  - {type: node, count: 4, with: [{type: core, count: 2}, {type: memory, size: 8, id: null}]}
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: pdu, count: 1, size: 2000, unit: W}]
+    edges: [{from: "power:/pdu0", to: "/lab/node[0-3]", capacity: 500}]
+"""
+
+
+class Busy:
+    """An instance, outermost or a child, with a job that draws power through a cable, and one that waits and is reserved."""
+
+    def __init__(self, source: Random) -> None:
+        self.clock = Hand()
+        self.top = self.instance = Instance(sites.graph(CABLES), queue_policy="easy", clock=self.clock, name="top")
+        if source.random() < 0.5:
+            self.instance = self.top.spawn(self.top.submit("slot=4/[node;power=400]", duration_s=1000))
+        self.watts, self.memory = source.randint(50, 300), source.randint(2, 7)
+        self.run = self.instance.submit(
+            f"slot/[core=1;memory={self.memory};power={self.watts}]", duration_s=source.randint(60, 90)
+        )
+        self.other = self.instance.submit("slot=2/node", duration_s=source.choice([None, 100]))
+        self.wait = self.instance.submit("slot=2/node", duration_s=60)
+        self.held = self.instance.submit("slot=1/node", duration_s=60, urgency=0)
+        self.clock.now_s = float(source.randrange(20))
+        self.top.advance()
+        assert (self.run.state, self.other.state, self.wait.state) == (State.RUN, State.RUN, State.SCHED)
+        assert self.wait.reserved_at is not None
+
+    @property
+    def where(self) -> str:
+        """The instance and its job that runs."""
+        return f"{self.instance.address} {self.run.id}"
+
+    def free(self, job: Job, path: str | None = None, units: int | None = None, start: float | None = None) -> None:
+        """Give something back that is a job's, as nobody may."""
+        with recording.ours(self.instance.inventory):
+            wanted = None if path is None else [path] if units is None else [(path, units)]
+            self.instance._graph.free(fluid.encode(job.number), wanted, start=start)
+
+
+BUSY: dict[str, Callable[[Busy, Random], Named]] = {}
+
+
+def of_busy(breaks: Callable[[Busy, Random], Named]) -> Callable[[Busy, Random], Named]:
+    BUSY[breaks.__name__] = breaks
+    return breaks
+
+
+@of_busy
+def the_charge_of_a_cable_that_is_gone(busy: Busy, source: Random) -> Named:
+    cable = "power: power:/pdu0 -> /lab/node0"
+    busy.free(busy.run, cable, source.choice([None, 1, busy.watts]))
+    return "T1", f"{busy.instance.address} {cable}"
+
+
+@of_busy
+def a_charge_of_a_supplier_that_is_too_small(busy: Busy, source: Random) -> Named:
+    busy.free(busy.run, "power:/pdu0", source.randint(1, busy.watts))
+    return "T1", f"{busy.instance.address} power:/pdu0"
+
+
+@of_busy
+def a_pool_of_a_running_job_that_is_free_before_its_limit(busy: Busy, source: Random) -> Named:
+    busy.free(busy.run, "/lab/node0/core0", start=busy.clock.now_s + source.randint(0, 30))
+    return "T1", f"{busy.instance.address} /lab/node0/core0"
+
+
+@of_busy
+def some_units_of_a_running_job_that_are_gone(busy: Busy, source: Random) -> Named:
+    busy.free(busy.run, "/lab/node0/memory", source.randint(1, busy.memory - 1))
+    return "T1", f"{busy.instance.address} /lab/node0/memory"
+
+
+@of_busy
+def a_node_of_a_job_whose_child_is_over(busy: Busy, source: Random) -> Named:
+    child = busy.instance.spawn(busy.other)
+    node = source.choice([path for path, _ in busy.other.pools])
+    child.shut("no more")
+    assert child.is_closed
+    assert busy.top.check() == []
+    busy.free(busy.other, node)
+    return "T1", f"{busy.instance.address} {node}"
+
+
+@of_busy
+def the_charge_of_a_cable_of_a_job_whose_child_is_over(busy: Busy, source: Random) -> Named:
+    busy.instance.spawn(busy.run).shut("no more")
+    assert busy.top.check() == []
+    cable = "power: power:/pdu0 -> /lab/node0"
+    busy.free(busy.run, cable, source.choice([None, 1]))
+    return "T1", f"{busy.instance.address} {cable}"
+
+
+@of_busy
+def a_running_job_in_a_state_in_which_jobs_wait(busy: Busy, source: Random) -> Named:
+    busy.run.state = source.choice([State.SCHED, State.DEPEND])
+    return "J1", busy.where
+
+
+@of_busy
+def a_waiting_job_that_runs_on_nothing(busy: Busy, source: Random) -> Named:
+    busy.wait.state = State.RUN
+    return "J1", f"{busy.instance.address} {busy.wait.id}"
+
+
+@of_busy
+def a_running_job_without_resources(busy: Busy, source: Random) -> Named:
+    busy.run.claim = None
+    return "J1", busy.where
+
+
+@of_busy
+def a_limit_that_is_not_the_end_of_what_the_job_has(busy: Busy, source: Random) -> Named:
+    busy.run.limit += source.choice([-1, 1]) * source.randint(1, 10 * TICKS_PER_S)
+    return "T1", busy.where
+
+
+@of_busy
+def resources_that_do_not_run_in_the_inventory(busy: Busy, source: Random) -> Named:
+    busy.instance.inventory.running.remove(busy.run.claim)
+    return "J1", busy.where
+
+
+@of_busy
+def resources_that_run_in_the_inventory_until_another_end(busy: Busy, source: Random) -> Named:
+    running = busy.instance.inventory.running
+    running.ends[running.holds.index(busy.run.claim)] += source.choice([-1, 1]) * source.randint(1, TICKS_PER_S)
+    return "J1", busy.where
+
+
+@of_busy
+def resources_that_run_in_the_inventory_for_no_job(busy: Busy, source: Random) -> Named:
+    del busy.instance._jobs[busy.run.number]
+    return "J1", busy.where
+
+
+@of_busy
+def a_waiting_job_that_is_not_in_the_queue_once(busy: Busy, source: Random) -> Named:
+    jobs = busy.instance.queue._jobs
+    source.choice([lambda: jobs.remove(busy.wait), lambda: jobs.append(busy.wait)])()
+    return "J1", f"{busy.instance.address} {busy.wait.id}"
+
+
+@of_busy
+def a_held_job_in_the_queue(busy: Busy, source: Random) -> Named:
+    busy.instance.queue.add(busy.held)
+    return "J1", f"{busy.instance.address} {busy.held.id}"
+
+
+@of_busy
+def a_queue_that_miscounts(busy: Busy, source: Random) -> Named:
+    busy.instance.queue._count += source.choice([-1, 1])
+    return "J1", f"{busy.instance.address} queue"
+
+
+@of_busy
+def a_reservation_without_its_records(busy: Busy, source: Random) -> Named:
+    node = source.choice(sorted(path for path in ("/lab/node1", "/lab/node3") if _is_held(busy, path)))
+    busy.free(busy.wait, source.choice([None, node]))
+    return "J1", f"{busy.instance.address} {node}"
+
+
+def _is_held(busy: Busy, path: str) -> bool:
+    records = busy.instance._graph.records
+    return bool(records.steps_of(busy.instance._graph.vertex(path), fluid.encode(busy.wait.number)))
+
+
+@of_busy
+def a_reservation_that_not_all_know_of(busy: Busy, source: Random) -> Named:
+    instance, wait = busy.instance, busy.wait
+    known: list[Callable[[], object]] = [
+        lambda: instance.queue._reserved.pop(wait.number),
+        lambda: instance.inventory._reserved.pop(wait.number),  # type: ignore[attr-defined]  # of the graph's inventory
+        lambda: setattr(wait, "reserved", source.choice([-1, wait.reserved + 1])),
+    ]
+    source.choice(known)()
+    return "J1", f"{instance.address} {wait.id}"
+
+
+@of_busy
+def a_waiting_job_that_holds_what_is_not_reserved(busy: Busy, source: Random) -> Named:
+    path = "/lab/node0/core1"
+    busy.instance.inventory.unreserve(busy.wait.number)
+    busy.instance.queue.drop(busy.wait)
+    with recording.ours(busy.instance.inventory):
+        busy.instance._graph.allocate([path], job=fluid.encode(busy.wait.number), start=busy.clock.now_s, end=200)
+    return "A6", f"{busy.instance.address} {path}"
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_rule_j1_and_t1_check_names_the_instance_and_the_job_or_the_pool(name: str) -> None:
+    for seed in range(STATES):
+        source = Random(seed)
+        busy = Busy(source)
+        assert busy.top.check() == []
+        expected = BUSY[name](busy, source)
+        assert expected in named(busy.top.check()), f"state {seed}"
+
+
+# -- inventories that count ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+@pytest.mark.parametrize(
+    ("inventory", "request_", "counter", "place"),
+    [
+        ("named", "slot=2/node", "free_count", "node"),
+        ("named", "slot=2/node", "free", "/lab/node0"),
+        ("counted:memory", "slot/memory=3", "free", "/lab/memory"),
+    ],
+)
+def test_rule_j1_check_names_what_is_counted_as_free_and_is_not(
+    inventory: str, request_: str, counter: str, place: str, change: int
+) -> None:
+    machine = Recipe("lab", children=(Recipe("node", count=4), Recipe("memory", size=8, ids=None)))
+    kind, _, counted = inventory.partition(":")
+    top = Instance(ResourceGraph(expand(machine, origin=uuids.new_origin())), inventory=kind, clock=Hand(), name="top")
+    top.submit(request_, duration_s=9)
+    assert (top.inventory.kind, top.check()) == (kind, []), counted
+    before = getattr(top.inventory, counter)
+    setattr(top.inventory, counter, before ^ 1 if place.startswith("/lab/node") else before + change)
+    assert ("J1", f"top {place}") in named(top.check())
+
+
+def test_rule_j1_holds_when_another_urgency_is_said() -> None:
+    found: list[Problem] = []
+    top = Instance(
+        site(), clock=Hand(), events=lambda job, event: found.extend(job.instance.check() if event.name == "urgency" else ())
+    )
+    top.submit("slot=6/node")
+    job = top.submit("slot=1/node", urgency=0)
+    top.set_urgency(job, 16)
+    top.set_urgency(job, 0)
+    assert (job.state, found) == (State.SCHED, [])

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fluxres.allocation import steps
+from fluxres.allocation.drawn import Consumers
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
@@ -33,6 +34,8 @@ def check_records(records: Records) -> list[Problem]:
         for rule in (
             _within_size,
             _drawn_is_held,
+            _drawn_for_what_is_held,
+            _drawn_indexed,
             _given_whole,
             _exclusive_alone,
             _implied_below_whole,
@@ -63,6 +66,8 @@ def _job(records: Records, owner: str) -> str:
 def _pools_there(records: Records) -> _Rule:
     n = records.accounts.n
     named = set[int]().union(records.held, records.shared, *records.pools_of.values(), *records.implied.values())
+    for ledger in records.drawn.ledgers.values():
+        named.update(ledger.held, *ledger.accounts, *(consumers for drawn in ledger.held.values() for consumers in drawn))
     if named and not (min(named) >= 0 and max(named) < n):
         for v in sorted(v for v in named if not 0 <= v < n):
             yield Problem("error", f"vertex {v}", "A1: a record of a pool that is not there")
@@ -137,6 +142,8 @@ def _implied_below_whole(records: Records) -> _Rule:
     # A6: what is kept for the end of a whole holding lies below one, of the same owner and at every moment.
     for owner, pools in records.implied.items():
         job = _job(records, owner)
+        if not pools:
+            yield Problem("error", "jobs", f"A6: {job} is among those for which something is implied, and nothing is")
         for v, held in pools.items():
             size = records.accounts.size.item(v)
             if not _is_step_function(held) or max(amount for _, _, amount in held) > size:
@@ -201,6 +208,37 @@ def _drawn_is_held(records: Records) -> _Rule:
         held = steps.joined([records.steps_of(account, owner), records.implied.get(owner, {}).get(account, ())])
         if over := steps.excess(records.drawn.total(owner, account), held):
             yield _error(records, account, f"F2: {records.job_behind(owner)} drew {over} more than it holds for its pools")
+
+
+def _drawn_for_what_is_held(records: Records) -> _Rule:
+    # F2: watts go with the node. A stage draws for what its job holds.
+    for owner, ledger in records.drawn.ledgers.items():
+        if owner.startswith(STAGE_OWNER):
+            continue
+        pools, windows = records.pools_with_implied(owner), dict[Consumers, list[tuple[int, int]]]()
+        for account, drawn in ledger.held.items():
+            for consumers, held in drawn.items():
+                if consumers not in windows:
+                    windows[consumers] = [w for v in consumers for w in records.windows_of(owner, v, {}, pools)]
+                for s, e, units in held:
+                    for lo, _hi in steps.without(s, e, windows[consumers]):
+                        what = f"drew {units} for {_all_of(records, consumers)}, and holds nothing of it from tick {lo} on"
+                        yield _error(records, account, f"F2: {records.job_behind(owner)} {what}")
+
+
+def _drawn_indexed(records: Records) -> _Rule:
+    # F2: what goes with a pool is found by the pool.
+    for owner, ledger in records.drawn.ledgers.items():
+        drawn = {(consumers, account) for account, by_consumers in ledger.held.items() for consumers in by_consumers}
+        known = {(consumers, account) for consumers, accounts in ledger.accounts.items() for account in accounts}
+        for consumers, account in sorted(drawn ^ known):
+            what = "lacks" if (consumers, account) in drawn else "alone has"
+            of = f"a draw of {records.job_behind(owner)} for {_all_of(records, consumers)}"
+            yield _error(records, account, f"F2: the index of what was drawn {what} {of}")
+
+
+def _all_of(records: Records, consumers: Consumers) -> str:
+    return " and ".join(map(records.accounts.where, consumers))
 
 
 def _is_step_function(held: steps.Steps) -> bool:

@@ -1,5 +1,5 @@
 """Whether an instance and its children keep the rules: what jobs hold is in the graph (rule A6), children have what is theirs
-(rule N1), and what a job has is its own until it has ended (rule T1)."""
+(rule N1), what a job has is its own until it has ended (rule T1), and jobs are where their states say (rule J1)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import ELSEWHERE
-from fluxres.clock import FOREVER
+from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
-from fluxres.instance import recording
+from fluxres.instance import bookkeeping, recording, states
 from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
@@ -38,21 +38,33 @@ def check(instance: Instance) -> list[Problem]:
     for one in instance.walk():
         graph = one._shown()
         found += [Problem(p.severity, f"{one.address} {p.where}", p.message) for p in graph.check()]
-        found += [*_jobs(one, graph), *_elsewhere(one)]
-        found += _late(one, graph)
+        found += [*bookkeeping.check(one), *_jobs(one, graph), *_promised(one, graph), *_elsewhere(one)]
+        found += [*_late(one, graph), *_unlisted(one)]
         for child in one.children:
             found += _child(one, graph, child)
     return found
 
 
 def _jobs(instance: Instance, graph: ResourceGraph) -> list[Problem]:
-    """What is held is of jobs that have not ended, and jobs that run hold something (rule A6)."""
+    """What is held is of jobs that have not ended, and was given or promised to them; jobs that run hold something (rule A6)."""
     known = {fluid.encode(job.number) for job in instance.jobs() if job.state is not State.INACTIVE}
     holding = set(graph.records.jobs())
     found = []
     for name in sorted(holding - known - instance.foreign):
         pools = sorted(graph.records.require_job(name))
+        if not pools:
+            continue  # an index of jobs that is wrong is a finding of the graph
         found.append(_a6(instance, graph, pools, f"{name} holds resources and is no job"))
+    promised = instance.inventory.promises()
+    for job in () if instance._time.still else instance.jobs(*states.PENDING):
+        name = fluid.encode(job.number)
+        if (
+            job.claim is None
+            and name in holding
+            and job.number not in promised
+            and (pools := sorted(graph.records.require_job(name)))
+        ):
+            found.append(_a6(instance, graph, pools, f"{job.id} waits, and holds resources that are not reserved for it"))
     for job in instance.jobs(State.RUN, State.CLEANUP):
         if job.claim is None or fluid.encode(job.number) in holding:
             continue
@@ -87,7 +99,7 @@ def _elsewhere(instance: Instance) -> list[Problem]:
 
 def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     """Rule T1, as far as a state shows it: jobs past their limit are asked to stop, and jobs that have not ended hold what they
-    have."""
+    have, now and until their limit."""
     found, now = [], instance._time.now
     for job in instance.jobs(State.RUN, State.CLEANUP):
         if job.state is State.RUN and job.limit < now:
@@ -96,46 +108,107 @@ def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
             continue  # it may end at this very moment, or its start is being decided
         upstream = None if job.child is None else job.child.upstream
         asked = set() if upstream is None else set(upstream.above().values())  # held only when the child draws it
-        pools = None
-        if job.number not in instance._disputed:
-            pools = [(v, 1) for v in _claimed(instance, graph, job)]  # it may have had more of them before
-        elif isinstance(instance.inventory, GraphInventory):
-            pools = instance.inventory.disputed(job.claim)
-        if pools is None:
-            pools = recording.known(graph, instance.inventory.pools(job.claim))
-        pools = [(v, amount) for v, amount in pools if v not in asked]
-        for v, others in _lost(graph, fluid.encode(job.number), pools, now):
+        is_disputed = job.number in instance._disputed
+        pools = [(v, amount) for v, amount in _due_to(instance, graph, job, is_disputed=is_disputed) if v not in asked]
+        until = now + 1 if is_disputed else max(job.limit, now + 1)  # of the rest others may give it back, or take more
+        name = fluid.encode(job.number)
+        for v, amount, at, others in _lost(graph, name, pools, now, until):
+            left = steps.amount_at(graph.records.steps_of(v, name), at)
+            what = f"holds {left} of {amount} units" if left else "does not hold it any more"
+            later = f" from {seconds(at):g} s on" if at > now else ""
             who = f"; {', '.join(others)} does" if others else ""
             where = f"{instance.address} {graph.structure.accounts.where(v)}"
-            found.append(Problem("error", where, f"rule T1: {job.id} has not ended, and does not hold it any more{who}"))
+            found.append(Problem("error", where, f"rule T1: {job.id} has not ended, and {what}{later}{who}"))
+        found += _left_behind(instance, graph, job)
     return found
 
 
-def _lost(graph: ResourceGraph, job: str, pools: list[tuple[int, int]], now: int) -> list[tuple[int, list[str]]]:
-    """Pools and edges that a job has and does not hold in the records at this moment, nor by their parts; and which jobs do.
+def _due_to(instance: Instance, graph: ResourceGraph, job: Job, *, is_disputed: bool) -> list[tuple[int, int]]:
+    """Pools and edges that a job that has not ended is to hold, with the units that it has at least."""
+    claim, inventory = job.claim, instance.inventory
+    if is_disputed and isinstance(inventory, GraphInventory):
+        disputed = inventory.disputed(claim)
+        if disputed is not None:
+            return disputed
+    if is_disputed or not isinstance(inventory, GraphInventory):
+        return recording.known(graph, inventory.pools(claim))
+    if isinstance(claim, Held) and claim.generation == graph.generation and job.child is None:
+        return claim.given()
+    return [(v, 1) for v in _claimed(instance, graph, job)]  # it may have had more of them before
+
+
+def _lost(
+    graph: ResourceGraph, job: str, pools: list[tuple[int, int]], start: int, end: int
+) -> list[tuple[int, int, int, list[str]]]:
+    """Pools and edges that a job has and does not hold in the records throughout a window, nor by their parts.
 
     Args:
         pools: what it has at least, by vertex and units.
+
+    Returns: of each the units, the first moment at which it lacks some, and which jobs hold it then.
     """
     structure, records, accounts = graph.structure, graph.records, graph.structure.accounts
-    found: list[tuple[int, list[str]]] = []
-    todo, named = sorted(pools), {v for v, _ in pools}
-    held = sorted(v for v in records.pools_of.get(job, ()) if steps.amount_at(records.steps_of(v, job), now))
+    found: list[tuple[int, int, int, list[str]]] = []
+    todo, named = [(v, amount, start, end) for v, amount in sorted(pools)], {v for v, _ in pools}
+    held = sorted(v for v in records.pools_of.get(job, ()) if steps.touches(records.steps_of(v, job), start, end))
     while todo:
-        v, amount = todo.pop()
-        if steps.amount_at(records.steps_of(v, job), now) >= amount or any(
-            steps.amount_at(records.steps_of(u, job), now) == accounts.size.item(u) for u in accounts.ancestors(v)
-        ):
+        v, amount, lo, hi = todo.pop()
+        windows = [(s, e) for s, e, units in records.steps_of(v, job) if units >= amount]
+        for u in accounts.ancestors(v):
+            windows += steps.whole(records.steps_of(u, job), lo, hi, 0, accounts.size.item(u))
+        lacking = steps.without(lo, hi, windows)
+        if not lacking:
             continue
+        at = lacking[0][0]
         below = [] if accounts.is_edge(v) else structure.children(v).tolist()
         if bisect_left(held, v + 1) < bisect_left(held, accounts.end.item(v)):
             # Others hold a part of it, and the job the rest; what the enclosing instance gives on request is no part of it.
             inside = [u for u in below if accounts.linked is None or not accounts.linked[u]]
-            todo += [(u, accounts.size.item(u)) for u in inside if u not in named]
+            todo += [(u, accounts.size.item(u), s, e) for u in inside if u not in named for s, e in lacking]
         else:
             near = (v, *accounts.ancestors(v), *below)
-            found.append((v, sorted({name for u in near for name, *_ in records.spans(u, now, now + 1)} - {job})))
+            others = {name for u in near for name, *_ in records.spans(u, at, at + 1)} - {job}
+            found.append((v, amount, at, sorted(others)))
     return found
+
+
+def _left_behind(instance: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
+    """A job whose child is over, and which has not ended, holds what the child had."""
+    child = job.child
+    if child is None or not child.is_closed or job.number in instance._disputed:
+        return []
+    return [
+        Problem(
+            "error",
+            f"{instance.address} {child._graph.structure.accounts.where(v)}",
+            f"rule T1: {job.id} has not ended, and does not hold what its child had",
+        )
+        for v in _lacking(graph, child, job)
+    ]
+
+
+def _promised(instance: Instance, graph: ResourceGraph) -> list[Problem]:
+    """What is reserved in the graph for a job that waits is held for it, from now on."""
+    found: list[Problem] = []
+    inventory, now = instance.inventory, instance._time.now
+    if instance._time.still or not isinstance(inventory, GraphInventory):
+        return found
+    for number in inventory.promises():
+        hold, name = inventory.reserved(number), fluid.encode(number)
+        if isinstance(hold, Held) and hold.generation == graph.generation and hold.end > now:
+            for v, *_ in _lost(graph, name, hold.given(), max(hold.start, now), hold.end):
+                where = f"{instance.address} {graph.structure.accounts.where(v)}"
+                found.append(Problem("error", where, f"rule J1: it is reserved for {name}, and not held for it"))
+    return found
+
+
+def _unlisted(instance: Instance) -> list[Problem]:
+    """The child of a job that has not ended is among the children of the instance, until it is closed."""
+    return [
+        Problem("error", job.child.address, "rule N1: it is the child of a job, and not among the children of its instance")
+        for number, job in instance._jobs.items()
+        if job.child is not None and not job.child.is_closed and instance._children.get(number) is not job.child
+    ]
 
 
 def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Problem]:
@@ -144,19 +217,25 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
         return [Problem("error", child.address, "rule N1: no running job of the parent has this child")]
     if job.limit <= parent._time.now and parent.keeps_limits:
         return []  # it ends at this moment, and the child with it
-    structure = child._graph.structure
     # What a late job has not, or will not have, because others hold it, is reported by rule T1.
-    own = [] if job.number in parent._disputed else np.flatnonzero((structure.flags & WAY) == 0).tolist()
-    name, given = fluid.encode(job.number), {} if child.upstream is None else child.upstream.given()
-    lacking = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
-    if job.number not in parent._disputed:
-        lacking += _edges_lacking(child, graph, job, name)
+    lacking = [] if job.number in parent._disputed else _lacking(graph, child, job)
+    later = not child.is_ending and child.expires > job.limit
     return [
+        *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if later else []),
         *(_n1(child, v, "the job in the parent does not hold it") for v in lacking),
         *_in_service(child, graph),
         *_cables(child, graph),
         *_drawn(child, graph, job),
     ]
+
+
+def _lacking(graph: ResourceGraph, child: Instance, job: Job) -> list[int]:
+    """Pools, and edges, of a child that its job in the parent does not hold until it ends."""
+    structure, upstream = child._graph.structure, child.upstream
+    name, given = fluid.encode(job.number), {} if upstream is None else upstream.given()
+    own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
+    found = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
+    return found + _edges_lacking(child, graph, job, name)
 
 
 def _edges_lacking(child: Instance, graph: ResourceGraph, job: Job, name: str) -> list[int]:

@@ -203,6 +203,10 @@ class Counted:
         if not self._reserved:
             self._rows = None
 
+    def promises(self) -> dict[int, int]:
+        """Starts that are reserved; see Inventory."""
+        return {key: hold.start for key, hold in self._reserved.items()}
+
     def clear(self) -> None:
         """Drop all reservations."""
         self._reserved.clear()
@@ -302,6 +306,13 @@ class Counted:
 
     def forget(self) -> None:
         """Nothing is remembered here."""
+
+    def check(self) -> list[tuple[str, str]]:
+        """What is free is all that nothing that runs holds, nor others; see Inventory."""
+        left = self.size - self._others - sum(hold.count for hold in self.running.holds)
+        if self.free == left:
+            return []
+        return [(self.structure.path(self.vertex), f"{self.free} units are counted as free, and {left} are")]
 
     # -- saying ------------------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class GraphInventory:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
         count = self._measured().units(vertices, amounts, self.graph.structure.size[vertices])
-        hold = Held(key, found.start, found.end, count, vertices, self.graph.generation)
+        hold = Held(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
         if len(found):  # a request that only shares pools holds nothing
             with recording.ours(self):
                 changes.commit_match(self.graph, found, fluid.encode(key), anew=anew)
@@ -175,6 +175,14 @@ class GraphInventory:
     def reserved(self, key: int) -> Hold | None:
         """What is reserved for a job."""
         return self._reserved.get(key)
+
+    def promises(self) -> dict[int, int]:
+        """Starts that are reserved; see Inventory."""
+        return {key: hold.start for key, hold in self._reserved.items()}
+
+    def check(self) -> list[tuple[str, str]]:
+        """Nothing is counted beside the records; see Inventory."""
+        return []
 
     def unreserve(self, key: int) -> None:
         """Drop a reservation; see Inventory."""
@@ -298,10 +306,11 @@ class GraphInventory:
             is_disputed: whether others hold some of it, and the records have less.
         """
         vertices, amounts = np.array(recording.known(self.graph, pools), np.int64).reshape(-1, 2).T
+        accounts = vertices.astype(np.int32)
         if is_disputed:
             self._disputed[key] = pools
-        count = self._measured().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
-        hold = Held(key, claim.start, claim.end, count, vertices.astype(np.int32), self.graph.generation)
+        count = self._measured().units(accounts, amounts, self.graph.structure.size[vertices])
+        hold = Held(key, claim.start, claim.end, count, accounts, amounts, self.graph)
         hold.is_live = claim.is_live
         if hold.is_live:
             self.running.add(hold)
@@ -374,11 +383,31 @@ class GraphInventory:
 
 
 class Held(Hold):
-    """What a job was given in a graph: its vertices are known after the records are gone, while the graph keeps its shape."""
+    """What a job was given in a graph: known after the records are gone, while the graph keeps its shape.
 
-    __slots__ = ("generation", "vertices")
+    Args:
+        accounts, amounts: pools and edges, with the units that it was given of each.
+    """
 
-    def __init__(self, key: int, start: int, end: int, count: int, vertices: NDArray[np.int32], generation: int) -> None:
+    __slots__ = ("accounts", "amounts", "generation", "vertices")
+
+    def __init__(
+        self,
+        key: int,
+        start: int,
+        end: int,
+        count: int,
+        accounts: NDArray[np.int32],
+        amounts: NDArray[np.int64],
+        graph: ResourceGraph,
+    ) -> None:
         super().__init__(key, start, end, count)
-        self.vertices = vertices
-        self.generation = generation
+        self.accounts = accounts
+        self.amounts = amounts
+        self.vertices = accounts[accounts < graph.structure.n]
+        """The pools among them."""
+        self.generation = graph.generation
+
+    def given(self) -> list[tuple[int, int]]:
+        """Pools and edges with the units of each."""
+        return list(zip(self.accounts.tolist(), self.amounts.tolist(), strict=True))

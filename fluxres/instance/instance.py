@@ -166,16 +166,17 @@ class Instance(Nesting):
         """
         self._enter()
         found = self._pending(job)
-        was_queued = found.state is State.SCHED and found.urgency != urgency.URGENCY_HELD
+        is_scheduled, was_held = found.state is State.SCHED, found.urgency == urgency.URGENCY_HELD
         found.urgency = urgency.require_urgency(urgent)
-        if self._log:
-            self._tell(found, "urgency", urgency=urgent, userid=found.user)
-        if found.state is State.SCHED:
+        if is_scheduled:
             found.state = State.PRIORITY
             self.inventory.unreserve(found.number)
             self.queue.drop(found)
-            if was_queued:
+            if not was_held:
                 self.queue.sort()
+        if self._log:
+            self._tell(found, "urgency", urgency=urgent, userid=found.user)
+        if is_scheduled and found.state is State.PRIORITY:
             self._prioritise(found)
         self._after()
 

@@ -81,6 +81,9 @@ class Inventory(Protocol):
     def clear(self) -> None:
         """Drop all reservations."""
 
+    def promises(self) -> dict[int, int]:
+        """By key, the starts that are reserved."""
+
     def finish(self, key: int, claim: Claim, now: int) -> None:
         """What is held is free from now on."""
 
@@ -139,6 +142,9 @@ class Inventory(Protocol):
 
     def measure_in(self, type_name: str | None) -> None:
         """Measure in units of another type, from the next job on; None for the usual one."""
+
+    def check(self) -> list[tuple[str, str]]:
+        """Where what is counted as free is not what is left of the whole, and how (rule J1); empty when it is."""
 
     @property
     def measure(self) -> str:

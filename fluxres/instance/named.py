@@ -20,7 +20,7 @@ from fluxres.instance.inventory import Hold, NotSimple, Running, refusal
 from fluxres.instance.measure import Measure
 from fluxres.instance.rows import Sets, highest, lowest
 from fluxres.instance.simple import Simple, interchangeable, simple
-from fluxres.syntax import idset
+from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
@@ -261,6 +261,13 @@ class Named:
         if not self._reserved:
             self._rows = None
 
+    def promises(self) -> dict[int, int]:
+        """Starts that are reserved, by name or by number; see Inventory."""
+        found = {key: hold.start for key, hold in self._reserved.items()}
+        if self._shadow is not None:
+            found[self._shadow[2]] = self._shadow[0]
+        return found
+
     def clear(self) -> None:
         """Drop all reservations."""
         self._reserved.clear()
@@ -398,6 +405,21 @@ class Named:
 
     def forget(self) -> None:
         """Nothing is remembered here."""
+
+    def check(self) -> list[tuple[str, str]]:
+        """What is free is all that nothing that runs holds; see Inventory."""
+        found: list[tuple[str, str]] = []
+        taken = 0
+        for hold in self.running.holds:
+            found += [(path, f"{fluid.encode(hold.key)} holds it beside another job") for path in self._paths(hold.units & taken)]
+            taken |= hold.units & self._all
+        found += [(path, "it is free and a job holds it") for path in self._paths(self.free & taken)]
+        found += [(path, "it is not free and no job holds it") for path in self._paths(self._all & ~self.free & ~taken)]
+        if self.free & ~self._all:
+            found.append((self.type, "more are free than there are"))
+        if self.free_count != self._count(self.free):
+            found.append((self.type, f"{self.free_count} are counted as free, and {self._count(self.free)} are"))
+        return found
 
     # -- saying ------------------------------------------------------------------------------------------------------
 

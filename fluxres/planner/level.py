@@ -147,14 +147,18 @@ class Level:
 
     def count(self, kind: int, line: Timeline | None) -> None:
         """Count the units of a type from now on; `line` is what is used of it so far."""
+        self._counts[kind] = self._counted(kind, line)
+
+    def _counted(self, kind: int, line: Timeline | None) -> Timeline:
         first, stop = self.edges(kind)
         sizes = np.concatenate([[0], np.cumsum(self._columns.sizes[self._columns.vertices(kind)])])
         most = int((sizes[stop] - sizes[first]).max()) if self.length else 1
-        counts = self._counts[kind] = Timeline(self.length, SPAN, narrowest(most))
+        counts = Timeline(self.length, SPAN, narrowest(most))
         if line is not None:
             vertices = self._columns.vertices(kind)
             for start, end, ordinals, units in line.rows():
                 self._count_many(counts, vertices[ordinals], units.astype(np.int64), start, end)
+        return counts
 
     def _count_many(self, counts: Timeline, vertices: npt.NDArray[np.int32], units: Ints, start: int, end: int) -> None:
         pools = self.ordinal_of[vertices]
@@ -278,14 +282,24 @@ class Level:
             for lo, hi in self.roof.runs(pool, start, end):
                 self.touched.set_one(pool, max(lo, start), min(hi, end))
 
-    def check(self) -> list[Finding]:
-        """What is wrong with the marks; empty when nothing is."""
+    def check(self, used: Sequence[Timeline | None]) -> list[Finding]:
+        """What is wrong with the marks and the counts; empty when nothing is.
+
+        Args:
+            used: of the planner, by type number.
+        """
         found: list[Finding] = [(-1, f"{text} (A1)") for text in (*self.roof.check(), *self.touched.check())]
         for pool, steps in self._inside.items():
             runs = self.touched.runs(pool)
             for lo, hi in _positive(steps):
                 if not any(first <= lo and hi <= stop for first, stop in runs):
                     found.append((int(self.vertices[pool]), f"used below from tick {lo} on, but not marked (A1)"))
+        for kind, counts in self._counts.items():
+            have, expected = _by_pool(counts), _by_pool(self._counted(kind, used[kind]))
+            for pool in sorted(have.keys() | expected.keys()):
+                if have.get(pool) != expected.get(pool):
+                    what = f"counted as used below, of type number {kind}: {have.get(pool, [])}, and {expected.get(pool, [])} are"
+                    found.append((int(self.vertices[pool]), f"{what} (A1)"))
         return found
 
     @property
@@ -298,6 +312,19 @@ class Level:
             + sum(counts.nbytes for counts in self._counts.values())
             + sum(a.nbytes + b.nbytes for a, b in self._edges.values())
         )
+
+
+def _by_pool(counts: Timeline) -> dict[int, list[tuple[int, int, int]]]:
+    """By ordinal, (start, end, units) where units are counted, one span for each number."""
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for start, end, ordinals, units in counts.rows():
+        for pool, count in zip(ordinals.tolist(), units.tolist(), strict=True):
+            spans = found.setdefault(pool, [])
+            if spans and spans[-1][1:] == (start, count):
+                spans[-1] = spans[-1][0], end, count
+            else:
+                spans.append((start, end, count))
+    return found
 
 
 def _positive(steps: list[tuple[int, int]], start: int = BEGINNING, end: int = FOREVER) -> Iterator[tuple[int, int]]:

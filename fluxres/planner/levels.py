@@ -169,7 +169,7 @@ class Levels:
 
     def check(self) -> list[Finding]:
         """What is wrong inside; empty when nothing is."""
-        return [finding for level in self._told for finding in level.check()]
+        return [finding for level in self._told for finding in level.check(self._used)]
 
     @property
     def nbytes(self) -> int:
