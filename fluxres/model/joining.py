@@ -75,7 +75,8 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     """What a job holds at a moment, as a graph of its own with nothing allocated.
 
     Args:
-        linked: the suppliers on the way to what it holds give of theirs on request: the copy is that of a child instance.
+        linked: the copy is that of a child instance. The suppliers on the way to what it holds give of theirs on request, and the
+            ends of all edges of which it holds units come along. Otherwise an edge comes along where its ends do, as in R.
 
     Errors: UnknownJob; InsufficientResources when it holds nothing then.
     """
@@ -85,7 +86,9 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
             f"job '{job}' holds nothing at this moment", hint="use `at`, --at on the command line, for a moment at which it does"
         )
     kept, carried = size > 0, partial(_carried, graph, job, moment)
-    along = _ways_of(graph, job, moment, kept) if graph.structure.subsystems else None
+    along = None
+    if graph.structure.subsystems:
+        along = _ways_of(graph, job, moment, kept) if linked else _along(graph, kept)
     made, vertices = surgery.extract_many(graph.structure, kept, size, along, carried=carried)
     if linked:
         _link(graph, made, vertices)

@@ -970,7 +970,7 @@ def test_rule_t1_a_cable_that_others_took_from_a_late_job_is_named(inventory: st
     clock.now_s = 5.0
     (problem,) = top.check()
     assert (problem.where, job.exceptions[-1].type) == (f"top {cable}", "overlap")
-    assert problem.message == f"rule T1: {job.id} has not ended, and does not hold it any more; login does"
+    assert problem.message == f"rule T1: {job.id} has not ended, and holds 2 of 6 units; login does"
     top.graph.free("login")
     assert top.check() == []
 
