@@ -143,7 +143,7 @@ class Traverser:
         nodes = len(self.situation.typology.vertices(self.situation.typology.node)) if self.policy.near else 0
         budget, self.budget = self.budget, Budget(min(self.budget.left, STEPS_BEFORE_DOUBT + 2 * nodes))
         try:
-            return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
+            return self._search_all()
         except LimitExceeded:
             self._forget()
             if not self._bounds.leaves_enough() or not self._has_room_for_each() or self._is_undersupplied():
@@ -151,11 +151,14 @@ class Traverser:
         finally:
             self.budget = budget
         try:
-            return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
+            return self._search_all()
         except LimitExceeded:
             if self._find_lightest():
                 return True
             raise
+
+    def _search_all(self) -> bool:
+        return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
 
     def _forget(self) -> None:
         """Be as before a search that was given up."""
@@ -205,7 +208,7 @@ class Traverser:
             self._lightest_of = kind
             self.budget = Budget(STEPS_BEFORE_DOUBT + 4 * self.situation.structure.n)
             try:
-                if self._search(self._goals(self.plan.demands, 0, -1, -1, None)):
+                if self._search_all():
                     return True
             except LimitExceeded:
                 continue

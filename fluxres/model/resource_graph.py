@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from fluxres.model.matching import Wanted
 
 
-def _one_start(start: Time | None, at: Time | None) -> Time | None:
+def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
+    """The start, and what the caller calls it."""
     if at is None:
-        return start
+        return start, "start"
     if start is not None:
         raise UsageError(f"both a start ({start}) and at ({at}) were given", hint="they mean the same: give one of them")
-    return at
+    return at, "at"
 
 
 class ResourceGraph(Requests):
@@ -79,7 +80,7 @@ class ResourceGraph(Requests):
         """
         with self.lock:
             changes.expire_stages(self)
-            begin, name = _one_start(start, at), "start" if at is None else "at"
+            begin, name = _one_start(start, at)
             if targets.is_request(self, wanted):
                 from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
 
@@ -150,7 +151,7 @@ class ResourceGraph(Requests):
         from fluxres.model import several
 
         changes.expire_stages(self)
-        begin, name = _one_start(start, at), "start" if at is None else "at"
+        begin, name = _one_start(start, at)
         first = self.open_window(begin, None, name)[0]
         parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s, name), first)
         return several.give(self, parts, first, policy)

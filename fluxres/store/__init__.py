@@ -1,7 +1,7 @@
 """Where graphs outlive a process: snapshots and a journal, addressed by URL.
 
-A store keeps named graphs.  Whoever writes to one has the store's lock, works on the state the store is in,
-and is done only when the change is on the disk (rule D1); whoever reads sees one state and waits for nobody.
+A store keeps named graphs.  A writer holds the store's lock, works on the state the store is in, and is done only when the
+change is on the disk (rule D1).  A reader sees one state and waits for no writer.
 """
 
 from __future__ import annotations
