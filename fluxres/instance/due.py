@@ -141,13 +141,19 @@ def hold_all_through(instances: Iterable[Instance]) -> None:
 
 
 def announce_late(instances: Iterable[Instance]) -> None:
-    """See whether runners that keep limits have kept them in a whole tree: nobody may have called their instances since."""
+    """See whether runners that keep limits have kept them: nobody may have called these instances since."""
     for one in instances:
         if one.is_closed or not one.keeps_limits:
             continue
         if one._lapsed_at < one._time.now:
             require_ended(one)
         one._announce(_limit(one))
+
+
+def is_behind(instance: Instance) -> bool:
+    """Whether something was due before now, limits among it that a runner promised to keep and nobody has looked after."""
+    announce_late((instance,))
+    return first(instance) < instance._time.now
 
 
 def require_ended(instance: Lifecycle) -> None:

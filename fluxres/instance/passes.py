@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StoreError
-from fluxres.instance import states, urgency
+from fluxres.instance import due, states, urgency
 from fluxres.instance.queue import Endless, PassOver
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Passes(ABC):
             self._again = True
             return 0
         time = self._time
-        if time.is_moving or (time.passes_open and self._shares_supplies):
+        if time.is_moving or (time.passes_open and (self._shares_supplies or due.is_behind(self._face))):
             time.owe(self._face)
             return 0
         self._recalculate(self.now)

@@ -94,6 +94,7 @@ class Timekeeper:
         Args:
             is_promised: its reservations were dropped. Until its pass makes them again, no other pass may take what they promise.
         """
+        due.announce_late((instance,))  # of limits that a runner promised to keep nobody may know yet
         known = self._owed.get(instance)
         if known is None or (is_promised and known[0]):
             self._made += 1
@@ -115,29 +116,15 @@ class Timekeeper:
         Of one moment what is due in children comes before what is due in their parents, so that jobs below are over when what
         they run on is.  Passes are made the other way round (`owe`).
         """
-        agenda = self._agenda
-        not_yet: list[Lifecycle] = []
         self.still += 1
         try:
-            self.is_moving = True
-            try:
-                while agenda and agenda[0][0] < before:
-                    moment, _, _, found = heappop(agenda)
-                    one = found()
-                    if one is None or one._announced != moment:
-                        continue  # something earlier was announced, and is done
-                    if not due.do_first(one, before):
-                        not_yet.append(one)
-            finally:
-                for one in not_yet:
-                    if not one.is_closed:
-                        one._announce(due.first(one))
-                self.is_moving = False
-                self.next = agenda[0][0] if agenda else FOREVER
+            self._do_due(before)
             for instance in list(self._owed)[:1]:
                 instance._settle_moment()  # before the first pass, since what that drops is promised
             waves = 0
             while self._owed:
+                if self._agenda and self._agenda[0][0] < before:
+                    self._do_due(before)  # the limit of a job of an instance that was owed a pass since
                 instance = self._next_owed()
                 instance._make_up()
                 if not self._owed and waves < limits.OFFER_WAVES_MAX:
@@ -146,3 +133,23 @@ class Timekeeper:
             if self._owed:
                 self.next = min(self.next, self.now - 1)
             self.still -= 1
+
+    def _do_due(self, before: int) -> None:
+        """Do what is due before a moment in any of the instances, the earliest first; no job starts meanwhile."""
+        agenda = self._agenda
+        not_yet: list[Lifecycle] = []
+        self.is_moving = True
+        try:
+            while agenda and agenda[0][0] < before:
+                moment, _, _, found = heappop(agenda)
+                one = found()
+                if one is None or one._announced != moment:
+                    continue  # something earlier was announced, and is done
+                if not due.do_first(one, before):
+                    not_yet.append(one)
+        finally:
+            for one in not_yet:
+                if not one.is_closed:
+                    one._announce(due.first(one))
+            self.is_moving = False
+            self.next = agenda[0][0] if agenda else FOREVER

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock, limits
@@ -276,6 +276,46 @@ def test_time_does_not_run_backwards_and_stands_still_in_a_pass() -> None:
 
 class Keeping(Slow):
     keeps_limits = True
+
+
+class Closing(Keeping):
+    """Closes the instance of a job as soon as that starts."""
+
+    def start(self, job: Job) -> None:
+        super().start(job)
+        if job.name == "inner" and "end" in (job.payload or ()):
+            job.instance.close()
+
+
+@pytest.mark.parametrize("lapses", [True, False], ids=["asked at its limit", "not asked"])
+@pytest.mark.parametrize("how", ["ends", "closes in its pass"])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_rule_t1_a_job_that_breaks_its_limit_is_found_before_the_pass_that_a_child_causes(
+    inventory: str, how: str, lapses: bool
+) -> None:
+    clock, runner = Hand(), Closing()
+    top = Instance(nodes(4), clock=clock, runner=runner, inventory=inventory, name="top")
+    holder = top.submit("slot=1/node", name="holder")
+    child = top.spawn(holder)
+    other = top.submit("slot=3/node", duration_s=10, name="other")
+    waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
+    last = child.submit("slot=1/node", name="inner") if how == "ends" else None
+    if last is not None:
+        top.finish(holder)
+        assert runner.told[-1] == "stop inner: cancel"
+    if lapses:
+        clock.now_s = 10.0
+        assert child.check() == []
+        assert (top.next_due(), top.check()) == (None, [])
+    clock.now_s = 12.0
+    if last is not None:
+        child.finish(last)
+    else:
+        child.submit("slot=1/node", name="inner", payload="end")
+    assert runner.told[-1] == "stop other: timelimit"
+    assert (waiting.started_at, other.state, top.check()) == (None, State.CLEANUP, [])
+    top.finish(other)
+    assert waiting.started_at == 12.0
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
@@ -1053,6 +1093,8 @@ def test_rule_t1_a_call_that_comes_late_begins_with_what_advance_does(
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 1 << 40))
+@example(7620)  # a child ends after the limit of a job whose runner promised to keep it
+@example(226)  # others reserved units of a pool for the moment after the limit of a job that does not stop
 def test_rule_t1_no_unit_is_used_twice_whatever_happens(seed: int) -> None:
     assert Course(seed).run() == []
 
