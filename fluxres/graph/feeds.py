@@ -116,10 +116,15 @@ class Feeds:
 
     @cached_property
     def counted(self) -> frozenset[int]:
-        """Those of the distributed types of which some pool has more than one unit, or says what it is counted in."""
+        """Those of the distributed types of which some pool has more than one unit, or says what it is counted in.
+
+        A part of a machine counts what the machine does, though it may have one unit of each pool.
+        """
         structure = self._structure
-        pools = self.given[(structure.size[self.given] > 1) | self._has_unit(self.given)]
-        return self.types & frozenset(np.unique(structure.type[pools]).tolist())
+        pools = self.given[(structure.full_size[self.given] > 1) | self._has_unit(self.given)]
+        named = {kind for graph, kind in structure.counts if graph == self.graph.name}
+        by_parent = {number for number, kind in enumerate(structure.types) if kind in named}
+        return self.types & (by_parent | frozenset(np.unique(structure.type[pools]).tolist()))
 
     def _has_unit(self, pools: Int32) -> NDArray[np.bool_]:
         of_kind = np.array([kind.unit is not None for kind in self._structure.kinds], np.bool_)

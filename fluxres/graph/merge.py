@@ -167,18 +167,11 @@ def _check_depth(plan: _Plan) -> None:
 # -- what the pools of both become ---------------------------------------------------------------------------------------
 
 
-def _full(s: Structure) -> Int64:
-    full = s.size.copy()
-    if s.capacity:
-        full[np.fromiter(s.capacity, np.int64, len(s.capacity))] = list(s.capacity.values())
-    return full
-
-
 def _settle_sizes(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
     """Sizes, ways and full sizes (`columns["full"]`) where two pools became one."""
     s, other = plan.s, plan.other
     full = np.empty(plan.n, np.int64)
-    full_s, full_other = _full(s), _full(other)
+    full_s, full_other = s.full_size, other.full_size
     full[plan.from_other[plan.fresh]] = full_other[plan.fresh]
     full[plan.from_s[plan.stays]] = full_s[plan.stays]
     columns["full"] = full

@@ -80,6 +80,7 @@ def within_tree(s: Structure, v: int, to: Destination) -> tuple[Structure, Int32
         subsystems={name: graph.renumber(old_to_new) for name, graph in s.subsystems.items()},
         tree_end=s.tree_end,
     )
+    made.counts = s.counts
     if s.linked is not None:
         made.linked = s.linked[order]
     if to.name is not None:

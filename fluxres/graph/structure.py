@@ -115,6 +115,8 @@ class Structure:
         self.subsystems = subsystems if subsystems is not None else {}
         self.linked: NDArray[np.bool_] | None = None
         """Ways whose units the enclosing instance gives on request, where this is the graph of a child instance."""
+        self.counts: frozenset[tuple[str, str]] = frozenset()
+        """Auxiliary graphs and types that are counted where the enclosing instance has them, though maybe by no pool here."""
         self._outage: Outage | None = None
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
 
@@ -432,6 +434,14 @@ class Structure:
         ways = self.ways
         return np.where(ways, 0, self.size) if ways.any() else self.size
 
+    @property
+    def full_size(self) -> NDArray[np.int64]:
+        """Units of each pool, those of which a copy took no part included.  Cost: a copy of the column."""
+        full = self.size.copy()
+        if self.capacity:
+            full[np.fromiter(self.capacity, np.int64, len(self.capacity))] = list(self.capacity.values())
+        return full
+
     # -- states and tags ---------------------------------------------------------------------------------------------
 
     def unavailable_roots(self) -> Int32:
@@ -501,7 +511,7 @@ class Structure:
         self, columns: Mapping[str, NDArray[Any]] = MappingProxyType({}), subsystems: Mapping[str, Subsystem] | None = None
     ) -> Structure:
         """The same pools with other values in some columns, or with other auxiliary graphs; all other data is shared."""
-        return Structure(
+        made = Structure(
             {**self.columns(), **columns},
             self.kinds,
             origins=self.origins,
@@ -512,6 +522,8 @@ class Structure:
             subsystems=dict(self.subsystems if subsystems is None else subsystems),
             tree_end=self.tree_end,
         )
+        made.counts = self.counts
+        return made
 
     @property
     def nbytes(self) -> int:

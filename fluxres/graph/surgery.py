@@ -45,7 +45,7 @@ def duplicate(s: Structure) -> Structure:
         subsystems[name] = Subsystem(
             name, graph.hierarchy, graph.src.copy(), graph.dst.copy(), graph.relation.copy(), list(graph.relations), attributes
         )
-    return Structure(
+    made = Structure(
         {name: column.copy() for name, column in s.columns().items()},
         s.kinds,
         origins=list(s.origins),
@@ -56,6 +56,8 @@ def duplicate(s: Structure) -> Structure:
         subsystems=subsystems,
         tree_end=s.tree_end,
     )
+    made.linked, made.counts = s.linked, s.counts
+    return made
 
 
 def by_itself(s: Structure) -> Structure:

@@ -159,12 +159,15 @@ def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: NDArray[np.bool_
 
 
 def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
-    """Mark in the copy for a child instance what its parent gives on request (rule N1).
+    """Mark in the copy for a child instance what its parent gives on request, and what it counts (rule N1).
 
     Args:
         vertices: the pools of the graph that were copied.
     """
     made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
+    made.counts = frozenset(
+        (feeds.graph.name, graph.structure.types[kind]) for feeds in graph.structure.feeds for kind in feeds.counted
+    )
     accounts.link(made, (graph.structure, vertices))
 
 
@@ -250,7 +253,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int |
     if other.records.stages:
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
-    _carry_linked(structure, (graph.structure, from_own), (other.structure, from_other))
+    _carry_from_parent(structure, (graph.structure, from_own), (other.structure, from_other))
 
     def make(own: Records, theirs: Records) -> Records:
         return _joined(graph, structure, (own, from_own), (theirs, from_other))
@@ -320,8 +323,10 @@ def _require_recorded(part: Records, records: Records, numbers: Int32) -> None:
                 raise MergeConflict(message, where=records.accounts.where(int(numbers[v])), hint="free one of them first")
 
 
-def _carry_linked(structure: Structure, *parts: tuple[Structure, Int32]) -> None:
-    """What a child instance shares with others, it shares in the next generation, as long as it has none of its own."""
+def _carry_from_parent(structure: Structure, *parts: tuple[Structure, Int32]) -> None:
+    """What a child instance shares with others, it shares in the next generation, as long as it has none of its own; what its
+    parent counts, it counts."""
+    structure.counts = frozenset().union(*(part.counts for part, _ in parts))
     if all(part.linked is None for part, _ in parts):
         return
     linked = np.zeros(structure.n, np.bool_)
@@ -384,7 +389,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
         named = where.partition(":/")[0]
         hierarchy = None if named == graph.structure.hierarchy else named
     structure, old_to_new = surgery.unlink(graph.structure, v, hierarchy)
-    _carry_linked(structure, (graph.structure, old_to_new))
+    _carry_from_parent(structure, (graph.structure, old_to_new))
 
     def make(own: Records) -> Records:
         _require_free(own, structure, old_to_new, v)
@@ -407,7 +412,7 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
     above = graph.structure.ancestors(v)
     structure, old_to_new = surgery.remove(graph.structure, v)
     structure.flags[old_to_new[above]] |= WAY
-    _carry_linked(structure, (graph.structure, old_to_new))
+    _carry_from_parent(structure, (graph.structure, old_to_new))
 
     def make(own: Records) -> Records:
         _require_free(own, structure, old_to_new, v)

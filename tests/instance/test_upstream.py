@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import accumulate
 from random import Random
 from typing import Any
@@ -128,6 +129,32 @@ def test_a_child_that_was_given_watts_has_its_part_of_the_cables(clock: Hand) ->
     child.grow("slot=1/[node;power=200]")
     assert child.graph.satisfiable("slot=2/[node;power=200]")
     assert not child.graph.satisfiable("slot=1/[node{id:'1'};power=201]")
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("least", [1, 4], ids=["one unit here and more elsewhere", "one of several units"])
+def test_rule_n1_a_part_of_a_supply_without_a_unit_is_counted_as_all_of_it(least: int, clock: Hand) -> None:
+    """A child with a single unit of each supplier counts what its parent does, and so do its own children and what it gets."""
+    pdus = [{"type": "power", "basename": "pdu", "id": [i], "size": size} for i, size in enumerate((least, 4))]
+    edges = [{"from": f"power:/feed/pdu{i}", "to": f"/site/node[{2 * i}-{2 * i + 1}]", "capacity": 4} for i in range(2)]
+    feed = {"type": "power", "basename": "feed", "size": 8, "id": None, "with": pdus}
+    node = {"type": "node", "count": 4, "with": [{"type": "core", "count": 2}]}
+    graphs = {"power": {"hierarchy": True, "pools": [feed], "edges": edges}}
+    site = fluxres.load({"fluxres": 1, "name": "site", "resources": [node], "graphs": graphs})
+    top = Instance(site, queue_policy="easy", clock=clock, name="top")
+    child = top.spawn(top.submit("slot=1/[node{id:'0'};power=1]", duration_s=1000))
+    first = child.submit("slot=1/[core;power=1]", duration_s=10)
+    assert cables(child.graph) == cables(top.graph) == {"node0": 1}
+    assert top.check() == []
+    child.finish(first)
+    grandchild = child.spawn(child.submit("slot=1/[core;power=1]", duration_s=100))
+    grandchild.submit("slot=1/[core;power=1]", duration_s=10)
+    assert cables(grandchild.graph) == {"node0": 1}
+    assert top.check() == []
+    child.grow("slot=1/node{id:'2'}")
+    child.shrink("/site/node2")
+    assert cables(child.graph) == {"node0": 1}
+    assert cables(pickle.loads(pickle.dumps(child.graph))) == {"node0": 1}
     assert top.check() == []
 
 
