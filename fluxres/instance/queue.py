@@ -293,9 +293,10 @@ class Queue:
         self.drop(job)
 
     def drop(self, job: Job) -> None:
-        """Forget the reservation of a job that has none any more."""
+        """Forget the reservation that a job has or had."""
         job.reserved = -1
-        self._reserved.pop(job.number, None)
+        for known in (self._reserved, self._lost, self._delayed):
+            known.pop(job.number, None)
 
     def _forget(self) -> None:
         instance = self._instance

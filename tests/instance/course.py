@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from random import Random
 from typing import Any
 
@@ -69,7 +69,7 @@ class Watch:
     def _begin(self, job: Job) -> None:
         now_s = self.course.clock.now_s
         self.log.append((now_s, "start", job.name or ""))
-        self.course.require_nothing_overdue(f"when {job!r} starts", job.instance)
+        self.course.require_nothing_overdue(f"when {job!r} starts", [job.instance])
         if job in self.using:
             self.course.wrong(f"{job!r} is started twice")
         mine = self.course.units(job)
@@ -126,6 +126,7 @@ class Watch:
     def say(self, job: Job, status: int) -> None:
         """A job has ended."""
         self.forget(job)
+        self.course.called.add(job.instance)
         job.instance.finish(job, status)
 
     def forget(self, job: Job) -> None:
@@ -175,7 +176,8 @@ class Course:
             name="top",
         )
         self.made = self.steps = 0
-        self.calls = 0
+        self.called: set[Instance] = set()
+        """Instances that were called in this step."""
 
     def wrong(self, what: str) -> None:
         self.broken.append(f"at {self.clock.now_s}: {what}")
@@ -198,10 +200,10 @@ class Course:
             found |= {structure.path(u) for u in below if structure.end.item(u) == u + 1}
         return frozenset(found)
 
-    def require_nothing_overdue(self, when: str, where: Instance | None) -> None:
+    def require_nothing_overdue(self, when: str, where: Collection[Instance]) -> None:
         now_s, runner = self.clock.now_s, self.runner
         for job in runner.using:
-            if runner.keeps_limits and job.instance is not where:
+            if runner.keeps_limits and job.instance not in where:
                 continue  # its own instance finds out, when it is called
             if runner.limit[job] < now_s and job not in runner.asked and job.state is not State.CLEANUP:
                 self.wrong(f"{job!r} is overdue since {runner.limit[job]} {when}, and was not asked to stop")
@@ -245,16 +247,17 @@ class Course:
             self.other: 3 if self.has_others else 0,
         }
         (what,) = self.random.choices(list(weights), list(weights.values()))
-        before = self.calls
+        self.called.clear()
         what()
-        if self.calls == before:
+        if not self.called:
             return
-        self.require_nothing_overdue(f"after {what.__name__}", self.top if what != self.child else None)
+        self.require_nothing_overdue(f"after {what.__name__}", self.called)
         self.audit(what.__name__)
 
     def attempt(self, call: Callable[..., Any], *given: Any, refuses: bool = False, **more: Any) -> Any:
         """Call; only what may be refused may raise, and only errors that say so."""
-        self.calls += 1
+        if isinstance(instance := getattr(call, "__self__", None), Instance):
+            self.called.add(instance)
         try:
             return call(*given, **more)
         except FluxresError as error:
@@ -344,7 +347,7 @@ class Course:
         if job is None:
             return
         before = job.duration_s
-        self.calls += 1
+        self.called.add(job.instance)
         try:
             job.instance.set_duration(job, length)
         except InsufficientResources:
@@ -366,6 +369,7 @@ class Course:
             self.attempt(self.top.set_state, self.random.choice(nodes), self.random.choice(("down", "drain", "up", "up")))
 
     def look(self) -> None:
+        self.called.add(self.top)
         self.attempt(lambda: self.top.graph)
         self.attempt(self.top.next_due)
 
@@ -413,6 +417,7 @@ class Course:
         """Whoever closes a child says that its job has ended."""
         job = child.job_in_parent
         assert job is not None
+        self.attempt(child.check)  # what is due comes before that, and may start jobs in it
         self.runner.forget(job)
         self.runner.closing = job
         self.attempt(child.close)

@@ -1093,10 +1093,27 @@ def test_rule_t1_a_call_that_comes_late_begins_with_what_advance_does(
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 1 << 40))
+@example(1004469)  # a job is held at the very limit of another
 @example(7620)  # a child ends after the limit of a job whose runner promised to keep it
 @example(226)  # others reserved units of a pool for the moment after the limit of a job that does not stop
 def test_rule_t1_no_unit_is_used_twice_whatever_happens(seed: int) -> None:
     assert Course(seed).run() == []
+
+
+@pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
+def test_rule_j1_a_job_that_is_held_at_the_limit_of_another_is_promised_nothing(inventory: str) -> None:
+    machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
+    clock = Hand()
+    top = Instance(machine, queue_policy="conservative", clock=clock, runner=Slow(), inventory=inventory, name="top")
+    top.submit(ask.format(3), duration_s=10, name="running")
+    waiting = [top.submit(ask.format(4), duration_s=10, name=name) for name in ("first", "second")]
+    assert [job.reserved_at for job in waiting] == [10.0, 20.0]
+    clock.now_s = 10.0
+    top.set_urgency(waiting[1], 0)
+    assert (waiting[0].reserved_at, waiting[1].reserved_at) == (10.000001, None)
+    assert top.check() == []
+    top.cancel(waiting[1])
+    assert top.check() == []
 
 
 def test_rule_t1_a_late_job_with_a_child_may_lose_to_others_later() -> None:
