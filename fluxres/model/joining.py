@@ -80,7 +80,7 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
 
     Errors: UnknownJob; InsufficientResources when it holds nothing then.
     """
-    size = _units_held(graph, job, moment)
+    size = _units_held(graph, job, moment, linked=linked)
     if not size.any():
         raise InsufficientResources(
             f"job '{job}' holds nothing at this moment", hint="use `at`, --at on the command line, for a moment at which it does"
@@ -106,7 +106,7 @@ def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool
     structure = graph.structure
     if not structure.subsystems or not graph.records.is_holder(job):
         return None
-    kept = _units_held(graph, job, moment) > 0
+    kept = _units_held(graph, job, moment, linked=True) > 0
     ways = _ways_of(graph, job, moment, kept)
     again = ways & gone
     if not again.any():
@@ -125,15 +125,22 @@ def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool
     return _made(graph, made)
 
 
-def _units_held(graph: ResourceGraph, job: str, moment: int) -> NDArray[np.int64]:
-    """By pool, the units that a job holds at a moment, by a record or by a pool around it."""
+def _units_held(graph: ResourceGraph, job: str, moment: int, *, linked: bool) -> NDArray[np.int64]:
+    """By pool, the units that a job holds at a moment, by a record or by a pool around it.
+
+    Args:
+        linked: for a child instance. Of a supplier all of which the job draws, it has below what it draws there: no more would be
+            its own when its parent gets more of that supplier.
+    """
     structure, records = graph.structure, graph.records
     size = np.zeros(structure.n, np.int64)
+    suppliers = _suppliers(graph) if linked and structure.subsystems else None
     for v in sorted(v for v in records.require_job(job) if v < structure.n):
         amount = steps.amount_at(records.held[v][job], moment)
         if amount == structure.size.item(v):
             size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
-            _leave_out_linked(records, job, v, moment, size)
+            drawn = suppliers is not None and bool(suppliers[v]) and _is_drawn(records, job, v, [(moment, moment + 1)])
+            _count_below(records, job, v, moment, size, all_below=drawn)
         elif amount:
             size[v] = amount
     return size
@@ -171,12 +178,22 @@ def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
     accounts.link(made, (graph.structure, vertices))
 
 
-def _leave_out_linked(records: Records, job: str, v: int, moment: int, size: NDArray[np.int64]) -> None:
-    """Of what the enclosing instance gives on request, below a pool held whole, count what the job drew (rule N1)."""
-    linked, implied = records.structure.linked, records.implied.get(job, {})
-    if linked is not None:
-        for u in (np.flatnonzero(linked[v + 1 : records.structure.end.item(v)]) + v + 1).tolist():
-            size[u] = steps.amount_at(implied.get(u, ()), moment)
+def _count_below(records: Records, job: str, v: int, moment: int, size: NDArray[np.int64], *, all_below: bool) -> None:
+    """Of what the enclosing instance gives on request, below a pool held whole, count what the job drew (rule N1).
+
+    Args:
+        all_below: count so of everything below it.
+    """
+    structure, implied = records.structure, records.implied.get(job, {})
+    below = slice(v + 1, structure.end.item(v))
+    if all_below:
+        only = np.arange(below.start, below.stop)
+    elif structure.linked is not None:
+        only = np.flatnonzero(structure.linked[below]) + below.start
+    else:
+        return
+    for u in only.tolist():
+        size[u] = steps.amount_at(implied.get(u, ()), moment)
 
 
 def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -366,7 +383,8 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
         if end.item(v) == v + 1 or after.structure.size.item(int(old_to_new[v])) == size.item(v):
             continue
         for owner, held in holders.items():
-            if steps.whole(held, 0, FOREVER, 0, size.item(v)) and not _is_drawn(before, owner, v, held):
+            windows = steps.whole(held, 0, FOREVER, 0, size.item(v))
+            if windows and not _is_drawn(before, owner, v, windows):
                 raise MergeConflict(
                     f"held whole by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
                     f"{after.structure.size.item(int(old_to_new[v]))} units",
@@ -375,10 +393,12 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
                 )
 
 
-def _is_drawn(records: Records, owner: str, v: int, held: steps.Steps) -> bool:
-    implied = records.implied.get(owner, {})
+def _is_drawn(records: Records, owner: str, v: int, windows: list[tuple[int, int]]) -> bool:
+    """Whether all of a pool that a job holds whole in these windows is what it draws, or what it has of the pools right below."""
+    size, implied = records.accounts.size.item(v), records.implied.get(owner, {})
     below = steps.joined([implied.get(u, ()) for u in records.structure.children(v).tolist()])
-    return held in (records.drawn.total(owner, v), below)
+    full = [each for held in (records.drawn.total(owner, v), below) for each in steps.whole(held, 0, FOREVER, 0, size)]
+    return not any(steps.without(start, end, full) for start, end in windows)
 
 
 def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) -> None:

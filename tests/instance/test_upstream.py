@@ -781,6 +781,18 @@ def test_a_child_whose_own_child_draws_all_that_it_has_grows_by_more(top: Instan
     assert (child.check(), top.check()) == ([], [])
 
 
+def test_rule_n1_a_grandchild_that_draws_all_of_a_feed_has_no_pdu_that_it_does_not_draw_from(top: Instance) -> None:
+    child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
+    child.grow("slot=1/node{id:'3'}")
+    inner = child.spawn(child.submit("slot=1/[node{id:'3'};power=300]"))
+    assert {pool.name: pool.size for pool in inner.graph.find("type=power")} == {"feed": 300, "pdu1": 300}
+    child.grow("slot=1/[node{id:'1'};power=300]")
+    assert top.check() == []
+    child.submit("slot=1/[node{id:'0'}/core;power=300]")
+    assert inner.submit("slot=1/[core;power=300]").state is State.RUN
+    assert (watts(top.graph), top.check()) == ({"feed": 600, "pdu0": 600, "pdu1": 300}, [])
+
+
 def test_a_child_all_of_whose_feed_a_job_holds_by_name_does_not_grow_by_more(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
     child.graph.allocate("power:/feed", job="j")
