@@ -290,11 +290,14 @@ def _drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
     records, name, now = graph.records, fluid.encode(job.number), job.instance.now
     found = []
     for v, p in upstream.above().items():
-        held = records.given(p, name)
-        drawn = upstream.drawn(v)
-        if list(steps.within(held, now, FOREVER)) != list(steps.within(drawn, now, FOREVER)):
+        # What is over may differ: a promise that was not kept, and a late job that was given its units again afterwards.
+        held, drawn, elsewhere, shown = (
+            list(steps.within(each, now, FOREVER))
+            for each in (records.given(p, name), upstream.drawn(v), upstream.elsewhere(p), own.steps_of(v, ELSEWHERE))
+        )
+        if held != drawn:
             found.append(_n1(child, v, f"the child draws {drawn}, and its job in the parent {held}"))
-        if own.steps_of(v, ELSEWHERE) != upstream.elsewhere(p):
+        if shown != elsewhere:
             found.append(_n1(child, v, "what other instances draw does not show in the child"))
     return found
 

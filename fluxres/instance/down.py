@@ -75,7 +75,7 @@ def follow(instance: Instance) -> None:
     note(instance)
     resized = set()
     if structure is not before[0]:
-        resized = {child for child in instance.children if child.upstream is not None and child.upstream.follow_sizes()}
+        resized = {child for child in instance.children if follow_sizes(child)}
     by_state: dict[int, list[str]] = {}
     for name, code in _changed(before, structure):
         by_state.setdefault(code, []).append(name)
@@ -91,6 +91,16 @@ def follow(instance: Instance) -> None:
             if child.passes == "event":
                 child._time.owe(child)
             follow(child)
+
+
+def follow_sizes(child: Instance) -> bool:
+    """Give a child as many units of shared suppliers as its parent has now; whether that is another number than before."""
+    upstream = child.upstream
+    if upstream is None or not upstream.resized():
+        return False
+    child.queue.unreserve()  # what is reserved after the end of the child may be more, since the parent does not hold it
+    upstream.follow_sizes()
+    return True
 
 
 def _changed(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:

@@ -17,7 +17,7 @@ from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, Unknow
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance import recording, states
-from fluxres.instance.down import has
+from fluxres.instance.down import follow_sizes, has
 from fluxres.model import changes, joining, targets
 from fluxres.syntax import fluid
 
@@ -141,7 +141,7 @@ def _reduction(child: Instance, graph: ResourceGraph, drawn: dict[int, int]) -> 
 def _follow(child: Instance) -> None:
     """Let the instances below a child, which draw from its suppliers, know how much it has of them now."""
     for instance in child.walk():
-        if instance is not child and instance.upstream is not None and instance.upstream.follow_sizes():
+        if instance is not child and follow_sizes(instance):
             _refresh(instance)
 
 

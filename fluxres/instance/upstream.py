@@ -93,16 +93,17 @@ class ParentSupply:
             self.graph.records.set_elsewhere(v, ())
         self._seen = ()
 
-    def follow_sizes(self) -> bool:
-        """Know as many units of each supplier as the parent has now; whether that is another number than before."""
+    def resized(self) -> dict[int, int]:
+        """By linked pool or edge of which the parent has another number of units than the child knows, that number."""
         if self.is_closed:
-            return False
-        self.refresh()  # no more is held of any than there is now
+            return {}
         mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
-        sizes = {v: (0, theirs.item(p)) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
-        if sizes:
-            joining.leave(self.graph, sizes, self.parent._time.now)
-        return bool(sizes)
+        return {v: theirs.item(p) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
+
+    def follow_sizes(self) -> None:
+        """Know as many units of each supplier as the parent has now, of which the child holds no more."""
+        self.refresh()  # no more is held elsewhere than there is now
+        joining.leave(self.graph, {v: (0, units) for v, units in self.resized().items()}, self.parent._time.now)
 
     def elsewhere(self, p: int) -> Steps:
         """What is held of a pool of the parent, by any but the child's job, until that ends; never more than all of it."""

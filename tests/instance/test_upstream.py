@@ -976,6 +976,31 @@ def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: 
     assert (child.check(), top.check()) == ([], [])
 
 
+def test_rule_n1_a_reservation_past_the_end_of_a_child_gives_way_to_a_smaller_cable(clock: Hand) -> None:
+    top = Instance(
+        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
+    )
+    child = top.spawn(top.submit("slot=1/node{id:'0'}", duration_s=30))
+    child.submit("slot=1/[core;power=100]", duration_s=35)
+    waiting = child.submit("slot=1/[core=4;power=500]", duration_s=5)
+    assert waiting.reserved_at == 35.0
+    top.graph.set_edge("power:/feed/pdu0", "/site/node0", "power", capacity=300)
+    assert (top.check(), waiting.reserved_at) == ([], None)
+    assert not child.graph.satisfiable("slot=1/[core;power=301]")
+
+
+def test_a_promise_that_passed_beside_a_late_job_is_no_finding(clock: Hand) -> None:
+    """Nobody calls at the limit: the promise was never kept, and the late job holds its watts again from the next call on."""
+    top = Instance(site(), queue_policy="easy", clock=clock, runner=Slow(), name="top")
+    late = top.spawn(top.submit("slot=1/node{id:'0'}", duration_s=22))
+    late.submit("slot=1/[core;power=100]", duration_s=34)
+    other = top.spawn(top.submit("slot=1/node{id:'1'}", duration_s=37))
+    waiting = other.submit("slot=1/[core;power=1000]", duration_s=5)
+    assert waiting.reserved_at == 22.0
+    clock.now_s = 30.0
+    assert top.check() == []
+
+
 def test_rule_n1_what_a_child_has_reserved_past_its_own_end_is_not_held_of_the_parents_suppliers(clock: Hand) -> None:
     top = Instance(site(), clock=clock, name="top")
     child = top.spawn(top.submit("slot=3/node", duration_s=20), queue_policy="easy-count")
