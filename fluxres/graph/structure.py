@@ -436,10 +436,11 @@ class Structure:
 
     @property
     def full_size(self) -> NDArray[np.int64]:
-        """Units of each pool, those of which a copy took no part included.  Cost: a copy of the column."""
+        """Units of each pool, those of which a copy took no part included.  Cost: a copy of the column, where there are such."""
+        if not self.capacity:
+            return self.size
         full = self.size.copy()
-        if self.capacity:
-            full[np.fromiter(self.capacity, np.int64, len(self.capacity))] = list(self.capacity.values())
+        full[np.fromiter(self.capacity, np.int64, len(self.capacity))] = list(self.capacity.values())
         return full
 
     # -- states and tags ---------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def duplicate(s: Structure) -> Structure:
         subsystems=subsystems,
         tree_end=s.tree_end,
     )
-    made.linked, made.counts = s.linked, s.counts
+    made.linked, made.counts = None if s.linked is None else s.linked.copy(), s.counts
     return made
 
 

@@ -85,22 +85,26 @@ def follow(instance: Instance) -> None:
             if names:
                 child._graph.set_state(names, STATES[code])
         if any(known.values()) or child in resized:
-            child.inventory.refresh()
-            child.queue.cleared()
-            child.queue.changed = True
-            if child.passes == "event":
-                child._time.owe(child)
+            refit(child)
             follow(child)
 
 
 def follow_sizes(child: Instance) -> bool:
     """Give a child as many units of shared suppliers as its parent has now; whether that is another number than before."""
     upstream = child.upstream
-    if upstream is None or not upstream.resized():
+    if upstream is None or not (sizes := upstream.resized()):
         return False
     child.queue.unreserve()  # what is reserved after the end of the child may be more, since the parent does not hold it
-    upstream.follow_sizes()
+    upstream.resize(sizes)
     return True
+
+
+def refit(instance: Instance) -> None:
+    """What an instance has is another: it fits its jobs again, in a pass."""
+    instance.inventory.refresh()
+    instance.queue.cleared()
+    if instance.passes == "event":
+        instance._time.owe(instance)
 
 
 def _changed(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:

@@ -17,7 +17,7 @@ from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, Unknow
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance import recording, states
-from fluxres.instance.down import follow_sizes, has
+from fluxres.instance.down import follow_sizes, has, refit
 from fluxres.model import changes, joining, targets
 from fluxres.syntax import fluid
 
@@ -52,7 +52,7 @@ def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) 
     with recording.ours(parent.inventory):  # it has less than before, and keeps what is reserved
         paths = _grow(parent, job, child, graph, wanted)
     _follow(child)
-    _refresh(child)
+    refit(child)
     return paths
 
 
@@ -112,7 +112,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         joining.remove(instance._graph, instance._graph.structure.vertex(path), instance._time.now)
     for instance in dict.fromkeys([child, *(instance for instance, _ in ways)]):
         _keep_ways(instance, paths)
-        _refresh(instance)
+        refit(instance)
     _follow(child)
     parent.supply_changed()
     return paths
@@ -142,15 +142,7 @@ def _follow(child: Instance) -> None:
     """Let the instances below a child, which draw from its suppliers, know how much it has of them now."""
     for instance in child.walk():
         if instance is not child and follow_sizes(instance):
-            _refresh(instance)
-
-
-def _refresh(instance: Instance) -> None:
-    """The shape of an instance has changed: it fits its jobs again, in a pass."""
-    instance.inventory.refresh()
-    instance.queue.cleared()
-    if instance.passes == "event":
-        instance._time.owe(instance)
+            refit(instance)
 
 
 def _tops(structure: Structure, named: list[tuple[int, int | None]], where: str) -> list[int]:

@@ -100,10 +100,10 @@ class ParentSupply:
         mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
         return {v: theirs.item(p) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
 
-    def follow_sizes(self) -> None:
-        """Know as many units of each supplier as the parent has now, of which the child holds no more."""
+    def resize(self, sizes: dict[int, int]) -> None:
+        """Know as many units of some linked pools and edges as the parent has now, of which the child holds no more."""
         self.refresh()  # no more is held elsewhere than there is now
-        joining.leave(self.graph, {v: (0, units) for v, units in self.resized().items()}, self.parent._time.now)
+        joining.leave(self.graph, {v: (0, units) for v, units in sizes.items()}, self.parent._time.now)
 
     def elsewhere(self, p: int) -> Steps:
         """What is held of a pool of the parent, by any but the child's job, until that ends; never more than all of it."""

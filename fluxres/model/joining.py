@@ -134,12 +134,12 @@ def _units_held(graph: ResourceGraph, job: str, moment: int, *, linked: bool) ->
     """
     structure, records = graph.structure, graph.records
     size = np.zeros(structure.n, np.int64)
-    suppliers = _suppliers(graph) if linked and structure.subsystems else None
+    distributed = _distributed(graph) if linked and structure.subsystems else frozenset()
     for v in sorted(v for v in records.require_job(job) if v < structure.n):
         amount = steps.amount_at(records.held[v][job], moment)
         if amount == structure.size.item(v):
             size[v : structure.end.item(v)] = structure.size[v : structure.end.item(v)]
-            drawn = suppliers is not None and bool(suppliers[v]) and _is_drawn(records, job, v, [(moment, moment + 1)])
+            drawn = structure.type.item(v) in distributed and _is_drawn(records, job, v, [(moment, moment + 1)])
             _count_below(records, job, v, moment, size, all_below=drawn)
         elif amount:
             size[v] = amount
@@ -171,7 +171,7 @@ def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
     Args:
         vertices: the pools of the graph that were copied.
     """
-    made.linked = ((made.flags & WAY) != 0) & _suppliers(graph)[vertices]
+    made.linked = ((made.flags & WAY) != 0) & np.isin(graph.structure.type[vertices], list(_distributed(graph)))
     made.counts = frozenset(
         (feeds.graph.name, graph.structure.types[kind]) for feeds in graph.structure.feeds for kind in feeds.counted
     )
@@ -203,11 +203,11 @@ def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return matching.matcher(graph).typology.paths.along(kept)
 
 
-def _suppliers(graph: ResourceGraph) -> NDArray[np.bool_]:
-    """Pools of the types that are distributed over an auxiliary graph."""
+def _distributed(graph: ResourceGraph) -> frozenset[int]:
+    """Types that are distributed over an auxiliary graph, and the numbers of the graphs."""
     from fluxres.model import matching
 
-    return np.isin(graph.structure.type, list(matching.matcher(graph).typology.paths.channels))
+    return matching.matcher(graph).typology.paths.channels
 
 
 def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
@@ -483,7 +483,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
     """
     before = graph.structure
     structure = surgery.duplicate(before)
-    linked = np.zeros(structure.n, np.bool_) if before.linked is None else before.linked.copy()
+    linked = np.zeros(structure.n, np.bool_) if structure.linked is None else structure.linked
     for v, (units, of_parent) in left.items():
         if v < before.n:
             structure.size[v] = units or of_parent

@@ -283,7 +283,7 @@ class Closing(Keeping):
 
     def start(self, job: Job) -> None:
         super().start(job)
-        if job.name == "inner" and "end" in (job.payload or ()):
+        if job.payload == "end":
             job.instance.close()
 
 

@@ -93,9 +93,7 @@ def cables(graph: ResourceGraph) -> dict[str, int]:
 
 
 def test_rule_n1_what_a_child_draws_goes_through_the_cables_of_its_parent(clock: Hand) -> None:
-    top = Instance(
-        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
-    )
+    top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     first = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
     second = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
     a = first.submit("[node{id:'0'}/core{x};power=400]", duration_s=100)
@@ -117,9 +115,7 @@ def test_rule_n1_what_a_child_draws_goes_through_the_cables_of_its_parent(clock:
 
 
 def test_a_child_that_was_given_watts_has_its_part_of_the_cables(clock: Hand) -> None:
-    top = Instance(
-        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
-    )
+    top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/[node;power=500]", duration_s=1000))
     assert child.graph.satisfiable("slot=1/[core;power=500]")
     assert not child.graph.satisfiable("slot=1/[core;power=501]")
@@ -313,9 +309,7 @@ def test_rule_n1_check_reports_a_supplier_of_the_parent_that_is_over_committed_b
 
 
 def test_rule_n1_a_grandchild_has_the_part_of_a_cable_that_its_job_was_given(clock: Hand) -> None:
-    top = Instance(
-        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
-    )
+    top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/node", duration_s=1000))
     grandchild = child.spawn(child.submit("slot=1/[core;power=300]", duration_s=500))
     assert top.check() == []
@@ -330,7 +324,7 @@ def test_rule_n1_a_grandchild_has_the_part_of_a_cable_that_its_job_was_given(clo
 
 def test_rule_t1_a_late_job_keeps_its_part_of_a_cable(clock: Hand) -> None:
     top = Instance(
-        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure),
+        sites.graph(CABLES),
         clock=clock,
         name="top",
         runner=Slow(),
@@ -401,9 +395,7 @@ def test_rule_t1_a_late_job_keeps_watts_that_were_promised_in_another_instance(c
 
 
 def test_rule_n1_an_edge_of_a_grandchild_carries_what_that_of_its_parent_does(clock: Hand) -> None:
-    top = Instance(
-        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
-    )
+    top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=1000))
     grandchild = child.spawn(child.submit("slot=1/core=2", duration_s=500))
     assert grandchild.graph.satisfiable("slot=1/[core;power=300]")
@@ -977,9 +969,7 @@ def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: 
 
 
 def test_rule_n1_a_reservation_past_the_end_of_a_child_gives_way_to_a_smaller_cable(clock: Hand) -> None:
-    top = Instance(
-        ResourceGraph(cluster.read(Source(CABLES.encode(), "site.yaml")).structure), queue_policy="easy", clock=clock, name="top"
-    )
+    top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/node{id:'0'}", duration_s=30))
     child.submit("slot=1/[core;power=100]", duration_s=35)
     waiting = child.submit("slot=1/[core=4;power=500]", duration_s=5)
