@@ -378,6 +378,15 @@ def lend(graph: Subsystem, numbers: Int32, of_parent: Mapping[int, int]) -> None
     graph.attributes |= {CAPACITY: carried, LINKED: mark, FULL: full}
 
 
+def lift(graph: Subsystem, rows: NDArray[np.int64]) -> None:
+    """Let edges carry whatever is asked."""
+    for key in (CAPACITY, FULL, LINKED):
+        if key in graph.attributes:
+            column = _column(graph, key)
+            column[rows] = np.nan
+            graph.attributes[key] = column
+
+
 def by_itself(graph: Subsystem) -> Subsystem:
     """The same edges without a parent to ask: they carry what it lets them carry."""
     return replace(graph, attributes={key: column for key, column in graph.attributes.items() if key != LINKED})

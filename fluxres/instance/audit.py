@@ -239,13 +239,18 @@ def _lacking(graph: ResourceGraph, child: Instance, job: Job) -> list[int]:
 
 
 def _edges_lacking(child: Instance, graph: ResourceGraph, job: Job, name: str) -> list[int]:
-    """Edges of which a child has more units itself than its job in the parent holds."""
+    """Edges of which a child has more units itself than its job in the parent holds.
+
+    Not those without a capacity in the parent: nobody holds units of them there, and a closed child does not learn of it.
+    """
     mine, theirs = child._graph.structure.accounts, graph.structure.accounts
     own = mine.size[mine.structure.n :] > 0
     if mine.linked is not None:
         own &= ~mine.linked[mine.structure.n :]
     edges = (np.flatnonzero(own) + mine.structure.n).tolist()
-    return [v for v in edges if not _is_held(graph, job, name, mine.same_in(theirs, v), mine.size.item(v))]
+    found = [v for v in edges if not _is_held(graph, job, name, mine.same_in(theirs, v), mine.size.item(v))]
+    lifted = child.upstream.relimited() if found and child.upstream is not None else {}
+    return [v for v in found if (mine.edge(v).graph.name, *mine.edge(v)[1:]) not in lifted]
 
 
 def _in_service(child: Instance, graph: ResourceGraph) -> list[Problem]:
@@ -261,7 +266,7 @@ def _in_service(child: Instance, graph: ResourceGraph) -> list[Problem]:
 
 
 def _cables(child: Instance, graph: ResourceGraph) -> list[Problem]:
-    """What a child draws, it draws through edges that its parent has as well."""
+    """What a child draws, it draws through edges that its parent has as well, with a capacity where they have one there."""
     mine, theirs = child._graph.structure, graph.structure
     found, number = [], np.full(mine.n, -1, np.int64)
     graphs = mine.subsystems.values()
@@ -278,6 +283,19 @@ def _cables(child: Instance, graph: ResourceGraph) -> list[Problem]:
         for row in np.flatnonzero(~is_there).tolist():
             where = f"{child.address} {mine.where(of_child.src.item(row))} -> {mine.where(of_child.dst.item(row))}"
             found.append(Problem("error", where, f"rule N1: the parent has no such edge in '{name}' any more"))
+    return found + _limits(child)
+
+
+def _limits(child: Instance) -> list[Problem]:
+    """Edges of a child have a capacity where those of its parent have one."""
+    mine, upstream = child._graph.structure, child.upstream
+    found = []
+    for (name, src, dst), units in ({} if upstream is None else upstream.relimited()).items():
+        message = f"it carries {units} units in the parent, and any number here"
+        if units is None:
+            message = "it carries any number of units in the parent, and is limited here"
+        where = f"{child.address} {name}: {mine.where(src)} -> {mine.where(dst)}"
+        found.append(Problem("error", where, f"rule N1: {message}"))
     return found
 
 

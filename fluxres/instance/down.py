@@ -13,7 +13,7 @@ from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 from fluxres.instance import states
 from fluxres.instance.states import State
-from fluxres.model import targets
+from fluxres.model import joining, targets
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -90,12 +90,21 @@ def follow(instance: Instance) -> None:
 
 
 def follow_sizes(child: Instance) -> bool:
-    """Give a child as many units of shared suppliers as its parent has now; whether that is another number than before."""
+    """Let what a child shares with its parent have as many units as there, and its edges a capacity where they have one there.
+
+    Returns whether anything is another number than before.
+    """
     upstream = child.upstream
-    if upstream is None or not (sizes := upstream.resized()):
+    if upstream is None or upstream.is_closed:
+        return False
+    limited = upstream.relimited()
+    if not limited and not upstream.resized():
         return False
     child.queue.unreserve()  # what is reserved after the end of the child may be more, since the parent does not hold it
-    upstream.resize(sizes)
+    if limited:
+        joining.limit(child._graph, limited)
+    if sizes := upstream.resized():
+        upstream.resize(sizes)
     return True
 
 

@@ -20,12 +20,15 @@ from fluxres.allocation.holdings import ELSEWHERE
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
 from fluxres.model import changes, joining
+from fluxres.model.drawn import Ends
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.instance.instance import Instance
     from fluxres.instance.job import Job
     from fluxres.model import ResourceGraph
@@ -99,6 +102,26 @@ class ParentSupply:
             return {}
         mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
         return {v: theirs.item(p) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
+
+    def relimited(self) -> dict[Ends, int | None]:
+        """By edge that has a capacity in the parent and none in the child, that capacity; None where it is the other way round.
+
+        Cost: the ends of all edges, by uuid.
+        """
+        mine, theirs = self.graph.structure, self.parent._graph.structure
+        found: dict[Ends, int | None] = {}
+        for name, graph in mine.subsystems.items():
+            of_parent = theirs.subsystems.get(name)
+            if of_parent is None:
+                continue
+            src, dst = (_same(mine, theirs, ends) for ends in (graph.src, graph.dst))
+            here, there = mine.accounts.between(graph, graph.src, graph.dst), theirs.accounts.between(of_parent, src, dst)
+            is_there = (src >= 0) & (dst >= 0)
+            is_there &= np.isin(src.astype(np.int64) * theirs.n + dst, of_parent.src.astype(np.int64) * theirs.n + of_parent.dst)
+            for row in np.flatnonzero(is_there & ((here < 0) != (there < 0))).tolist():
+                p = there.item(row)
+                found[name, graph.src.item(row), graph.dst.item(row)] = None if p < 0 else theirs.accounts.size.item(p)
+        return found
 
     def resize(self, sizes: dict[int, int]) -> None:
         """Know as many units of some linked pools and edges as the parent has now, of which the child holds no more."""
@@ -237,6 +260,16 @@ class ParentSupply:
             return []
         above = self.above()
         return [(v, n) for v, n in zip(which[mask].tolist(), np.asarray(amounts)[mask].tolist(), strict=True) if v in above]
+
+
+def _same(mine: Structure, theirs: Structure, vertices: Int32) -> Int32:
+    """The vertices of another structure that have the same uuids, -1 for those that it does not have."""
+    number = np.full(mine.n, -1, np.int32)
+    for v in np.unique(vertices).tolist():
+        with suppress(UnknownPool):
+            number[v] = theirs.vertex(mine.uuid(v))
+    found: Int32 = number[vertices]
+    return found
 
 
 def _ignore() -> None:

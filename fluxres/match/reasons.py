@@ -71,7 +71,8 @@ class Cause:
             "held-in-part": f"{are} held in part{f' by {by}' if by else ''}",
             "route": f"of those it is asked for {have} no route to {listed(self.detail)}",
             "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
-            "supply": f"{have} too little to give ({tightest}{listed(self.detail)}){f', held by {by}' if by else ''}",
+            "supply": f"{have} too little to give ({tightest}{listed(self.detail, self.number)})"
+            + (f", held by {by}" if by else ""),
             "inside": f"{lack} {listed(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}"
             + (f", some of it held by {by}" if by else ""),
         }[self.code]

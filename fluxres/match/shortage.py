@@ -329,13 +329,17 @@ def _suppliers(loads: list[Load]) -> set[Givers]:
     return {givers for load in loads for givers in load.needs}
 
 
-def listed(items: Sequence[str]) -> str:
+def listed(items: Sequence[str], total: int = 0) -> str:
     """Some of the items as words.
+
+    Args:
+        total: how many there are, where not all are among the items.
 
     >>> listed(["a", "b", "c"]), listed(list("abcdef"))
     ('a, b and c', 'a, b, c, d and 2 more')
     """
     shown = list(items[: limits.WHY_NAMES_MAX])
-    if len(items) > len(shown):
-        return f"{', '.join(shown)} and {len(items) - len(shown)} more"
+    more = max(total, len(items)) - len(shown)
+    if more:
+        return f"{', '.join(shown)} and {more} more"
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)

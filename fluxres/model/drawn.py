@@ -83,6 +83,8 @@ def _by(records: Records, account: int) -> str:
 def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
     """A job that holds units of a supplier on one side of an edge, and something that is supplied on the other.
 
+    The supplier may be on the side that is supplied as well: what it gives comes through the edge.
+
     In a graph of links alone, whose suppliers have no units, what is supplied is enough.
 
     Args:
@@ -97,7 +99,8 @@ def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
     for above, below in ((src, dst), (dst, src)):
         if ((feeds.above == above) & (feeds.below == below)).any():
             up |= _upward(structure, feeds, above)
-            down |= downward(feeds, below)
+            down |= (found := downward(feeds, below))
+            up |= _counted(structure, feeds, found)  # what has no units above it is drawn from here, and through the edge
     if not feeds.counted and (feeds.is_limited or not goes):
         up = set(records.held)
     for owner in sorted({owner for v in up for owner in records.held.get(v, ()) if owner != ELSEWHERE}):
@@ -120,6 +123,12 @@ def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:
         found.update(feeds.hung_on(u))
     inside = [w for u in found for w in structure.children(u).tolist()]
     return found.union(inside)
+
+
+def _counted(structure: Structure, feeds: Feeds, vertices: set[int]) -> set[int]:
+    """Those of some suppliers, and of what hangs on them, that have something to give."""
+    found = {w for u in vertices for w in (u, *feeds.hung_on(u), *structure.children(u).tolist())}
+    return {w for w in found if structure.type.item(w) in feeds.counted}
 
 
 def downward(feeds: Feeds, v: int) -> set[int]:

@@ -22,13 +22,13 @@ from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Batch
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
-from fluxres.graph import accounts, surgery
+from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, past, targets
-from fluxres.model.drawn import require_drawn, require_kept
+from fluxres.model.drawn import Ends, require_drawn, require_kept
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
 def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     """What is available below and at `v`; see :meth:`ResourceGraph.copy`."""
     structure, planner = graph.structure, graph.planner
+    _require_in_tree(structure, v, "name a pool of the containment tree")
     stop, window = structure.end.item(v), (moment, moment + 1)
     nothing = planner.covered_by(v, *window) >= 0 if structure.is_way(v) else planner.free(v, *window) == 0
     if structure.unavailable_above(v) >= 0 or nothing:
@@ -219,12 +220,15 @@ def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
     return made
 
 
+def _require_in_tree(structure: Structure, v: int, hint: str) -> None:
+    if v >= structure.tree_end:
+        raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
+
+
 def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     """A pool and what is below it as a graph of its own, with what is held there."""
     structure, records = surgery.by_itself(graph.structure), graph.records
-    if v >= structure.tree_end:
-        hint = "name a pool of the containment tree, or duplicate the whole graph"
-        raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
+    _require_in_tree(structure, v, "name a pool of the containment tree, or duplicate the whole graph")
     part, vertices = surgery.extract(
         structure, v, take_ancestors=False, along=partial(_along, graph) if structure.subsystems else None
     )
@@ -505,6 +509,30 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
     graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 
+def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
+    """Give edges of a child instance the capacity that they have in its parent now, of which it has nothing itself.
+
+    Args:
+        carried: units; None for an edge that carries whatever is asked.
+    """
+    before = graph.structure
+    structure = surgery.duplicate(before)
+    for name, of_graph in before.subsystems.items():
+        numbers = np.full(len(of_graph), -1, np.int32)
+        units: dict[int, int] = {}
+        made = structure.subsystems[name] = replace(of_graph, attributes=dict(of_graph.attributes))
+        for number, (ends, capacity) in enumerate(carried.items()):
+            if ends[0] == name:
+                rows = edges.rows_between(of_graph, *ends[1:])
+                if capacity is None:
+                    accounts.lift(made, rows)
+                else:
+                    numbers[rows], units[number] = number, capacity
+        if units:
+            accounts.lend(made, numbers, units)
+    graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
+
+
 def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
     """Put a pool with all below it at another place; see :meth:`ResourceGraph.move`."""
     changes.expire_stages(graph)
@@ -586,7 +614,20 @@ class Destroyed:
     """Stands in place of the columns of a destroyed graph and refuses every use."""
 
     def __getattr__(self, name: str) -> Any:
-        raise StaleHandle("this graph was destroyed", hint="load or copy it again")
+        raise _destroyed()
+
+
+def _destroyed() -> StaleHandle:
+    return StaleHandle("this graph was destroyed", hint="load or copy it again")
+
+
+def require_alive(graph: ResourceGraph) -> None:
+    """Refuse to go on with a graph that was destroyed.
+
+    Errors: StaleHandle.
+    """
+    if isinstance(graph.structure, Destroyed):
+        raise _destroyed()
 
 
 def destroy(graph: ResourceGraph) -> None:

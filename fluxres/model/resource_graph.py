@@ -375,7 +375,8 @@ class ResourceGraph(Requests):
             job: instead of what is available, what this job holds at the moment: what a nested instance starts from.
             at: moment in seconds; now by default.
 
-        Errors: InsufficientResources when nothing of it is available; UnknownJob.
+        Errors: InsufficientResources when nothing of it is available; UnknownJob; UnknownPool, also for a pool that does not
+        stand in the containment tree.
         """
         if job is not None:
             return joining.copy_job(self, job, self.window(at, None)[0])

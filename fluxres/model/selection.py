@@ -11,6 +11,7 @@ import numpy as np
 
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.auxiliary import Int32
+from fluxres.model import joining
 from fluxres.model.pool import Pool
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ class Selection:
     def vertices(self) -> Int32:
         """Vertex numbers, ascending.
 
-        Errors: StaleHandle after the graph changed its structure.
+        Errors: StaleHandle after the graph changed its structure, or was destroyed.
         """
         if self._generation != self.graph.generation:
+            joining.require_alive(self.graph)
             raise StaleHandle("this selection was made before the graph changed its structure", hint="search again")
         return self._vertices
 
@@ -51,10 +53,11 @@ class Selection:
         return (Pool(graph, v, self._generation) for v in self.vertices.tolist())
 
     def __len__(self) -> int:
+        joining.require_alive(self.graph)
         return len(self._vertices)
 
     def __bool__(self) -> bool:
-        return len(self._vertices) > 0
+        return len(self) > 0
 
     def __contains__(self, pool: object) -> bool:
         if not isinstance(pool, Pool) or pool.graph is not self.graph:
@@ -115,11 +118,12 @@ class Selection:
     __hash__ = None  # type: ignore[assignment]  # equal selections of one graph are equal values, and arrays do not hash
 
     def __repr__(self) -> str:
-        count = f"{len(self)} pool{'s' * (len(self) != 1)}"
+        number = len(self._vertices)
+        count = f"{number} pool{'s' * (number != 1)}"
         if self._generation != self.graph.generation:
             return f"<Selection of {count} of an earlier generation>"
         some = ", ".join(self[:_SHOWN].paths())
-        return f"<Selection of {count}{': ' * bool(some)}{some}{', …' * (len(self) > _SHOWN)}>"
+        return f"<Selection of {count}{': ' * bool(some)}{some}{', …' * (number > _SHOWN)}>"
 
     def paths(self) -> list[str]:
         """Path (or URI) of each pool."""

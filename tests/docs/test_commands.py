@@ -77,6 +77,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     start = "import sys; from fluxres.cli.main import main; sys.exit(main())"
     fluxres.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{start}" "$@"\n', encoding="utf-8")
     fluxres.chmod(0o755)
+    python = programs / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
     folder = tmp_path / "fluxres"
     folder.mkdir()
     for name in ("data", "specs"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import sys
 import time
 from collections import Counter
@@ -66,8 +67,8 @@ class Clock:
         return self.now_s
 
 
-Supply = int
-"""A pool or an edge of the machine that units are drawn from, by its number among the accounts."""
+Supply = int | str
+"""What units are drawn from: a pool of the machine by its vertex, or a cable by its name."""
 
 
 class Machine:
@@ -90,6 +91,8 @@ class Machine:
         node = f"{{type: node, count: {self.nodes}, id: {ids}, {exclusive['node']}"
         node += f"with: [{{type: core, count: {self.cores}}}, {memory}]}}"
         pdus = f"{{type: power, basename: pdu, count: {self.racks}, size: {pdu}, unit: W}}"
+        # A feed may say nothing of what it has to give.
+        supply = "type: feed" if source.random() < 0.2 else f"type: power, basename: feed, size: {feed}, unit: W"
         racks = range(self.racks)
         # Cables that carry so much lead to each node; the others may supply a rack.
         supplied = "/node*" if carries[0] else ""
@@ -100,7 +103,7 @@ class Machine:
             "graphs:",
             "  power:",
             "    hierarchy: true",
-            f"    pools: [{{type: power, basename: feed, size: {feed}, unit: W, with: [{pdus}]}}]",
+            f"    pools: [{{{supply}, with: [{pdus}]}}]",
             "    edges:",
             *(f'      - {{from: "power:/feed/pdu{r}", to: "/s/rack{r}{supplied}", relation: supplies{to_node}}}' for r in racks),
             "  network:",
@@ -112,6 +115,8 @@ class Machine:
             *(f'      - {{from: "network:/leaf{r}", to: "/s/rack{r}/node*", direction: both{downlink}}}' for r in racks),
         ]
         self.text = "\n".join(lines)
+        #: Whether the cables of a PDU lead to each node, and not to the rack.
+        self.is_to_node = bool(carries[0])
         self.graph = ResourceGraph(cluster.read(Source(self.text.encode(), "s.yaml")).structure)
         structure = self.graph.structure
         pools = range(len(self.graph))
@@ -119,32 +124,39 @@ class Machine:
         self.path = {structure.uuid(v): structure.path(v) for v in range(structure.tree_end)}
         self.type = {structure.uuid(v): structure.kind_of(v).type for v in pools}
         self.around = {v: (v, *structure.ancestors(v)) for v in pools}
-        self.size = {v: structure.accounts.size.item(v) for v in range(structure.accounts.n)}
-        self.said = {v: structure.accounts.said(v) for v in self.size}
+        #: Of pools by vertex, and of cables by name.
+        self.size: dict[Supply, float] = {v: structure.size.item(v) for v in pools}
+        self.said: dict[Supply, str] = {v: structure.accounts.said(v) for v in pools}
+        #: Graph and ends of cables, by name.
+        self.cables: dict[str, tuple[str, str, str]] = {}
         self.supplies = self._supplies()
-        self.suppliers = sorted({v for found in self.supplies.values() for v in found})
+        self.suppliers = list(dict.fromkeys(v for found in self.supplies.values() for v in found))
 
     def _supplies(self) -> dict[tuple[str, str], tuple[Supply, ...]]:
         """By type and path of a node, what units for it are drawn from and through, as the description of the machine has it."""
         structure, found = self.graph.structure, {}
         inside = {structure.name(structure.parent.item(v)): v for v in structure.of_type("bandwidth").tolist()}
         watts = {structure.name(v): v for v in structure.of_type("power").tolist()}
-        edges = {self.said[v]: v for v in self.size if v >= structure.n}
-        feed = next(name for name in watts if name.startswith("feed"))
+        feed = [v for name, v in watts.items() if name.startswith("feed")]
         for node in (path for path in self.path.values() if path.count("/") == 3 and "/node" in path):
             rack = int(node.split("/")[2].removeprefix("rack"))
-            power = [watts[feed], watts[f"pdu{rack}"]]
-            cables = [("power", f"power:/feed/pdu{rack}", node)]
-            found["power", node] = (*power, *self._known(edges, cables))
+            power = [*feed, watts[f"pdu{rack}"]]
+            cables = [("power", f"power:/feed/pdu{rack}", node if self.is_to_node else node.rpartition("/")[0])]
+            found["power", node] = (*power, *self._cables(cables))
             spine, leaf = "network:/spine", f"network:/leaf{rack}"
             cables = [("network", *ends) for ends in ((spine, leaf), (leaf, spine), (leaf, node), (node, leaf))]
-            found["bandwidth", node] = (inside["spine"], inside[f"leaf{rack}"], *self._known(edges, cables))
+            found["bandwidth", node] = (inside["spine"], inside[f"leaf{rack}"], *self._cables(cables))
         return found
 
-    @staticmethod
-    def _known(edges: dict[str, Supply], cables: list[tuple[str, str, str]]) -> list[Supply]:
-        names = (f"{graph}: {src} -> {dst}" for graph, src, dst in cables)
-        return [edges[name] for name in names if name in edges]
+    def _cables(self, cables: list[tuple[str, str, str]]) -> list[str]:
+        accounts, names = self.graph.structure.accounts, []
+        for graph, src, dst in cables:
+            name = f"{graph}: {src} -> {dst}"
+            number = accounts.edge_named(name)
+            self.cables[name] = graph, src, dst
+            self.said[name], self.size[name] = name, math.inf if number < 0 else accounts.size.item(number)
+            names.append(name)
+        return names
 
 
 class Wish:
@@ -581,14 +593,17 @@ class Course:
 
     def cable(self) -> None:
         """A cable carries more or less from now on."""
-        machine, graph = self.machine, self.top.graph
-        cables = [v for v in machine.suppliers if v >= graph.structure.n]
-        if cables:
-            v = self.source.choice(cables)
-            of_graph, src, dst = graph.structure.accounts.edge(v)
-            capacity = max(1, machine.size[v] * self.source.choice([1, 2, 4]) // self.source.choice([1, 2, 4]))
-            graph.set_edge(src, dst, of_graph.name, capacity=capacity)
-            machine.size[v] = capacity
+        machine, graph, source = self.machine, self.top.graph, self.source
+        name = source.choice(list(machine.cables))
+        of_graph, *ends = machine.cables[name]
+        before = machine.size[name]
+        capacity = math.inf
+        if before == math.inf:
+            capacity = source.choice([400, 700, 5000] if of_graph == "power" else [5, 10, 15])
+        elif source.random() < 0.8:
+            capacity = max(1, int(before) * source.choice([1, 2, 4]) // source.choice([1, 2, 4]))
+        graph.set_edge(*ends, of_graph, capacity=capacity)
+        machine.size[name] = capacity
 
     def wait(self) -> None:
         until = self.clock.now_s + self.source.choice([0.001, 1, 2, 5, 10])
@@ -697,12 +712,15 @@ class Course:
         drawn = uses.drawn(self.top)
         graph = self.top.graph
         now, is_known = graph.now(), not uses.changed
-        for v in machine.suppliers:
+        for supply in machine.suppliers:
+            v = supply if isinstance(supply, int) else graph.structure.accounts.edge_named(supply)
+            if v < 0:
+                continue  # a cable without a capacity
             if graph.planner.covered_by(v, now, now + 1) >= 0:
                 continue  # one job has all of the feed, which implies what it draws below
             held = graph.planner.used(v, now, now + 1)
-            if held < drawn[v] or (is_known and held != drawn[v]):
-                raise Broken(f"{drawn[v]} are drawn from {machine.said[v]}, which knows of {held}")
+            if held < drawn[supply] or (is_known and held != drawn[supply]):
+                raise Broken(f"{drawn[supply]} are drawn from {machine.said[supply]}, which knows of {held}")
 
 
 def run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 from typing import Any
 
@@ -23,9 +24,14 @@ def test_rule_n1_nothing_is_given_twice_in_random_trees_of_instances() -> None:
 
 def test_the_oracle_knows_every_cable_that_carries_so_much() -> None:
     machines = [meeting.Machine(Random(seed)) for seed in range(20)]
-    cables = [set(range(len(machine.graph), len(machine.size))) for machine in machines]
-    assert any(cables)
-    assert all(some <= set(machine.suppliers) for some, machine in zip(cables, machines, strict=True))
+    accounts = [machine.graph.structure.accounts for machine in machines]
+    limited = [{known.where(v) for v in range(known.structure.n, known.n)} for known in accounts]
+    assert any(limited)
+    for names, machine in zip(limited, machines, strict=True):
+        assert names == {name for name in machine.cables if machine.size[name] < math.inf}
+        assert set(machine.cables) <= set(machine.suppliers)
+        edges = machine.graph.structure.subsystems["network"]
+        assert len(edges) == sum(graph == "network" for graph, *_ in machine.cables.values())
 
 
 def _only_run(inventory: Named, hold: Hold) -> None:
