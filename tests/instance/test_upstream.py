@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from itertools import accumulate
 from random import Random
@@ -966,6 +967,90 @@ def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: 
     top.advance()
     assert second.state is State.RUN
     assert (child.check(), top.check()) == ([], [])
+
+
+def supplied(feed: dict[str, Any] | None = None, carries: float = math.inf, below: float = math.inf) -> Instance:
+    """Two nodes on a PDU of 8 W below a feed, with what the edges to the PDU and to the first node carry."""
+    pools = [Resource("feed", 1, **(feed or {})), Resource("pdu", 1, size=8, unit="W")]
+    limits_of = [{} if capacity == math.inf else {"capacity": capacity} for capacity in (carries, below)]
+    edges = [
+        Edge("power:/feed0", "power:/pdu0", **limits_of[0]),
+        Edge("power:/pdu0", "/lab/node0", **limits_of[1]),
+        Edge("power:/pdu0", "/lab/node1"),
+    ]
+    node = Resource("node", 2, children=[Resource("core", 4)])
+    return Instance(build(node, name="lab", graphs={"power": AuxiliaryGraph(pools=pools, edges=edges)}), name="top")
+
+
+ABOVE, BELOW = ("power:/feed0", "power:/pdu0"), ("power:/pdu0", "/lab/node0")
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("feed", [{}, {"size": 8, "unit": "W"}])
+@pytest.mark.parametrize("ends", [ABOVE, BELOW])
+def test_rule_f1_an_edge_that_gets_a_capacity_in_the_parent_has_it_below(
+    ends: tuple[str, str], feed: dict[str, Any], depth: int
+) -> None:
+    top = supplied(feed)
+    child = top
+    for _ in range(depth):
+        child = child.spawn(child.submit("slot/node"))
+    top.graph.set_edge(*ends, "power", capacity=3)
+    top.advance()
+    assert not child.graph.satisfiable("slot/[core=1;power=4]")
+    first, second = child.submit("slot/[core=1;power=2]"), child.submit("slot/[core=1;power=2]")
+    assert (first.state, second.state) == (State.RUN, State.SCHED)
+    assert top.graph.planner.used(top.graph.structure.n, 0, 1) == 2
+    other = top.submit("slot/[core=1;power=2]")  # on the other node
+    assert other.state is (State.SCHED if ends == ABOVE else State.RUN)
+    assert [problem for problem in top.check() if problem.severity == "error"] == []
+    child.finish(first)
+    assert [job.state for job in (second, other)].count(State.RUN) == (1 if ends == ABOVE else 2)
+    assert [problem for problem in top.check() if problem.severity == "error"] == []
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("is_given", [False, True])
+def test_rule_n1_an_edge_that_loses_its_capacity_in_the_parent_loses_it_below(is_given: bool, depth: int) -> None:
+    top = supplied(below=3)
+    child = top
+    for _ in range(depth):
+        child = child.spawn(child.submit("slot/[node;power=2]" if is_given else "slot/node"))
+    running, waiting = child.submit("slot/[core=1;power=2]"), child.submit("slot/[core=1;power=2]")
+    assert (running.state, waiting.state) == (State.RUN, State.SCHED)
+    top.graph.set_edge(*BELOW, "power", capacity=math.inf)
+    top.advance()
+    assert (child.check(), top.check()) == ([], [])
+    assert waiting.state is (State.SCHED if is_given else State.RUN)  # the child has 2 W of the PDU, or asks for all
+    with pytest.raises(StillHeld, match="may draw through it"):
+        top.graph.set_edge(*BELOW, "power", capacity=5)
+    child.cancel(waiting)
+    child.finish(running)
+    for one in list(top.walk())[:0:-1]:
+        one.close()
+    top.graph.set_edge(*BELOW, "power", capacity=5)
+    assert (top.check(), top.graph.jobs()) == ([], [])
+
+
+def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_and_nobody_can_hold() -> None:
+    top = supplied(below=3)
+    slow = Slow()
+    job = top.submit("slot/[node;power=2]")
+    top.runner = slow
+    child = top.spawn(job)
+    top.cancel(job)
+    assert (child.is_closed, job.state) == (True, State.CLEANUP)
+    top.graph.set_edge(*BELOW, "power", capacity=math.inf)
+    assert top.check() == []
+
+
+@pytest.mark.parametrize(("before", "after", "says"), [(math.inf, 3, "limited here"), (3, math.inf, "3 units in the parent")])
+def test_rule_n1_check_names_an_edge_that_is_limited_on_one_side_only(before: float, after: float, says: str) -> None:
+    top = supplied(below=before)
+    child = top.spawn(top.submit("slot/node"))
+    assert top.check() == []
+    child.graph.set_edge(*BELOW, "power", capacity=after)
+    assert any("rule N1" in problem.message and says in problem.message for problem in top.check())
 
 
 def test_rule_n1_a_reservation_past_the_end_of_a_child_gives_way_to_a_smaller_cable(clock: Hand) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import fluxres
 from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.recipe import Recipe
@@ -248,6 +249,15 @@ def test_only_suppliers_that_are_in_the_way_are_named(pdu: int, feed: int, numbe
     pools, room, asked = supplies(eight_racks(pdu, feed), f"slot={number}/node")
     assert {pool.rsplit("/", 1)[1].rstrip("01234567") for pool in pools} == set(named.split())
     assert (room, asked) == (min(feed // 700, 8 * (pdu // 700)) * 700, number * 700)
+
+
+def test_all_suppliers_that_have_too_little_are_counted() -> None:
+    number = limits.WHY_POOLS_MAX + 44
+    edges = [fluxres.Edge(f"power:/pdu{i}", f"/m/node{i}") for i in range(number)]
+    power = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("pdu", number, size=4, unit="W")], edges=edges)
+    refusal = fluxres.build(fluxres.Resource("node", number), name="m", graphs={"power": power}).why_not("slot/[node;power=5]")
+    assert f"{number} have too little to give" in str(refusal)
+    assert f" and {number - limits.WHY_NAMES_MAX} more)" in str(refusal)
 
 
 TWO_DRAWS = """

@@ -370,6 +370,24 @@ def test_rule_f1_what_is_drawn_through_a_link_without_a_capacity_is_not_known(
     assert not g.satisfiable("slot=2/[node;network=2]")
 
 
+@pytest.mark.parametrize("ends", [("power:/feed0", "power:/pdu0"), ("power:/pdu0", "/lab/node0")])
+@pytest.mark.parametrize("feed", [{}, {"size": 8, "unit": "W"}])
+def test_rule_f1_what_a_pdu_gives_goes_through_the_edge_above_it_as_well(feed: dict[str, Any], ends: tuple[str, str]) -> None:
+    pools = [fluxres.Resource("feed", 1, **feed), fluxres.Resource("pdu", 2, size=8, unit="W")]
+    edges = [fluxres.Edge("power:/feed0", "power:/pdu*"), *(fluxres.Edge(f"power:/pdu{i}", f"/lab/node{i}") for i in range(2))]
+    power = fluxres.AuxiliaryGraph(pools=pools, edges=edges)
+    g = fluxres.build(fluxres.Resource("node", 2), name="lab", graphs={"power": power})
+    g.allocate("slot/[node{id:'0'};power=3]", job="j", duration_s=9)
+    for refused in (lambda: g.set_edge(*ends, "power", capacity=2), lambda: g.remove_edge(*ends, "power")):
+        with pytest.raises(StillHeld, match="j may draw through it"):
+            refused()
+    g.set_edge("power:/feed0", "power:/pdu1", "power", capacity=2)  # j has nothing there
+    g.free("j")
+    g.set_edge(*ends, "power", capacity=2)
+    assert not g.satisfiable("slot/[node{id:'0'};power=3]")
+    assert g.satisfiable("slot/[node{id:'0'};power=2]")
+
+
 def test_links_that_limit_nothing_come_and_go_while_jobs_run() -> None:
     edges = [fluxres.Edge("network:/switch0", "/lab/node*", direction="both")]
     network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 1)], edges=edges)

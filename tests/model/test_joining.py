@@ -94,6 +94,14 @@ def test_a_copy_of_what_a_job_holds() -> None:
         g.copy(job="b")
 
 
+@pytest.mark.parametrize("how", ["copy", "duplicate"])
+def test_a_copy_begins_in_the_containment_tree(how: str) -> None:
+    pdu = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("pdu", 1)], edges=[fluxres.Edge("power:/pdu0", "/lab/node0")])
+    g = fluxres.build(fluxres.Resource("node", 1), name="lab", graphs={"power": pdu})
+    with pytest.raises(UnknownPool, match=r"^power:/pdu0: does not stand in the containment tree \(name a pool"):
+        getattr(g, how)("power:/pdu0")
+
+
 @pytest.mark.parametrize("where", [NODE, CORE])
 def test_nothing_available_is_nothing_to_copy(where: str) -> None:
     g = machine()
@@ -397,9 +405,15 @@ def test_what_cannot_be_merged_or_unlinked_says_why() -> None:
 
 def test_a_destroyed_graph_says_so() -> None:
     g = machine()
-    pool = g.pool(LICENSE)
+    pool, found = g.pool(LICENSE), g.find("type=core")
+    text = repr(found)
     g.destroy()
     for use in (
+        lambda: len(found),
+        lambda: bool(found),
+        lambda: found.vertices,
+        lambda: list(found),
+        lambda: found & found,
         lambda: pool.size,
         lambda: g.pool(BUNDLE),
         lambda: g.find("all"),
@@ -410,8 +424,11 @@ def test_a_destroyed_graph_says_so() -> None:
         g.jobs,
         lambda: len(g),
     ):
-        with pytest.raises(StaleHandle):
+        with pytest.raises(StaleHandle, match="was destroyed"):
             use()
+    number = len(machine().find("type=core"))
+    assert text.startswith(f"<Selection of {number} pools: ")
+    assert repr(found) == f"<Selection of {number} pools of an earlier generation>"
     assert repr(g) == "<ResourceGraph demo: destroyed>"
     g.destroy()
 
