@@ -350,7 +350,9 @@ def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) ->
     """
     for name, graph in structure.subsystems.items():
         carried, full = capacities(graph), _column(graph, FULL)
-        rows = np.flatnonzero((carried == 0) & (full > 0))
+        # Of several edges between the same two pools, one may have all that is left.
+        _, of = np.unique(graph.src.astype(np.int64) * structure.n + graph.dst, return_inverse=True)
+        rows = np.flatnonzero((np.bincount(of, weights=carried)[of] == 0) & (full > 0)) if len(of) else of
         of_parent = full
         if copied is not None:  # what the job was given of an edge is the child's own, and the parent may not have all of one
             graph.attributes.pop(LINKED, None)

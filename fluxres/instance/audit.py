@@ -287,10 +287,15 @@ def _cables(child: Instance, graph: ResourceGraph) -> list[Problem]:
 
 
 def _limits(child: Instance) -> list[Problem]:
-    """Edges of a child have a capacity where those of its parent have one."""
+    """What a child shares with its parent has as many units as there, and edges a capacity where those of its parent have one."""
     mine, upstream = child._graph.structure, child.upstream
-    found = []
-    for (name, src, dst), units in ({} if upstream is None else upstream.relimited()).items():
+    if upstream is None:
+        return []
+    sizes = mine.accounts.size
+    found = [
+        _n1(child, v, f"it has {units} units in the parent, and {sizes.item(v)} here") for v, units in upstream.resized().items()
+    ]
+    for (name, src, dst), units in upstream.relimited().items():
         message = f"it carries {units} units in the parent, and any number here"
         if units is None:
             message = "it carries any number of units in the parent, and is limited here"

@@ -11,13 +11,14 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER
-from fluxres.errors import InfeasibleRequest
+from fluxres.errors import InfeasibleRequest, UnknownPool
 from fluxres.instance.inventory import Hold, NotSimple, Running, refusal
 from fluxres.instance.rows import Numbers
 from fluxres.instance.simple import Simple, simple
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
 
 
@@ -34,8 +35,10 @@ class Counted:
     def __init__(self, graph: ResourceGraph, vertex: int) -> None:
         self.graph = graph
         self.revision = graph.revision
-        structure = self.structure = graph.structure
+        structure = self.structure = self._seen = graph.structure
         self.vertex = vertex
+        self.is_gone = False
+        """Whether the pool has left the containment tree; `structure` and `vertex` are then those that it had there."""
         self.type = structure.types[structure.type.item(vertex)]
         self.size = structure.size.item(vertex)
         self.is_up = structure.unavailable_above(vertex) < 0
@@ -63,7 +66,7 @@ class Counted:
         return known[1]
 
     def _units(self, wanted: Simple | None) -> int:
-        if wanted is None or wanted.type != self.type or wanted.is_whole:
+        if wanted is None or wanted.type != self.type or wanted.is_whole or self.is_gone:
             raise NotSimple(f"only units of {self.type} are counted here")
         if wanted.number > self.size:
             raise InfeasibleRequest(
@@ -277,23 +280,31 @@ class Counted:
         """States or structure have changed."""
         self.clear()
         structure = self.graph.structure
-        if structure is not self.structure:
-            self.vertex = structure.vertex(self.structure.path(self.vertex))
-            self.free += structure.size.item(self.vertex) - self.size
-            self.size = structure.size.item(self.vertex)
-            self.structure = structure
+        if structure is not self._seen:
+            vertex = _in_tree(structure, self.structure.uuid(self.vertex))
+            self.is_gone = vertex < 0
+            size = 0 if self.is_gone else structure.size.item(vertex)
+            self.free += size - self.size
+            self.size = size
+            if not self.is_gone:
+                self.vertex, self.structure = vertex, structure
+            self._seen = structure
             self._asks.clear()
-        self.is_up = self.structure.unavailable_above(self.vertex) < 0
+        self.is_up = self._is_usable()
         self.revision = self.graph.revision
+
+    def _is_usable(self) -> bool:
+        return not self.is_gone and self.graph.structure.unavailable_above(self.vertex) < 0
 
     @property
     def is_stale(self) -> bool:
         """Whether states or structure have changed; see Inventory."""
-        structure = self.graph.structure
-        return structure is not self.structure or self.is_up != (structure.unavailable_above(self.vertex) < 0)
+        return self.graph.structure is not self._seen or self.is_up != self._is_usable()
 
     def leave_alone(self, held: dict[int, int]) -> bool:
         """Units of others; see Inventory."""
+        if self.is_gone:
+            return False
         structure = self.structure
         whole = any(held.get(v, 0) == structure.size.item(v) for v in structure.ancestors(self.vertex))
         others = self.size if whole else held.get(self.vertex, 0)
@@ -335,3 +346,12 @@ class Counted:
     def count(self, claim: Hold) -> int:
         """Units."""
         return self._due_to(claim)
+
+
+def _in_tree(structure: Structure, uuid: str) -> int:
+    """The pool of the containment tree with this uuid, -1 for none."""
+    try:
+        vertex = structure.vertex(uuid)
+    except UnknownPool:
+        return -1
+    return vertex if vertex < structure.tree_end else -1

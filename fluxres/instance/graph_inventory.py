@@ -57,7 +57,10 @@ class GraphInventory:
         self._scale: tuple[int, Measure] | None = None
         self._disputed: dict[int, list[tuple[str, int]]] = {}
         """What those have of which others hold some; the records have less."""
+        self._expired: dict[int, list[tuple[str, int]]] = {}
+        """What those had at their end whose records have expired, though they have not given it back."""
         self._known = self._state()
+        graph.keepers.add(self)
 
     def _matcher(self) -> Matcher:
         if self.graph.records.upstream is not None:
@@ -208,6 +211,7 @@ class GraphInventory:
         """The records go; see Inventory."""
         self.running.release(claim)
         self._disputed.pop(key, None)
+        self._expired.pop(key, None)
         self._give_back(key)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
@@ -231,12 +235,23 @@ class GraphInventory:
         return self._disputed[claim.key] if claim.key in self._disputed else self._at_end(claim)
 
     def _at_end(self, claim: Hold) -> list[tuple[str, int]]:
+        return self._recorded(claim) or self._expired.get(claim.key, [])
+
+    def keep_ended(self, before: int) -> None:
+        """Remember what jobs have whose end has come, and which have not ended: its records expire now (rule T1)."""
+        running = self.running
+        for hold in (*running.holds[: bisect_right(running.ends, before)], *running.lapsed.values()):
+            if hold.end <= before and (pools := self._recorded(hold)):
+                self._expired[hold.key] = pools
+
+    def _recorded(self, claim: Hold) -> list[tuple[str, int]]:
         job, records, where = fluid.encode(claim.key), self.graph.records, self.graph.structure.accounts.where
         held = ((v, steps.amount_at(records.given(v, job), claim.end - 1)) for v in records.pools_with_implied(job))
         return [(where(v), amount) for v, amount in held if amount]
 
     def _move(self, claim: Hold, end: int) -> None:
         self.running.move(claim, end)
+        self._expired.pop(claim.key, None)
         self._failed.clear()
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:

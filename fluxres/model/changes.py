@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -364,10 +364,19 @@ def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length
     return graph.allocation(job)
 
 
+class Keeper(Protocol):
+    """Schedules jobs on a graph, and knows which of them have not ended though their records have."""
+
+    def keep_ended(self, before: int) -> None:
+        """Remember what jobs had whose records ended by a moment: these expire now."""
+
+
 def expire(graph: ResourceGraph, before: int) -> list[str]:
     """Drop the records that ended; see :meth:`ResourceGraph.expire`."""
     ended = graph.records.ended(before)
     if ended:
+        for keeper in list(graph.keepers):
+            keeper.keep_ended(before)
         tell(graph, lambda: events.expire(before))
         for job, pieces in ended:
             graph.records.free(pieces, job)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, now_ticks, seconds, ticks
@@ -53,6 +54,8 @@ class Inspection:
         self.generation = 0
         self.revision = 0
         self.sink: Callable[[events.Event], None] | None = None
+        #: Whatever has to know what jobs held before its records expire.
+        self.keepers: WeakSet[changes.Keeper] = WeakSet()
         self.planner = self.plan(structure)
         self.records = Records(structure, self.planner)
         self.matcher: Matcher | None = None

@@ -33,7 +33,7 @@ from fluxres.instance.runner import Runner
 from fluxres.model import audit
 from tests.queue_policies import POLICIES
 
-STEPS = 60
+STEPS = 50
 INVENTORIES = ("graph", "graph", "graph", "auto", "auto", "named:node", "named:core", "counted:memory")
 RUNNING = (State.RUN, State.CLEANUP)
 
