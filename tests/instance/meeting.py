@@ -83,7 +83,10 @@ class Machine:
         self.exclusive = for_one = source.choices(["", "node", "rack"], [85, 10, 5])[0]
         #: What a cable carries: of power to a node, between switches, to a node; 0 for whatever is asked.
         carries = [source.choice(some) if source.random() < 0.4 else 0 for some in ([400, 700], [8, 15], [5, 10])]
+        #: What each of the cables between a switch and a node carries, by relation, where there are two.
+        self.pair = {"link": 3.0, "spare": 4.0} if source.random() < 0.2 else {}
         to_node, uplink, downlink = (f", capacity: {n}" if n else "" for n in carries)
+        downlinks = [f", relation: {relation}, capacity: {n:g}" for relation, n in self.pair.items()] or [downlink]
         last = self.racks * self.nodes - 1
         ids = f"0-{last}" if last else "0"
         memory = "{type: memory, size: 8, unit: GiB, id: null}"
@@ -112,7 +115,11 @@ class Machine:
             f"      - {{type: leaf, count: {self.racks}, with: [{{type: bandwidth, size: {leaf}, id: null}}]}}",
             "    edges:",
             *(f'      - {{from: "network:/spine", to: "network:/leaf{r}", direction: both{uplink}}}' for r in racks),
-            *(f'      - {{from: "network:/leaf{r}", to: "/s/rack{r}/node*", direction: both{downlink}}}' for r in racks),
+            *(
+                f'      - {{from: "network:/leaf{r}", to: "/s/rack{r}/node*", direction: both{one}}}'
+                for r in racks
+                for one in downlinks
+            ),
         ]
         self.text = "\n".join(lines)
         #: Whether the cables of a PDU lead to each node, and not to the rack.
@@ -129,6 +136,8 @@ class Machine:
         self.said: dict[Supply, str] = {v: structure.accounts.said(v) for v in pools}
         #: Graph and ends of cables, by name.
         self.cables: dict[str, tuple[str, str, str]] = {}
+        #: Of the cables that are two, what each of them carries, by relation.
+        self.pairs: dict[str, dict[str, float]] = {}
         self.supplies = self._supplies()
         self.suppliers = list(dict.fromkeys(v for found in self.supplies.values() for v in found))
 
@@ -154,6 +163,8 @@ class Machine:
             name = f"{graph}: {src} -> {dst}"
             number = accounts.edge_named(name)
             self.cables[name] = graph, src, dst
+            if self.pair and graph == "network" and "/node" in name:
+                self.pairs[name] = dict(self.pair)
             self.said[name], self.size[name] = name, math.inf if number < 0 else accounts.size.item(number)
             names.append(name)
         return names
@@ -602,8 +613,15 @@ class Course:
             capacity = source.choice([400, 700, 5000] if of_graph == "power" else [5, 10, 15])
         elif source.random() < 0.8:
             capacity = max(1, int(before) * source.choice([1, 2, 4]) // source.choice([1, 2, 4]))
-        graph.set_edge(*ends, of_graph, capacity=capacity)
-        machine.size[name] = capacity
+        if (pair := machine.pairs.get(name)) is None:
+            graph.set_edge(*ends, of_graph, capacity=capacity)
+            machine.size[name] = capacity
+            return
+        relation = source.choice(list(pair))
+        capacity = source.choice([0, 1, 3, 4, 8, math.inf])
+        graph.set_edge(*ends, of_graph, relation=relation, capacity=capacity)
+        pair[relation] = capacity
+        machine.size[name] = sum(pair.values())
 
     def wait(self) -> None:
         until = self.clock.now_s + self.source.choice([0.001, 1, 2, 5, 10])

@@ -31,7 +31,7 @@ def test_the_oracle_knows_every_cable_that_carries_so_much() -> None:
         assert names == {name for name in machine.cables if machine.size[name] < math.inf}
         assert set(machine.cables) <= set(machine.suppliers)
         edges = machine.graph.structure.subsystems["network"]
-        assert len(edges) == sum(graph == "network" for graph, *_ in machine.cables.values())
+        assert len(edges) == sum(graph == "network" for graph, *_ in machine.cables.values()) + len(machine.pairs)
 
 
 def _only_run(inventory: Named, hold: Hold) -> None:
