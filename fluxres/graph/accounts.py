@@ -227,6 +227,13 @@ class Accounts:
         graph, src, dst = self.edge(v)
         return f"{graph.name}: {self.structure.where(src)}{ARROW}{self.structure.where(dst)}"
 
+    def by_uuid(self, v: int) -> str:
+        """A name for an account that stays while pools move, and that :meth:`number` takes: uuids instead of paths."""
+        if v < self.structure.n:
+            return self.structure.uuid(v)
+        graph, src, dst = self.edge(v)
+        return f"{graph.name}: {self.structure.uuid(src)}{ARROW}{self.structure.uuid(dst)}"
+
     def number(self, where: str) -> int:
         """The account that :meth:`where` names so, or the pool with this path, URI or uuid.
 

@@ -8,7 +8,7 @@ or longer, before something comes back: a queue of equal jobs costs one search.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -235,19 +235,19 @@ class GraphInventory:
         return self._disputed[claim.key] if claim.key in self._disputed else self._at_end(claim)
 
     def _at_end(self, claim: Hold) -> list[tuple[str, int]]:
-        return self._recorded(claim) or self._expired.get(claim.key, [])
+        return self._recorded(claim, self.graph.structure.accounts.where) or self._expired.get(claim.key, [])
 
     def keep_ended(self, before: int) -> None:
         """Remember what jobs have whose end has come, and which have not ended: its records expire now (rule T1)."""
         running = self.running
         for hold in (*running.holds[: bisect_right(running.ends, before)], *running.lapsed.values()):
-            if hold.end <= before and (pools := self._recorded(hold)):
-                self._expired[hold.key] = pools
+            if hold.end <= before and (pools := self._recorded(hold, self.graph.structure.accounts.by_uuid)):
+                self._expired[hold.key] = pools  # they may move in the same change
 
-    def _recorded(self, claim: Hold) -> list[tuple[str, int]]:
-        job, records, where = fluid.encode(claim.key), self.graph.records, self.graph.structure.accounts.where
+    def _recorded(self, claim: Hold, name: Callable[[int], str]) -> list[tuple[str, int]]:
+        job, records = fluid.encode(claim.key), self.graph.records
         held = ((v, steps.amount_at(records.given(v, job), claim.end - 1)) for v in records.pools_with_implied(job))
-        return [(where(v), amount) for v, amount in held if amount]
+        return [(name(v), amount) for v, amount in held if amount]
 
     def _move(self, claim: Hold, end: int) -> None:
         self.running.move(claim, end)

@@ -380,14 +380,14 @@ class Named:
         return True
 
     def _renumber(self) -> None:
-        """Pools have come or gone; what is held keeps its pools under new numbers, also where its end has come."""
+        """Pools have come, gone or moved; what is held keeps its pools under new numbers, also where its end has come."""
         before, structure = self.structure, self.graph.structure
-        paths = {before.path(v): at for at, v in enumerate(self.vertex_numbers.tolist())}
+        known = {before.uuid(v): at for at, v in enumerate(self.vertex_numbers.tolist())}
         found = structure.of_type(self.type)
         self.structure, self.vertex_numbers = structure, found[(structure.flags[found] & WAY) == 0]
         self.size = len(self.vertex_numbers)
         self._all = (1 << self.size) - 1
-        number = {paths[path]: at for at, v in enumerate(self.vertex_numbers.tolist()) if (path := structure.path(v)) in paths}
+        number = {known[uuid]: at for at, v in enumerate(self.vertex_numbers.tolist()) if (uuid := structure.uuid(v)) in known}
 
         def renumbered(units: int) -> int:
             return sum(1 << number[at] for at in members(units) if at in number)

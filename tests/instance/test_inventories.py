@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres import InsufficientResources, ResourceGraph
+from fluxres import FluxresError, InsufficientResources, ResourceGraph
 from fluxres.clock import FOREVER
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
@@ -284,3 +284,29 @@ def test_exclusive_pools_are_themselves_interchangeable() -> None:
 
 def of_recipe(*children: Recipe) -> ResourceGraph:
     return ResourceGraph(expand(Recipe("cluster", children=children), origin=uuids.new_origin()))
+
+
+@pytest.mark.parametrize("inventory", ["auto", "counted:memory"])
+@pytest.mark.parametrize("change", ["move", "move and back", "unlink"])
+def test_a_counted_pool_is_followed_to_another_place(change: str, inventory: str) -> None:
+    graph = of_recipe(Recipe("rack", children=(Recipe("node", children=(Recipe("core", 4), Recipe("memory", size=8))),)))
+    top = Instance(graph, inventory=inventory)
+    first = top.submit("slot/memory=6")
+    assert top.inventory.kind == "counted"
+    node = graph.find("type=node").paths()[0]
+    rack = node.rpartition("/")[0]
+    if change == "unlink":
+        top.finish(first)
+        graph.unlink(node)
+        assert top.check() == []
+        with pytest.raises(FluxresError):
+            top.submit("slot/memory=2")
+        return
+    top.finish(first)
+    graph.move(node, rack.rpartition("/")[0])
+    if change != "move":
+        graph.move(graph.find("type=node").paths()[0], rack)
+    first, second = top.submit("slot/memory=6"), top.submit("slot/memory=6")
+    assert (first.state, second.state, top.check()) == (State.RUN, State.SCHED, [])
+    assert first.pools == [(graph.find("type=memory").paths()[0], 6)]
+    assert top.graph.find("type=memory")[0].allocated() == 6

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from fluxres import AuxiliaryGraph, Edge, Resource, ResourceGraph, StillHeld, build
-from fluxres.instance import Instance, Runner
+from fluxres.instance import Instance, Runner, State
 from tests.instance.machines import Hand
 from tests.instance.test_upstream import Slow
 
@@ -137,3 +138,56 @@ def test_rule_t1_a_job_at_its_limit_is_not_over_while_its_instance_gives_back_a_
     child.shrink("/lab/rack0/node1")
     assert "expire" in events
     assert (job.state.name, child.graph.pool("/lab/rack0/node0/core0").allocated()) == ("RUN", 1)
+
+
+class Deaf(Slow):
+    """Promises to end jobs at their limit, or not, and ends none."""
+
+    def __init__(self, *, keeps_limits: bool) -> None:
+        super().__init__()
+        self.keeps_limits = keeps_limits
+
+
+OVER: dict[str, Callable[[ResourceGraph], object]] = {
+    "expire": lambda graph: graph.expire(),
+    "an edge is limited": lambda graph: graph.set_edge(*CABLE, capacity=10),
+    "a pool is moved": lambda graph: graph.move("/lab/rack0/node0", "/lab"),
+}
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("change", OVER)
+@pytest.mark.parametrize("at_s", [2, 3])
+@pytest.mark.parametrize("keeps_limits", [False, True])
+def test_rule_t1_a_late_job_holds_what_it_had_when_its_records_expired(
+    keeps_limits: bool, at_s: float, change: str, inventory: str, clock: Hand
+) -> None:
+    """Others change the graph after the limit, and before the instance is called."""
+    graph = lab(clock)
+    top = Instance(graph, name="top", inventory=inventory, runner=Deaf(keeps_limits=keeps_limits))
+    late = top.submit("slot=2/node", duration_s=2)
+    had = {where.rpartition("/")[2] for where, _ in late.pools}
+    clock.now_s = at_s
+    OVER[change](graph)
+    clock.now_s = 4
+    waiting = top.submit("slot/core", duration_s=5)
+    assert (late.state, waiting.state) == (State.CLEANUP, State.SCHED)
+    assert {where.rpartition("/")[2] for where, _ in late.pools} == had == {"node0", "node1"}
+    assert top.check() == []
+    top.finish(late)
+    assert waiting.state is State.RUN
+
+
+def test_rule_t1_what_others_took_when_the_records_of_a_job_expired_is_said(clock: Hand) -> None:
+    graph = lab(clock)
+    top = Instance(graph, name="top", runner=Deaf(keeps_limits=False))
+    late = top.submit("slot=2/node", duration_s=2)
+    clock.now_s = 3
+    graph.expire()
+    graph.allocate("/lab/rack0/node0", job="other", end=9)
+    assert top.submit("slot/core", duration_s=5).state is State.SCHED
+    assert late.exceptions[-1][0] == "overlap"
+    assert top.graph.pool("/lab/rack0/node1").allocated() == 1
+    clock.now_s = 9
+    assert top.submit("slot/core", duration_s=5).state is State.SCHED
+    assert top.check() == []

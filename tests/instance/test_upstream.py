@@ -1032,6 +1032,24 @@ def test_rule_n1_an_edge_that_loses_its_capacity_in_the_parent_loses_it_below(is
     assert (top.check(), top.graph.jobs()) == ([], [])
 
 
+@pytest.mark.parametrize("carries", [(3, 3), (2, 4), (4, 2), (1, 1, 4)])
+def test_rule_n1_a_child_has_what_its_job_was_given_of_parallel_edges(carries: tuple[int, ...]) -> None:
+    edges = [Edge(*BELOW, relation=f"cable{i}", capacity=units) for i, units in enumerate(carries)]
+    power = AuxiliaryGraph(pools=[Resource("pdu", 1, id=[0], size=8, unit="W")], edges=edges)
+    node = Resource("node", 1, id=[0], children=[Resource("core", 4)])
+    top = Instance(build(node, name="lab", graphs={"power": power}), name="top")
+    child = top.spawn(top.submit("slot/[core=3;power=2]"))
+    assert top.check() == []
+    assert not child.graph.satisfiable("slot/[core=1;power=3]")
+    assert child.submit("slot/[core=1;power=2]").state is State.RUN
+    assert top.submit("slot/[core=1;power=4]").state is State.RUN
+    assert top.check() == []
+    other = Instance(build(node, name="lab", graphs={"power": power}), name="other")
+    child = other.spawn(other.submit("slot/core=3"))
+    first, second = child.submit("slot/[core=1;power=5]"), child.submit("slot/[core=1;power=2]")
+    assert (first.state, second.state, other.check()) == (State.RUN, State.SCHED, [])
+
+
 def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_and_nobody_can_hold() -> None:
     top = supplied(below=3)
     slow = Slow()
@@ -1045,7 +1063,7 @@ def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_a
 
 
 @pytest.mark.parametrize(("before", "after", "says"), [(math.inf, 3, "limited here"), (3, math.inf, "3 units in the parent")])
-def test_rule_n1_check_names_an_edge_that_is_limited_on_one_side_only(before: float, after: float, says: str) -> None:
+def test_rule_n1_check_names_an_edge_that_carries_something_else_on_one_side(before: float, after: float, says: str) -> None:
     top = supplied(below=before)
     child = top.spawn(top.submit("slot/node"))
     assert top.check() == []
