@@ -359,7 +359,8 @@ def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) ->
         carried, full = capacities(graph), _column(graph, FULL)
         # Of several edges between the same two pools, one may have all that is left.
         _, of = np.unique(graph.src.astype(np.int64) * structure.n + graph.dst, return_inverse=True)
-        rows = np.flatnonzero((np.bincount(of, weights=carried)[of] == 0) & (full > 0)) if len(of) else of
+        is_cut = np.bincount(of, weights=full > 0)[of] > 0 if len(of) else np.zeros(0, np.bool_)
+        rows = np.flatnonzero(is_cut & (np.bincount(of, weights=carried)[of] == 0)) if len(of) else of
         of_parent = full
         if copied is not None:  # what the job was given of an edge is the child's own, and the parent may not have all of one
             graph.attributes.pop(LINKED, None)
@@ -414,15 +415,31 @@ def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -
     ours, theirs = ours[limited], theirs[limited]
     # What is had is had, whatever the parent would give.
     own, others = np.isnan(mark[ours]), np.isnan(mark[theirs])
-    full[ours] = np.maximum(full[ours], full[theirs])
+    full[ours] = np.where(own | others, np.maximum(full[ours], full[theirs]), carried[ours])
     together = np.where(own, carried[ours], 0) + np.where(others, carried[theirs], 0)
-    carried[ours] = np.where(own | others, np.minimum(together, full[ours]), carried[ours])
+    carried[ours] = np.where(own | others, _spread(graph, ours, together, full[ours]), carried[ours])
     graph.attributes[CAPACITY] = carried
     if LINKED in graph.attributes:
         mark[ours] = np.where(own | others, np.nan, mark[ours])
         graph.attributes[LINKED] = mark
     if FULL in graph.attributes:
         graph.attributes[FULL] = np.where(full > carried, full, np.nan)
+
+
+def _spread(
+    graph: Subsystem, rows: NDArray[np.int64], units: NDArray[np.float64], full: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What rows carry when those between the same pools carry their units together, one after the other as much as it can."""
+    pairs = np.stack([graph.src[rows], graph.dst[rows]])
+    _, of = np.unique(pairs, axis=1, return_inverse=True)
+    of = of.reshape(-1)
+    order = np.argsort(of, kind="stable")
+    reach = np.cumsum(full[order])
+    gone = reach - full[order]
+    first = np.searchsorted(of[order], of[order])
+    found = np.empty(len(rows), np.float64)
+    found[order] = np.clip(np.bincount(of, weights=units)[of[order]] - (gone - gone[first]), 0, full[order])
+    return found
 
 
 def is_edge(where: str) -> bool:

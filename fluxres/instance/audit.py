@@ -224,7 +224,7 @@ def _child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Prob
         *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if later else []),
         *(_n1(child, v, "the job in the parent does not hold it") for v in lacking),
         *_in_service(child, graph),
-        *_cables(child, graph),
+        *_cables(child),
         *_drawn(child, graph, job),
     ]
 
@@ -265,24 +265,13 @@ def _in_service(child: Instance, graph: ResourceGraph) -> list[Problem]:
     return found
 
 
-def _cables(child: Instance, graph: ResourceGraph) -> list[Problem]:
+def _cables(child: Instance) -> list[Problem]:
     """What a child draws, it draws through edges that its parent has as well, with a capacity where they have one there."""
-    mine, theirs = child._graph.structure, graph.structure
-    found, number = [], np.full(mine.n, -1, np.int64)
-    graphs = mine.subsystems.values()
-    for v in np.unique(
-        np.concatenate([np.zeros(0, np.int32), *(ends for one in graphs for ends in (one.src, one.dst))])
-    ).tolist():
-        with suppress(UnknownPool):
-            number[v] = theirs.vertex(mine.where(v))
-    for name, of_child in mine.subsystems.items():
-        of_parent, src, dst = theirs.subsystems.get(name), number[of_child.src], number[of_child.dst]
-        is_there = (src >= 0) & (dst >= 0) & (of_parent is not None)
-        if of_parent is not None:
-            is_there &= np.isin(src * theirs.n + dst, of_parent.src.astype(np.int64) * theirs.n + of_parent.dst)
-        for row in np.flatnonzero(~is_there).tolist():
-            where = f"{child.address} {mine.where(of_child.src.item(row))} -> {mine.where(of_child.dst.item(row))}"
-            found.append(Problem("error", where, f"rule N1: the parent has no such edge in '{name}' any more"))
+    mine, upstream = child._graph.structure, child.upstream
+    found = []
+    for name, src, dst in [] if upstream is None else upstream.cut_off():
+        where = f"{child.address} {mine.where(src)} -> {mine.where(dst)}"
+        found.append(Problem("error", where, f"rule N1: the parent has no such edge in '{name}' any more"))
     return found + _limits(child)
 
 

@@ -55,6 +55,7 @@ class ParentSupply:
         self._seen: tuple[int, ...] = ()
         self._generations: tuple[int, int] = (-1, -1)
         self._above: dict[int, int] = {}
+        self._compared: tuple[Structure, Structure, tuple[dict[Ends, int | None], list[Ends]]] | None = None
         self._given: tuple[tuple[int, int], dict[int, int]] = (-1, -1), {}
 
     @property
@@ -104,24 +105,36 @@ class ParentSupply:
         return {v: theirs.item(p) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
 
     def relimited(self) -> dict[Ends, int | None]:
-        """By edge that has a capacity in the parent and none in the child, that capacity; None where it is the other way round.
+        """By edge that has a capacity in the parent and none in the child, that capacity; None for the other way round."""
+        return self._compare()[0]
 
-        Cost: the ends of all edges, by uuid.
-        """
+    def cut_off(self) -> list[Ends]:
+        """Edges of the child that the parent does not have."""
+        return self._compare()[1]
+
+    def _compare(self) -> tuple[dict[Ends, int | None], list[Ends]]:
+        """The edges of the child and of its parent.  Cost: the ends of all edges, by uuid, once for each shape of the two."""
         mine, theirs = self.graph.structure, self.parent._graph.structure
-        found: dict[Ends, int | None] = {}
+        if self._compared is not None and self._compared[0] is mine and self._compared[1] is theirs:
+            return self._compared[2]
+        limited: dict[Ends, int | None] = {}
+        cut_off: list[Ends] = []
         for name, graph in mine.subsystems.items():
             of_parent = theirs.subsystems.get(name)
-            if of_parent is None:
-                continue
             src, dst = (_same(mine, theirs, ends) for ends in (graph.src, graph.dst))
-            here, there = mine.accounts.between(graph, graph.src, graph.dst), theirs.accounts.between(of_parent, src, dst)
-            is_there = (src >= 0) & (dst >= 0)
-            is_there &= np.isin(src.astype(np.int64) * theirs.n + dst, of_parent.src.astype(np.int64) * theirs.n + of_parent.dst)
+            here, there = mine.accounts.between(graph, graph.src, graph.dst), np.full(len(graph), -1, np.int32)
+            is_there = (src >= 0) & (dst >= 0) & (of_parent is not None)
+            if of_parent is not None:
+                there = theirs.accounts.between(of_parent, src, dst)
+                codes = of_parent.src.astype(np.int64) * theirs.n + of_parent.dst
+                is_there &= np.isin(src.astype(np.int64) * theirs.n + dst, codes)
+            ends = list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
             for row in np.flatnonzero(is_there & ((here < 0) != (there < 0))).tolist():
                 p = there.item(row)
-                found[name, graph.src.item(row), graph.dst.item(row)] = None if p < 0 else theirs.accounts.size.item(p)
-        return found
+                limited[name, *ends[row]] = None if p < 0 else theirs.accounts.size.item(p)
+            cut_off += [(name, *ends[row]) for row in np.flatnonzero(~is_there).tolist()]
+        self._compared = mine, theirs, (limited, cut_off)
+        return limited, cut_off
 
     def resize(self, sizes: dict[int, int]) -> None:
         """Know as many units of some linked pools and edges as the parent has now, of which the child holds no more."""

@@ -433,6 +433,8 @@ class Course:
         self.keeps_limits = source.random() < 0.15 and not speed
         self.clock = Clock(Random(seed) if not self.keeps_limits and source.random() < 0.25 else None, speed)
         self.uses = Uses(self.machine, self.clock)
+        #: The numbers of cables in one structure of the machine.
+        self.numbers: tuple[Any, dict[str, int]] = None, {}
         self.stopping: list[Job] = []
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -730,8 +732,11 @@ class Course:
         drawn = uses.drawn(self.top)
         graph = self.top.graph
         now, is_known = graph.now(), not uses.changed
+        if self.numbers[0] is not graph.structure:
+            accounts = graph.structure.accounts
+            self.numbers = graph.structure, {name: accounts.edge_named(name) for name in machine.cables}
         for supply in machine.suppliers:
-            v = supply if isinstance(supply, int) else graph.structure.accounts.edge_named(supply)
+            v = supply if isinstance(supply, int) else self.numbers[1][supply]
             if v < 0:
                 continue  # a cable without a capacity
             if graph.planner.covered_by(v, now, now + 1) >= 0:

@@ -1050,6 +1050,45 @@ def test_rule_n1_a_child_has_what_its_job_was_given_of_parallel_edges(carries: t
     assert (first.state, second.state, other.check()) == (State.RUN, State.SCHED, [])
 
 
+@pytest.mark.parametrize("carries", [(3, 4), (0, 4), (4, 0)])
+def test_rule_n1_parallel_edges_carry_together_what_a_child_was_given_first_and_then(carries: tuple[int, ...]) -> None:
+    edges = [Edge("net:/switch", "/lab/node0", relation=f"cable{i}", capacity=units) for i, units in enumerate(carries)]
+    edges.append(Edge("net:/switch", "/lab/node1"))
+    net = AuxiliaryGraph(pools=[Resource("switch")], edges=edges)
+    node = Resource("node", 2, children=[Resource("core", 4)])
+    top = Instance(build(node, name="lab", graphs={"net": net}), name="top")
+    cable, total = "net: net:/switch -> /lab/node0", sum(carries)
+    child = top.spawn(top.submit("slot=1/[core=1;net=1]"))
+    for more, had in ((1, 2), (total - 3, total - 1), (1, total)):
+        child.grow(f"slot=1/[core=1;net={more}]")
+        accounts = child.graph.structure.accounts
+        assert accounts.size.item(accounts.number(cable)) == had
+        assert top.check() == []
+    assert not child.graph.satisfiable(f"slot/[core=1;net={total + 1}]")
+    assert child.submit(f"slot/[core=1;net={total}]").state is State.RUN
+    child.close()
+    assert top.graph.jobs() == []
+
+
+@pytest.mark.parametrize("carries", [(3, 4), (0, 4), (4, 0)])
+def test_rule_n1_parallel_edges_that_a_child_shares_stay_what_they_are_as_it_grows(carries: tuple[int, ...]) -> None:
+    cable = ("net:/switch", "/lab/node0", "net")
+    edges = [Edge(*cable[:2], relation=f"cable{i}", capacity=9) for i in range(2)]
+    net = AuxiliaryGraph(pools=[Resource("switch")], edges=[*edges, Edge("net:/switch", "/lab/node1")])
+    node = Resource("node", 2, children=[Resource("core", 4)])
+    top = Instance(build(node, name="lab", graphs={"net": net}), name="top")
+    child = top.spawn(top.submit("slot=1/core"))
+    for i, units in enumerate(carries):
+        top.graph.set_edge(*cable, relation=f"cable{i}", capacity=units)
+    child.grow("/lab/node0/core1")
+    child.grow("/lab/node1")
+    assert top.check() == []
+    total = sum(carries)
+    assert not child.graph.satisfiable(f"slot/[node{{id:'0'}}/core=1;net={total + 1}]")
+    assert child.submit(f"slot/[core=1;net={total}]").state is State.RUN
+    assert top.check() == []
+
+
 def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_and_nobody_can_hold() -> None:
     top = supplied(below=3)
     slow = Slow()
