@@ -222,17 +222,17 @@ class Accounts:
 
         Such as ``power: /demo/rack0 -> /demo/rack0/node3``.
         """
-        if v < self.structure.n:
-            return self.structure.where(v)
-        graph, src, dst = self.edge(v)
-        return f"{graph.name}: {self.structure.where(src)}{ARROW}{self.structure.where(dst)}"
+        return self._named(v, self.structure.where)
 
     def by_uuid(self, v: int) -> str:
         """A name for an account that stays while pools move, and that :meth:`number` takes: uuids instead of paths."""
+        return self._named(v, self.structure.uuid)
+
+    def _named(self, v: int, name: Callable[[int], str]) -> str:
         if v < self.structure.n:
-            return self.structure.uuid(v)
+            return name(v)
         graph, src, dst = self.edge(v)
-        return f"{graph.name}: {self.structure.uuid(src)}{ARROW}{self.structure.uuid(dst)}"
+        return f"{graph.name}: {name(src)}{ARROW}{name(dst)}"
 
     def number(self, where: str) -> int:
         """The account that :meth:`where` names so, or the pool with this path, URI or uuid.
@@ -334,13 +334,10 @@ def cut(
         return graph
     before = capacities(graph)
     after, full = before.copy(), _column(graph, FULL)
-    limited, first, of = np.unique(accounts, return_index=True, return_inverse=True)
-    # Of several edges between the same two pools one after the other has what is left.
+    limited, of = np.unique(accounts, return_inverse=True)
     left = units_of(limited)
     is_less = (left < structure.accounts.size[limited])[of]
-    reach = np.cumsum(before[rows])
-    gone = reach - before[rows]
-    after[rows] = np.where(is_less, np.clip(left[of] - (gone - gone[first][of]), 0, before[rows]), before[rows])
+    after[rows] = np.where(is_less, _one_after_the_other(of, left, before[rows]), before[rows])
     less = rows[is_less]
     full[less] = np.where(np.isnan(full[less]), before[less], full[less])
     attributes = {**graph.attributes, CAPACITY: after, FULL: full}
@@ -357,10 +354,8 @@ def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) ->
     """
     for name, graph in structure.subsystems.items():
         carried, full = capacities(graph), _column(graph, FULL)
-        # Of several edges between the same two pools, one may have all that is left.
-        _, of = np.unique(graph.src.astype(np.int64) * structure.n + graph.dst, return_inverse=True)
-        is_cut = np.bincount(of, weights=full > 0)[of] > 0 if len(of) else np.zeros(0, np.bool_)
-        rows = np.flatnonzero(is_cut & (np.bincount(of, weights=carried)[of] == 0)) if len(of) else of
+        of = _pairs(graph)  # of several edges between the same two pools, one may have all that is left
+        rows = np.flatnonzero((np.bincount(of, weights=full > 0)[of] > 0) & (np.bincount(of, weights=carried)[of] == 0))
         of_parent = full
         if copied is not None:  # what the job was given of an edge is the child's own, and the parent may not have all of one
             graph.attributes.pop(LINKED, None)
@@ -417,7 +412,10 @@ def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -
     own, others = np.isnan(mark[ours]), np.isnan(mark[theirs])
     full[ours] = np.where(own | others, np.maximum(full[ours], full[theirs]), carried[ours])
     together = np.where(own, carried[ours], 0) + np.where(others, carried[theirs], 0)
-    carried[ours] = np.where(own | others, _spread(graph, ours, together, full[ours]), carried[ours])
+    of = _pairs(graph)[ours]
+    order = np.argsort(of, kind="stable")
+    together[order] = _one_after_the_other(of[order], np.bincount(of, weights=together), full[ours][order])
+    carried[ours] = np.where(own | others, together, carried[ours])
     graph.attributes[CAPACITY] = carried
     if LINKED in graph.attributes:
         mark[ours] = np.where(own | others, np.nan, mark[ours])
@@ -426,20 +424,25 @@ def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -
         graph.attributes[FULL] = np.where(full > carried, full, np.nan)
 
 
-def _spread(
-    graph: Subsystem, rows: NDArray[np.int64], units: NDArray[np.float64], full: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """What rows carry when those between the same pools carry their units together, one after the other as much as it can."""
-    pairs = np.stack([graph.src[rows], graph.dst[rows]])
-    _, of = np.unique(pairs, axis=1, return_inverse=True)
-    of = of.reshape(-1)
-    order = np.argsort(of, kind="stable")
-    reach = np.cumsum(full[order])
-    gone = reach - full[order]
-    first = np.searchsorted(of[order], of[order])
-    found = np.empty(len(rows), np.float64)
-    found[order] = np.clip(np.bincount(of, weights=units)[of[order]] - (gone - gone[first]), 0, full[order])
+def _pairs(graph: Subsystem) -> NDArray[np.int64]:
+    """By row, the number of the pools that the edge leads from and to."""
+    codes = graph.src.astype(np.int64) * (int(graph.dst.max(initial=0)) + 1) + graph.dst
+    found: NDArray[np.int64] = np.unique(codes, return_inverse=True)[1]
     return found
+
+
+def _one_after_the_other(
+    of: NDArray[np.int64], units: NDArray[np.float64] | NDArray[np.int64], most: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What rows carry of the units of their groups: in each group one after the other as much as it can.
+
+    Args:
+        of: the group of each row, ascending.
+        units: of each group.
+        most: of each row.
+    """
+    before = np.cumsum(most) - most
+    return np.clip(units[of] - (before - before[np.searchsorted(of, of)]), 0, most)
 
 
 def is_edge(where: str) -> bool:

@@ -519,15 +519,16 @@ def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
     structure = surgery.duplicate(before)
     for name, of_graph in before.subsystems.items():
         numbers = np.full(len(of_graph), -1, np.int32)
-        units: dict[int, int] = {}
-        made = structure.subsystems[name] = replace(of_graph, attributes=dict(of_graph.attributes))
+        lifted, units = np.zeros(len(of_graph), np.bool_), dict[int, int]()
         for number, (ends, capacity) in enumerate(carried.items()):
             if ends[0] == name:
                 rows = edges.rows_between(of_graph, *ends[1:])
                 if capacity is None:
-                    accounts.lift(made, rows)
+                    lifted[rows] = True
                 else:
                     numbers[rows], units[number] = number, capacity
+        made = structure.subsystems[name] = replace(of_graph, attributes=dict(of_graph.attributes))
+        accounts.lift(made, np.flatnonzero(lifted))
         if units:
             accounts.lend(made, numbers, units)
     graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))

@@ -1101,7 +1101,10 @@ def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_a
     assert top.check() == []
 
 
-@pytest.mark.parametrize(("before", "after", "says"), [(math.inf, 3, "limited here"), (3, math.inf, "3 units in the parent")])
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [(math.inf, 3, "limited here"), (3, math.inf, "3 units in the parent"), (3, 7, "3 units in the parent, and 7 here")],
+)
 def test_rule_n1_check_names_an_edge_that_carries_something_else_on_one_side(before: float, after: float, says: str) -> None:
     top = supplied(below=before)
     child = top.spawn(top.submit("slot/node"))

@@ -351,6 +351,16 @@ def links(capacity: float | None) -> ResourceGraph:
     return fluxres.build(node, name="lab", graphs={"network": network})
 
 
+def stays_until_freed(g: ResourceGraph, edge: tuple[str, str, str], other: tuple[str, str, str], capacity: int) -> None:
+    """An edge without a capacity gets none and stays while job j may draw through it; not so another, where j has nothing."""
+    for refused in (lambda: g.set_edge(*edge, capacity=capacity), lambda: g.remove_edge(*edge)):
+        with pytest.raises(StillHeld, match="j may draw through it"):
+            refused()
+    g.set_edge(*other, capacity=capacity)
+    g.free("j")
+    g.set_edge(*edge, capacity=capacity)
+
+
 @pytest.mark.parametrize("ends", [("network:/switch0", "/lab/node0"), ("/lab/node0", "network:/switch0")])
 @pytest.mark.parametrize("capacity", [None, 10])
 @pytest.mark.parametrize("unit", ["node", "core"])
@@ -361,12 +371,7 @@ def test_rule_f1_what_is_drawn_through_a_link_without_a_capacity_is_not_known(
     g.allocate(f"slot/[{unit};network=4]", job="j", duration_s=9)
     if capacity is not None:
         g.set_edge(*ends, "network", capacity=math.inf)
-    for refused in (lambda: g.set_edge(*ends, "network", capacity=1), lambda: g.remove_edge(*ends, "network")):
-        with pytest.raises(StillHeld, match="j may draw through it"):
-            refused()
-    g.set_edge("network:/switch0", "/lab/node1", "network", capacity=1)  # j has nothing there
-    g.free("j")
-    g.set_edge(*ends, "network", capacity=1)
+    stays_until_freed(g, (*ends, "network"), ("network:/switch0", "/lab/node1", "network"), capacity=1)
     assert not g.satisfiable("slot=2/[node;network=2]")
 
 
@@ -378,12 +383,7 @@ def test_rule_f1_what_a_pdu_gives_goes_through_the_edge_above_it_as_well(feed: d
     power = fluxres.AuxiliaryGraph(pools=pools, edges=edges)
     g = fluxres.build(fluxres.Resource("node", 2), name="lab", graphs={"power": power})
     g.allocate("slot/[node{id:'0'};power=3]", job="j", duration_s=9)
-    for refused in (lambda: g.set_edge(*ends, "power", capacity=2), lambda: g.remove_edge(*ends, "power")):
-        with pytest.raises(StillHeld, match="j may draw through it"):
-            refused()
-    g.set_edge("power:/feed0", "power:/pdu1", "power", capacity=2)  # j has nothing there
-    g.free("j")
-    g.set_edge(*ends, "power", capacity=2)
+    stays_until_freed(g, (*ends, "power"), ("power:/feed0", "power:/pdu1", "power"), capacity=2)
     assert not g.satisfiable("slot/[node{id:'0'};power=3]")
     assert g.satisfiable("slot/[node{id:'0'};power=2]")
 
