@@ -81,10 +81,12 @@ def held(
         implied = _own_below(structure, vertices[whole], stop)
     own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
     tops = vertices
+    if structure.linked is not None:  # pools implied below one that an enclosing instance gives on request
+        tops = own[~np.isin(structure.parent[own], own)]
     if along is not None:
         kept = np.zeros(structure.n, np.bool_)
         kept[own] = kept[below] = True
-        tops = np.union1d(vertices, np.flatnonzero(along(kept)).astype(np.int32))
+        tops = np.union1d(tops, np.flatnonzero(along(kept)).astype(np.int32))
     every = surgery.with_the_way(structure, own, tops)
     sizes, exclusive = structure.size[every], np.zeros(len(every), np.bool_)
     sizes[np.searchsorted(every, vertices)] = amounts

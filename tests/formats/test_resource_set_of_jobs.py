@@ -313,6 +313,29 @@ def test_rule_s1_r_of_jobs_that_draw_on_what_the_parent_gives_on_request(structu
         Fluxion.load(each["scheduling"])
 
 
+def test_rule_s1_what_the_parent_gives_on_request_is_the_way_to_what_a_job_holds_whole() -> None:
+    psu = {"type": "psu", "size": 10, "unit": "W", "with": [{"type": "core", "count": 2}]}
+    rest = [{"type": "psu", "name": "other", "size": 10, "unit": "W"}, {"type": "core", "name": "far"}]
+    g = fluxres.load(
+        {
+            "fluxres": 1,
+            "name": "c",
+            "resources": [{"type": "rack", "size": 3, "with": [psu]}, *rest],
+            "graphs": {"power": {"hierarchy": True, "edges": [{"from": "/c/other", "to": "/c/far"}]}},
+        }
+    )
+    g.allocate([("/c/rack", 2), ("/c/rack/psu/core0", 1)], job="j", start=0, end=10)
+    child = joining.copy_job(g, "j", 0, linked=True)
+    child.allocate([("/c/rack", 2)], job="k", start=0, end=10)
+    whole, short = (child.allocation("k").R(scheduling=form) for form in ("jgf", "jgf_shorthand"))
+    assert differences(child.copy(job="k", at=0).structure, read(whole).structure, {"properties"}) == []
+    paths = [node["metadata"]["paths"]["containment"] for node in whole["scheduling"]["graph"]["nodes"]]
+    assert paths == ["/c", "/c/rack", "/c/rack/psu", "/c/rack/psu/core0"]
+    assert len(short["scheduling"]["graph"]["nodes"]) == 2
+    for each in (whole, short):
+        Fluxion.load(each["scheduling"])
+
+
 def give_some(g: ResourceGraph, job: str, data: st.DataObject) -> bool:
     """Give a job units of some pools and edges; whether it holds any pool then."""
     accounts = g.structure.accounts
