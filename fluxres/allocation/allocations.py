@@ -289,6 +289,7 @@ class Allocations(Holdings):
         drawn: Rows = NO_ROWS,
         *,
         drawn_on: bool = True,
+        is_routed: bool | None = None,
     ) -> None:
         """Apply what :meth:`plan_allocate` or :meth:`plan_match` found to be right.
 
@@ -296,7 +297,9 @@ class Allocations(Holdings):
             slots: of the request that this answers; 0 where pools were named.
             drawn: for which pools what of it is drawn.
             drawn_on: what else is held on may have been drawn for a pool that is held on as well.
+            is_routed: whether some of it is drawn along routes; None for what the owner had before, or where it is not known.
         """
+        self._note_route(owner, is_routed)
         before = self.slots_of.get(owner, 0)
         if not before and self.is_holder(owner):
             slots = 0  # nobody knows how many slots the pools are that it holds already
@@ -318,6 +321,17 @@ class Allocations(Holdings):
             self.slots_of[owner] = before + slots
         elif before:
             del self.slots_of[owner]
+
+    def _note_route(self, owner: str, is_routed: bool | None) -> None:
+        if is_routed:
+            self.upward.discard(owner)
+            if self.upstream is not None:
+                self.upstream.note_route()
+        elif not self.is_holder(owner):
+            if is_routed is None:
+                self.upward.discard(owner)
+            else:
+                self.upward.add(owner)
 
     def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
         for change in planned:
@@ -587,6 +601,7 @@ class Allocations(Holdings):
                     self.planner.cover(v, planned.start, planned.end, False)
                 self._release(planned.vertices, planned.amounts, planned.start, planned.end)
                 del self._batches[job]
+                self.upward.discard(job)
                 return
             planned = planned.pieces()  # somebody looked at the records since it was planned
         by_window: dict[tuple[int, int], list[Piece]] = {}
@@ -599,6 +614,7 @@ class Allocations(Holdings):
             self._shrink(together, job, *window)
         if not self.is_holder(job) and job not in self.implied:
             self.slots_of.pop(job, None)
+            self.upward.discard(job)
         if job in self.drawn.ledgers:
             for consumers, account, held in lost:
                 self.drawn.drop(job, consumers, account, held)

@@ -50,6 +50,9 @@ class Upstream(Protocol):
     def give(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         """Give them back."""
 
+    def note_route(self) -> None:
+        """A job draws along a route of its own: see `Holdings.upward`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -156,6 +159,9 @@ class Holdings:
         self.stages: dict[str, Staged] = {}
         self.stages_made = 0
         """Number of the next stage; no two stages of a graph have one id, however often it is saved and loaded in between."""
+        self.upward: set[str] = set()
+        """Owners known to draw only along the ways up from their pools, and along no route to another place (rule F1). A route
+        may lead along edges without a capacity, which no record names; of owners that were read from a file it is not known."""
         self.slots_of: dict[str, int] = {}
         """By job, of how many slots its requests were (RFC 20); no entry where pools were named, or some of them went back."""
 

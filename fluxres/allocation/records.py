@@ -109,7 +109,7 @@ class Records(Allocations):
         staged = self.release(stage)
         for (window, changes), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
-            self.allocate(changes, staged.job, *window, staged.slots, drawn)
+            self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # as far as is known
 
     def _plan_commit_part(self, job: str, part: Part) -> list[Change]:
         changes, covered = list[Change](), Covered(self)
@@ -180,6 +180,8 @@ class Records(Allocations):
         Errors: UsageError from the planner when units do not fit a pool.
         """
         self.stages_made = max(self.stages_made, other.stages_made)
+        unknown = {owner for owner, pools in self._pools_of.items() if pools and owner not in self.upward}
+        self.upward = {owner for owner in self.upward if not other.is_holder(owner)} | (other.upward - unknown)
         if not (other.held or other.implied or other.stages):
             return
         # A way holds nothing, and yet something may be drawn for it: for a node of which a child has some cores.

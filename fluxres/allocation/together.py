@@ -40,6 +40,7 @@ class Share(NamedTuple):
         slots: of the request; 0 where pools were named.
         implies: targets below one that is held whole are implied by it, all or these; else they are refused.
         drawn: for which pools what of it is drawn.
+        is_routed: whether some of it is drawn along routes; None where it is not known.
     """
 
     place: str
@@ -51,6 +52,7 @@ class Share(NamedTuple):
     slots: int = 0
     implies: Implies = False
     drawn: Rows = NO_ROWS
+    is_routed: bool | None = None
 
 
 @contextmanager
@@ -110,10 +112,10 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
         window = share.start, share.end
         if share.found is None or records.is_holder(share.job):
             planned = records.plan_allocate(share.targets, share.job, *window, implies=share.implies)
-            records.allocate(planned, share.job, *window, share.slots, share.drawn)
+            records.allocate(planned, share.job, *window, share.slots, share.drawn, is_routed=share.is_routed)
         else:
             planned_match = records.plan_match(*share.found, share.job, *window)
-            records.allocate(planned_match, share.job, *window, share.slots, share.drawn)
+            records.allocate(planned_match, share.job, *window, share.slots, share.drawn, is_routed=share.is_routed)
 
 
 def _check(records: Records, shares: Sequence[Share]) -> None:

@@ -31,6 +31,8 @@ LARGER_UNIT: Final = "count in a larger unit"
 """What helps where a capacity is not countable."""
 ARROW: Final = " -> "
 _NONE: Final = np.zeros(0, np.int64)
+_EXACT_MAX: Final = 1e9
+"""Sums of capacities below it tell millionths of a unit apart."""
 
 
 class Edge(NamedTuple):
@@ -355,8 +357,8 @@ def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) ->
     for name, graph in structure.subsystems.items():
         carried, full = capacities(graph), _column(graph, FULL)
         of = _pairs(graph)  # of several edges between the same two pools, one may have all that is left
-        rows = np.flatnonzero((np.bincount(of, weights=full > 0)[of] > 0) & (np.bincount(of, weights=carried)[of] == 0))
-        of_parent = full
+        rows = np.flatnonzero(np.bincount(of, weights=carried)[of] == 0)
+        of_parent = np.nan_to_num(full)
         if copied is not None:  # what the job was given of an edge is the child's own, and the parent may not have all of one
             graph.attributes.pop(LINKED, None)
             whole, kept = copied[0].subsystems[name], np.zeros(copied[0].n, np.bool_)
@@ -397,29 +399,39 @@ def by_itself(graph: Subsystem) -> Subsystem:
     return replace(graph, attributes={key: column for key, column in graph.attributes.items() if key != LINKED})
 
 
-def join(graph: Subsystem, ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> None:
-    """Edges of a graph with capacities that are the same carry together what each of them does, but not more than the full one.
+def join(graph: Subsystem, first: int, same: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+    """Edges of two graphs between the same two pools carry together what they do in both, but not more than in full.
+
+    Of what neither graph has anything itself, the edges carry what those of the other graph do: it knows the parent as it is now.
 
     Args:
-        ours: rows, each once; where only one of both has a capacity, this one says which.
-        theirs: of each, the row that will be dropped.
+        graph: the edges of the one and, from row `first` on, those of the other.
+        same: rows of the one and of the other that are the same edge; the latter will be dropped.
     """
     carried, full, mark = capacities(graph), _column(graph, FULL), _column(graph, LINKED)
     full = np.where(np.isnan(full), carried, full)
-    limited = ~(np.isnan(carried[ours]) | np.isnan(carried[theirs]))
-    ours, theirs = ours[limited], theirs[limited]
-    # What is had is had, whatever the parent would give.
-    own, others = np.isnan(mark[ours]), np.isnan(mark[theirs])
-    full[ours] = np.where(own | others, np.maximum(full[ours], full[theirs]), carried[ours])
-    together = np.where(own, carried[ours], 0) + np.where(others, carried[theirs], 0)
-    of = _pairs(graph)[ours]
-    order = np.argsort(of, kind="stable")
-    together[order] = _one_after_the_other(of[order], np.bincount(of, weights=together), full[ours][order])
-    carried[ours] = np.where(own | others, together, carried[ours])
+    of, rows = _pairs(graph), np.arange(len(graph))
+    ours, theirs = (np.bincount(of, weights=each) > 0 for each in (rows < first, rows >= first))
+    limited = ours & theirs & ~np.isnan(np.bincount(of, weights=carried))
+    is_own = np.isnan(mark)
+    has_own = np.bincount(of, weights=is_own) > 0
+    counted = np.where(has_own[of], is_own, rows >= first)
+    units = np.bincount(of, weights=np.where(counted, carried, 0))
+    most = np.where(has_own[of], full, np.where(rows >= first, carried, 0))
+    mine, others = same
+    most[mine] = np.where(has_own[of[mine]], np.maximum(full[mine], full[others]), carried[others])
+    kept = limited[of]
+    kept[others] = False
+    # Of several edges those that the other graph has as well come first.
+    order = np.lexsort((rows, ~np.isin(rows, mine) & (rows < first), of))
+    order = order[kept[order]]
+    groups, at = np.unique(of[order], return_inverse=True)
+    carried[order] = _one_after_the_other(at, units[groups], most[order])
+    full[order], mark[order] = most[order], np.where(has_own[of[order]], np.nan, 1)
     graph.attributes[CAPACITY] = carried
     if LINKED in graph.attributes:
-        mark[ours] = np.where(own | others, np.nan, mark[ours])
         graph.attributes[LINKED] = mark
+        full = np.where(np.isnan(mark), full, np.nan)
     if FULL in graph.attributes:
         graph.attributes[FULL] = np.where(full > carried, full, np.nan)
 
@@ -478,6 +490,8 @@ def _capacities(graph: Subsystem, n: int) -> tuple[NDArray[np.int64], NDArray[np
     rows = capacities(graph)
     codes, of = np.unique(graph.src.astype(np.int64) * n + graph.dst, return_inverse=True)
     total = np.bincount(of, weights=rows, minlength=len(codes))
+    # A sum of fractions that is a whole number may come out below it.
+    total = np.where(total < _EXACT_MAX, np.round(total, 6), total)
     known = np.isfinite(total) & (total >= 0) & (total < float(limits.SIZE_MAX))
     size = np.floor(total[known]).astype(np.int64)
     large = size > limits.CAPACITY_MAX

@@ -343,8 +343,8 @@ def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
         for key in dict.fromkeys([*mine.attributes, *added.attributes])
     }
     joint = Subsystem(mine.name, mine.hierarchy, src, dst, relation_column, list(relations), attributes)
-    if len(again) and accounts.CAPACITY in joint.attributes:
-        accounts.join(joint, *_same(joint, again, len(mine)))
+    if accounts.CAPACITY in joint.attributes:
+        accounts.join(joint, len(mine), _same(joint, again, len(mine)))
     joint = joint.restricted(keep)
     if joint.hierarchy:
         _check_forest(plan, joint)

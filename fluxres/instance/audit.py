@@ -104,7 +104,8 @@ def _late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     for job in instance.jobs(State.RUN, State.CLEANUP):
         if job.state is State.RUN and job.limit < now:
             found.append(Problem("error", instance.address, f"rule T1: {job.id} is past its limit and was not asked to stop"))
-        if job.claim is None or job.limit == now or job.started > now:
+        ends_now = job.limit == now and job.number not in instance._overtime
+        if job.claim is None or ends_now or job.started > now:
             continue  # it may end at this very moment, or its start is being decided
         upstream = None if job.child is None else job.child.upstream
         asked = set() if upstream is None else set(upstream.above().values())  # held only when the child draws it
@@ -173,10 +174,11 @@ def _lost(
 
 
 def _left_behind(instance: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
-    """A job whose child is over, and which has not ended, holds what the child had."""
+    """A job whose child is over, and which has not ended, holds what the child had and the graph still has."""
     child = job.child
     if child is None or not child.is_closed or job.number in instance._disputed:
         return []
+    mine, theirs = child._graph.structure.accounts, graph.structure.accounts
     return [
         Problem(
             "error",
@@ -184,6 +186,7 @@ def _left_behind(instance: Instance, graph: ResourceGraph, job: Job) -> list[Pro
             f"rule T1: {job.id} has not ended, and does not hold what its child had",
         )
         for v in _lacking(graph, child, job)
+        if (p := mine.same_in(theirs, v)) >= 0 and not theirs.is_way(p)
     ]
 
 

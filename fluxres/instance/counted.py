@@ -232,7 +232,7 @@ class Counted:
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         """Another end; see Inventory."""
         self.clear()
-        if end <= claim.end:
+        if end <= claim.end or self.is_gone:  # a job keeps what has been taken out of the graph
             self.running.move(claim, end)
             return
         wanted, free = self._due_to(claim), self._free_beside(claim)
@@ -291,7 +291,6 @@ class Counted:
             self._seen = structure
             self._asks.clear()
         self.is_up = self._is_usable()
-        self.revision = self.graph.revision
 
     def _is_usable(self) -> bool:
         return not self.is_gone and self.graph.structure.unavailable_above(self.vertex) < 0
@@ -336,8 +335,8 @@ class Counted:
         return [(self.structure.path(self.vertex), claim.count)] if claim.count else []
 
     def vertices(self, claim: Hold) -> list[int]:
-        """The pool."""
-        return [self.vertex]
+        """The pool, as long as it is in the graph."""
+        return [] if self.is_gone else [self.vertex]
 
     def ids(self, claim: Hold) -> str:
         """Nothing: the units have no numbers."""

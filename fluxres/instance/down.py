@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
-from fluxres.instance import states
+from fluxres.instance import recording, states
 from fluxres.instance.states import State
 from fluxres.model import joining, targets
 from fluxres.syntax import fluid
@@ -41,7 +41,8 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
 def _give(instance: Instance, vertices: list[int], state: str) -> Iterator[tuple[Instance, list[int]]]:
     """Give the state to pools of an instance and of those below it: which of them have such pools, parents first."""
     graph = instance._graph
-    graph.set_state(vertices, state)
+    with recording.ours(instance.inventory):
+        graph.set_state(vertices, state)
     instance.inventory.refresh()
     instance.queue.cleared()
     note(instance)
@@ -81,9 +82,10 @@ def follow(instance: Instance) -> None:
         by_state.setdefault(code, []).append(name)
     for child in instance.children:
         known = {code: [name for name in names if has(child, name)] for code, names in by_state.items()}
-        for code, names in known.items():
-            if names:
-                child._graph.set_state(names, STATES[code])
+        with recording.ours(child.inventory):
+            for code, names in known.items():
+                if names:
+                    child._graph.set_state(names, STATES[code])
         if any(known.values()) or child in resized:
             refit(child)
             follow(child)
@@ -101,10 +103,11 @@ def follow_sizes(child: Instance) -> bool:
     if not limited and not upstream.resized():
         return False
     child.queue.unreserve()  # what is reserved after the end of the child may be more, since the parent does not hold it
-    if limited:
-        joining.limit(child._graph, limited)
-    if sizes := upstream.resized():
-        upstream.resize(sizes)
+    with recording.ours(child.inventory):
+        if limited:
+            joining.limit(child._graph, limited)
+        if sizes := upstream.resized():
+            upstream.resize(sizes)
     return True
 
 

@@ -296,7 +296,6 @@ class GraphInventory:
         self._feasible.clear()
         self._scale = None
         self._known = self._state()
-        self.revision = self.graph.revision
 
     def _state(self) -> tuple[int, bytes]:
         return self.graph.generation, self.graph.structure.unavailable_roots().tobytes()

@@ -350,7 +350,6 @@ class Named:
             self._renumber()
         self._usable = self._find_usable()
         self.free_count = self._count(self.free)
-        self.revision = self.graph.revision
 
     @property
     def is_stale(self) -> bool:

@@ -49,7 +49,7 @@ def graph_of(parent: Instance) -> ResourceGraph:
 def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) -> list[str]:
     """Give a child more of its parent; see Nesting.grow."""
     graph = graph_of(parent)
-    with recording.ours(parent.inventory):  # it has less than before, and keeps what is reserved
+    with recording.ours(parent.inventory, child.inventory):  # the parent has less than before, and keeps what is reserved
         paths = _grow(parent, job, child, graph, wanted)
     _follow(child)
     refit(child)
@@ -65,6 +65,8 @@ def _grow(parent: Instance, job: Job, child: Instance, graph: ResourceGraph, wan
     pools = [(v, max(amount for _, _, amount in records.held[v][growth])) for v in sorted(records.require_job(growth))]
     paths = [graph.structure.accounts.where(v) for v, _ in pools]
     try:
+        if all(graph.structure.accounts.is_edge(v) for v, _ in pools):
+            raise UsageError("an edge is given with pools that draw through it", where=paths[0], hint="name pools beside it")
         part = joining.copy_job(graph, growth, parent.now, linked=True)
         _prepare_suppliers(child, part)
         child.queue.unreserve()  # what is reserved of a common supplier may be more than the child is given of it
@@ -101,18 +103,19 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         child.queue.unreserve()
         child.queue.changed = True
     reduction = _reduction(child, graph, graph.records.drawn_with(holder, given, parent.now))
-    if reduction:
-        joining.leave(child._graph, reduction, child._time.now)
-    for path in paths:
-        joining.remove(child._graph, child._graph.structure.vertex(path), child._time.now)
-        with recording.ours(parent.inventory), parent._in_service():
-            _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
-            _release_cables(graph, holder, graph.structure.vertex(path))
-    for instance, path in ways:
-        joining.remove(instance._graph, instance._graph.structure.vertex(path), instance._time.now)
-    for instance in dict.fromkeys([child, *(instance for instance, _ in ways)]):
-        _keep_ways(instance, paths)
-        refit(instance)
+    with recording.ours(*{one.inventory for one, _ in ways}, child.inventory):
+        if reduction:
+            joining.leave(child._graph, reduction, child._time.now)
+        for path in paths:
+            joining.remove(child._graph, child._graph.structure.vertex(path), child._time.now)
+            with recording.ours(parent.inventory), parent._in_service():
+                _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
+                _release_cables(graph, holder, graph.structure.vertex(path))
+        for instance, path in ways:
+            joining.remove(instance._graph, instance._graph.structure.vertex(path), instance._time.now)
+        for instance in dict.fromkeys([child, *(instance for instance, _ in ways)]):
+            _keep_ways(instance, paths)
+            refit(instance)
     _follow(child)
     parent.supply_changed()
     return paths

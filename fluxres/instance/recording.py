@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def record(graph: ResourceGraph, job: str, pools: Sequence[tuple[str, int]], start: int, end: int) -> None:
     """Make pools an allocation of the job that holds them, over [start, end) in ticks."""
-    with graph.structure.lifted():
-        changes.allocate_more(graph, job, known(graph, pools), (start, min(end, FOREVER)))
+    if left := known(graph, pools):
+        with graph.structure.lifted():
+            changes.allocate_more(graph, job, left, (start, min(end, FOREVER)))
 
 
 def hold(
@@ -43,7 +44,8 @@ def hold(
             with suppress(UnknownJob, NotHeld):
                 graph.free(job, start=seconds(now))
             start = now
-        left = known(graph, pools)
+        if not (left := known(graph, pools)):
+            return []
         try:
             changes.allocate_more(graph, job, left, (start, min(end, FOREVER)))
         except InsufficientResources:
@@ -75,10 +77,12 @@ def _parts(graph: ResourceGraph, wanted: dict[int, int], job: str, start: int, e
 
 def known(graph: ResourceGraph, pools: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
     """Vertices and units of those pools that have not been taken out of the graph, ascending."""
-    found: list[tuple[int, int]] = []
+    accounts, found = graph.structure.accounts, []
     for path, amount in pools:
         with suppress(UnknownPool):
-            found.append((graph.structure.accounts.number(path), amount))
+            v = accounts.number(path)
+            if not accounts.is_way(v):  # such as one that an auxiliary hierarchy still has
+                found.append((v, amount))
     return sorted(found)
 
 
@@ -116,12 +120,11 @@ def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int,
 
 
 @contextmanager
-def ours(inventory: Inventory) -> Iterator[None]:
-    """A change of the graph that an instance makes itself: nothing to notice, unless there was before."""
-    graph = inventory.graph
-    is_known = inventory.revision == graph.revision
+def ours(*inventories: Inventory) -> Iterator[None]:
+    """Changes of their graphs that instances make themselves: nothing to notice, unless there was before."""
+    known = [inventory for inventory in inventories if inventory.revision == inventory.graph.revision]
     try:
         yield
     finally:
-        if is_known:
-            inventory.revision = graph.revision
+        for inventory in known:
+            inventory.revision = inventory.graph.revision

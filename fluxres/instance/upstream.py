@@ -206,6 +206,13 @@ class ParentSupply:
             return
         self._give([(v, amount, start, end) for v, amount in named])
 
+    def note_route(self) -> None:
+        """The job of the parent draws along a route; see Upstream."""
+        records = self.parent._graph.records
+        records.upward.discard(self.holder)
+        if records.upstream is not None:
+            records.upstream.note_route()
+
     def _give(self, pieces: list[tuple[int, int, int, int]]) -> None:
         records, above = self.parent._graph.records, self.above()
         found = []

@@ -227,6 +227,7 @@ class Accumulator:
             fallback=True,
             implied=tuple(sorted(charged.items())),
             drawn=self._drawn_for(firm, amounts),
+            is_routed=plan.is_routed,
         )
 
     def _drawn_for(self, firm: set[int], amounts: dict[int, int]) -> NDArray[np.int64]:

@@ -112,6 +112,7 @@ class Plan:
         named: whether any demand names pools by id.
         charged: whether anything is charged along the ways of an auxiliary graph.
         between: the number of the graph of which units are asked for between the nodes of the request; -1 for none.
+        is_routed: whether units are asked for along routes, to a named pool or between nodes.
     """
 
     request: Request
@@ -122,6 +123,7 @@ class Plan:
     named: bool
     charged: bool
     between: int = -1
+    is_routed: bool = False
 
     @property
     def lowest(self) -> tuple[int, ...]:

@@ -48,6 +48,7 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
         any(demand.named for demand in reader.all),
         any(demand.charged or demand.upstream for demand in reader.all),
         reader.between,
+        reader.between >= 0 or any(demand.to is not None for demand in reader.all),
     )
 
 

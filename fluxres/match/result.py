@@ -58,6 +58,7 @@ class Match:
         policy: its name.
         fallback: whether the reference traverser had to answer.
         handles: gives the handles of the pools among vertices; None for what no graph was asked for.
+        is_routed: whether some of it is charged along routes, to a named pool or between nodes.
     """
 
     vertices: Int32
@@ -76,6 +77,7 @@ class Match:
     implied: tuple[tuple[int, int], ...] = ()
     handles: Callable[[Int32], tuple[Pool, ...]] | None = field(default=None, repr=False)
     drawn: Int64 = field(default_factory=lambda: NO_ROWS)
+    is_routed: bool = False
 
     def __len__(self) -> int:
         return len(self.vertices)

@@ -70,6 +70,7 @@ class Rows:
             end,
             policy=policy.name,
             drawn=self._drawn,
+            is_routed=plan.is_routed,
         )
 
     def _merged(self) -> tuple[Int32, Int64]:

@@ -33,12 +33,13 @@ class Single:
         draws: whether the node draws something as well.
     """
 
-    __slots__ = ("_amounts", "_counts", "_draws", "_needs", "_slots", "_whole")
+    __slots__ = ("_amounts", "_counts", "_draws", "_is_routed", "_needs", "_slots", "_whole")
 
     def __init__(self, plan: Plan, needs: dict[int, int], *, draws: bool) -> None:
         number = sum(needs.values()) or 1
         self._needs = needs
         self._draws = draws
+        self._is_routed = plan.is_routed
         self._counts = plan.lowest
         self._amounts = np.ones(number, np.int64)
         self._whole = np.ones(number, np.bool_)
@@ -80,6 +81,7 @@ class Single:
             search.end,
             policy=search.policy.name,
             drawn=drawn,
+            is_routed=self._is_routed,
         )
 
     def _pools(self, search: Search, node: int) -> NDArray[np.int32]:

@@ -118,10 +118,12 @@ def _check_capacities(structure: Structure) -> Iterator[Problem]:
     for graph in structure.subsystems.values():
         carried = capacities(graph)
         rows = np.flatnonzero(np.isfinite(carried) & (carried != np.floor(carried)))
+        numbers = accounts.between(graph, graph.src[rows], graph.dst[rows])
+        rows, numbers = rows[numbers >= 0], numbers[numbers >= 0]  # beside one without a capacity it limits nothing
         if not len(rows):
             continue
-        edges = np.unique(accounts.between(graph, graph.src[rows], graph.dst[rows]))
-        edge = int(edges[edges >= 0][0])
+        edges = np.unique(numbers)
+        edge = int(numbers[0])
         unit = f" {accounts.unit(edge)}" if accounts.unit(edge) else ""
         message = f"carries {carried[rows[0]]:g}{unit}, and {accounts.size.item(edge)} whole units of it count"
         yield Problem("warning", accounts.said(edge), f"{message} (write it in a smaller unit; edges like this: {len(edges)})")

@@ -196,18 +196,27 @@ def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *,
         if len(parts) > 1:
             return _allocate_by_window(graph, job, parts)
         ((window, named, drawn),) = parts
-    _give(graph, job, named, window, drawn, implicit(named, drawn))
+    _give(graph, job, named, window, drawn, implicit(named, drawn), is_routed=False)
     return given(graph, job, lambda: columns(named), window)
 
 
-def _give(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, drawn: Rows, implies: Implies) -> None:
+def _give(
+    graph: ResourceGraph,
+    job: str,
+    named: drawing.Named,
+    window: Window,
+    drawn: Rows,
+    implies: Implies,
+    *,
+    is_routed: bool | None = None,
+) -> None:
     start, end = window
     with drawing.NamingConsumers(graph, drawn):
         planned = graph.records.plan_allocate(named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, start, end, drawn=drawn), len(named))
-    graph.records.allocate(planned, job, start, end, drawn=drawn)
+    graph.records.allocate(planned, job, start, end, drawn=drawn, is_routed=is_routed)
     graph.revision += 1
 
 
@@ -215,7 +224,16 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.
     """Give pools over windows that follow each other, in which what they draw differs: in all of them, or in none."""
     structure = graph.structure
     shares = [
-        Share(f"from {in_message(seconds(start))} on", job, named, start, end, implies=implicit(named, drawn), drawn=drawn)
+        Share(
+            f"from {in_message(seconds(start))} on",
+            job,
+            named,
+            start,
+            end,
+            implies=implicit(named, drawn),
+            drawn=drawn,
+            is_routed=False,
+        )
         for (start, end), named, drawn in parts
     ]
     pools = sum(len(share.targets) for share in shares)
@@ -259,7 +277,7 @@ def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = F
         planned = graph.records.plan_match(*found.found, job, *window)
     require_room(graph, (planned, window))
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
-    graph.records.allocate(planned, job, *window, slots, found.drawn)
+    graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
     graph.revision += 1
     return given(graph, job, lambda: (found.vertices, found.amounts), window, slots, found.implied)
 

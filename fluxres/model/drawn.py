@@ -44,7 +44,8 @@ def require_drawn(records: Records, after: Structure, between: Iterable[Ends]) -
                     f"{_by(records, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
                 )
         elif there[0] and (new >= 0 or not there[1]):
-            job = _supplied(records, before.subsystems[name], src, dst, goes=not there[1])
+            graph, goes = before.subsystems[name], not there[1]
+            job = _supplied(records, graph, src, dst, goes=goes) or _routed(records, graph, goes=goes)
             if job is not None:
                 what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
                 raise StillHeld(what, where=where, hint=_FREE)
@@ -108,6 +109,15 @@ def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
             if v < structure.n and any(u <= v < structure.end.item(u) or v <= u < structure.end.item(v) for u in down):
                 return records.job_behind(owner)
     return None
+
+
+def _routed(records: Records, subsystem: Subsystem, *, goes: bool) -> str | None:
+    """A job that may draw along a route to another place: it may lead along any edge that has no capacity."""
+    feeds = next((feeds for feeds in records.structure.feeds if feeds.graph is subsystem), None)
+    if feeds is None or (goes and not feeds.counted and not feeds.is_limited):
+        return None
+    owners = {owner for held in records.held.values() for owner in held} - records.upward - {ELSEWHERE}
+    return records.job_behind(min(owners)) if owners else None
 
 
 def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:

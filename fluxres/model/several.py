@@ -52,7 +52,7 @@ class Part(NamedTuple):
     def named(self) -> list[Share]:
         """The pools by name, as they are locked and given."""
         return [
-            Share(self.place, self.job, named, start, end, implies=implicit(named, drawn), drawn=drawn)
+            Share(self.place, self.job, named, start, end, implies=implicit(named, drawn), drawn=drawn, is_routed=False)
             for (start, end), named, drawn in self.pools
         ]
 
@@ -371,7 +371,18 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
             part.named()
             if one is None
             else [
-                Share(part.place, part.job, one.targets, one.start, one.end, one.found, one.nslots, implies=True, drawn=one.drawn)
+                Share(
+                    part.place,
+                    part.job,
+                    one.targets,
+                    one.start,
+                    one.end,
+                    one.found,
+                    one.nslots,
+                    implies=True,
+                    drawn=one.drawn,
+                    is_routed=one.is_routed,
+                )
             ]
             for part, one in zip(parts, found, strict=True)
         ],
@@ -388,7 +399,19 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
             matching.require_fresh(graph, found)
             matching.require_picks(found)
         shares.append(
-            [Share(place, job, found.targets, found.start, found.end, slots=found.nslots, implies=True, drawn=found.drawn)]
+            [
+                Share(
+                    place,
+                    job,
+                    found.targets,
+                    found.start,
+                    found.end,
+                    slots=found.nslots,
+                    implies=True,
+                    drawn=found.drawn,
+                    is_routed=found.is_routed,
+                )
+            ]
         )
     return _grant(graph, shares) if shares else []
 

@@ -94,6 +94,7 @@ def _part(graph: ResourceGraph, found: Match, own: np.ndarray, groups: Sequence[
         found.end,
         policy=found.policy,
         fallback=found.fallback,
+        is_routed=found.is_routed,
         implied=implied,
         drawn=found.drawn[np.isin(found.drawn[:, 1], [*vertices.tolist(), *(v for v, _ in implied)])],
     )

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import fluxres
 from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock, limits
 from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
 from fluxres.instance.due import OVERTIME_S
+from fluxres.model import ResourceGraph
 from fluxres.simulation.cost import Fitted
 from fluxres.simulation.schedule import RESULTS
 from fluxres.simulation.simulator import simulate
@@ -1186,3 +1188,133 @@ def test_a_late_job_has_its_units_again_also_where_another_limit_has_passed_sinc
     top.finish(later)
     assert waiting.state is State.RUN
     assert all(problem.severity != "error" for problem in top.check())
+
+
+# -- others change the graph ---------------------------------------------------------------------------------------------
+
+
+def lab(clock: Hand) -> ResourceGraph:
+    """Three nodes with two cores each, memory, and a feed of 12 W through edges of 6 W."""
+    return fluxres.load(
+        {
+            "fluxres": 1,
+            "name": "lab",
+            "resources": [
+                {"type": "node", "count": 3, "with": [{"type": "core", "count": 2}]},
+                {"type": "memory", "count": 1, "size": 10},
+            ],
+            "graphs": {
+                "power": {
+                    "hierarchy": True,
+                    "pools": [{"type": "pdu", "count": 1, "size": 12, "unit": "W"}],
+                    "edges": [{"from": "power:/pdu0", "to": "/lab/node[0-2]", "capacity": 6}],
+                }
+            },
+        },
+        clock=clock,
+    )
+
+
+@pytest.mark.parametrize(("pool", "ask"), [("/lab/memory0", "memory=4"), ("/lab/node0", "slot/node")])
+def test_rule_t1_a_late_job_whose_pools_are_taken_out_of_the_graph_keeps_nothing_and_all_else_goes_on(
+    pool: str, ask: str
+) -> None:
+    clock = Hand()
+    graph = lab(clock)
+    top = Instance(graph, runner=Slow(), clock=clock, inventory="graph")
+    late, other = top.submit(ask, duration_s=5), top.submit("slot=2/node", duration_s=20)
+    waiting = top.submit("slot=2/node", duration_s=20)
+    clock.now_s = 6.0
+    graph.unlink(pool)
+    for now_s, state in ((6.0, State.RUN), (16.0, State.RUN), (21.0, State.CLEANUP)):
+        clock.now_s = now_s
+        top.advance()
+        assert (late.state, late.pools, other.state, top.check()) == (State.CLEANUP, [], state, [])
+    top.finish(other)
+    assert (late.state, waiting.state) == (State.CLEANUP, State.RUN)
+    top.finish(late)
+    assert (late.state, top.check()) == (State.INACTIVE, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named:node", "named:core"])
+@pytest.mark.parametrize("change", ["edge", "state"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_others_hold_in_a_child_is_seen_also_where_the_parent_changes_after_it(
+    inventory: str, change: str, depth: int
+) -> None:
+    clock = Hand()
+    graph = lab(clock)
+    child = Instance(graph, clock=clock, runner=Slow())
+    for level in range(depth):
+        of_last = {"inventory": inventory} if level == depth - 1 else {}
+        child = child.spawn(child.submit("slot=3/node", duration_s=100), runner=Slow(), **of_last)
+    child.graph.allocate("/lab/node0", job="other", start=0, end=50)
+    if change == "edge":
+        graph.set_edge("power:/pdu0", "/lab/node0", "power", capacity=3)
+    else:
+        graph.set_state("/lab/node1", "drain")
+    job = child.submit("slot=2/core" if inventory == "named:core" else "slot/node", duration_s=10)
+    place = "/lab/node1" if change == "edge" else "/lab/node2"
+    assert (job.state, {path[:10] for path, _ in job.pools}) == (State.RUN, {place})
+    assert child.check() == []
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named:node"])
+@pytest.mark.parametrize("change", ["edge", "state"])
+def test_what_others_give_back_in_a_child_is_seen_also_where_the_parent_changes_after_it(inventory: str, change: str) -> None:
+    clock = Hand()
+    graph = lab(clock)
+    top = Instance(graph, clock=clock, runner=Slow())
+    child = top.spawn(top.submit("slot=3/node", duration_s=100), inventory=inventory, runner=Slow())
+    child.graph.allocate("/lab/node0", job="other", start=0, end=50)
+    waiting = child.submit("slot=2/node", duration_s=10)
+    more = child.submit("slot/node", duration_s=10)
+    assert (waiting.state, more.state) == (State.RUN, State.SCHED)
+    child.graph.free("other")
+    if change == "edge":
+        graph.set_edge("power:/pdu0", "/lab/node1", "power", capacity=3)
+    else:
+        graph.set_state("/lab/node2", "drain")
+    top.advance()
+    child.advance()
+    assert more.state is State.RUN
+    assert top.check() == []
+
+
+def test_a_job_whose_counted_pool_is_taken_out_of_the_graph_goes_on() -> None:
+    clock = Hand()
+    graph = lab(clock)
+    graph.allocate("/lab/node0/core0", job="other")
+    top = Instance(graph, clock=clock, runner=Slow(), inventory="counted:memory")
+    job, second = top.submit("memory=4", duration_s=20), top.submit("memory=8", duration_s=20)
+    graph.unlink("/lab/memory0")
+    assert top.check() == []
+    assert top.graph is graph
+    top.set_duration(job, 60)
+    assert (job.limit, job.state, second.state) == (60 * S, State.RUN, State.SCHED)
+    top.cancel(job)
+    top.finish(job, 15)
+    assert (job.state, top.check()) == (State.INACTIVE, [])
+
+
+def test_rule_t1_a_closed_child_had_nothing_that_the_graph_does_not_have_any_more() -> None:
+    clock = Hand()
+    graph = lab(clock)
+    top = Instance(graph, clock=clock, runner=Slow())
+    child = top.spawn(top.submit("slot=2/node", duration_s=5), runner=Slow())
+    clock.now_s = 6.0
+    graph.unlink("/lab/node1")
+    assert (top.check(), child.is_closed) == ([], True)
+
+
+@pytest.mark.parametrize("inventory", ["graph", "counted:memory"])
+def test_rule_t1_what_a_late_job_lacks_is_named_at_every_moment(inventory: str) -> None:
+    clock = Hand()
+    graph = lab(clock)
+    top = Instance(graph, clock=clock, runner=Slow(), inventory=inventory)
+    top.submit("memory=6", duration_s=1)
+    graph.allocate([("/lab/memory0", 8)], job="other", start=12, end=42)
+    for now_s in (2.0, 12.0, 20.0, 20.5, 22.0, 30.0, 30.5, 32.0):
+        clock.now_s = now_s
+        found = top.check()
+        assert (now_s, [problem.message[:8] for problem in found]) == (now_s, ["rule T1:"] * (now_s >= 12))

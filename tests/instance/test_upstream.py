@@ -1089,6 +1089,70 @@ def test_rule_n1_parallel_edges_that_a_child_shares_stay_what_they_are_as_it_gro
     assert top.check() == []
 
 
+UPLINK = ("net:/spine", "net:/switch0", "net")
+
+
+def uplinked(*capacities: float, nodes: int = 2) -> Instance:
+    """Nodes at a switch, whose uplink is cables of these capacities."""
+    edges = [Edge(*UPLINK[:2], relation=f"cable{i}", capacity=units) for i, units in enumerate(capacities)]
+    edges.append(Edge("net:/switch0", "/lab/node*", capacity=100))
+    net = AuxiliaryGraph(pools=[Resource("spine"), Resource("switch", 1, id=[0])], edges=edges)
+    return Instance(build(Resource("node", nodes), name="lab", graphs={"net": net}), name="top")
+
+
+def uplink(instance: Instance) -> int:
+    accounts = instance.graph.structure.accounts
+    return accounts.size.item(accounts.number("net: net:/spine -> net:/switch0"))
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize("more", ["/lab/node1", "slot/[node;net=6]"])
+@pytest.mark.parametrize("given", ["slot/node", "slot/[node;net=6]"])
+def test_rule_n1_a_cable_that_the_parent_got_comes_with_what_a_child_grows_by(given: str, more: str, is_replaced: bool) -> None:
+    top = uplinked(10)
+    child = top.spawn(top.submit(given))
+    top.graph.add_edge(*UPLINK, relation="new", capacity=15 if is_replaced else 5)
+    if is_replaced and given == "slot/node":
+        top.graph.remove_edge(*UPLINK, relation="cable0")
+    top.advance()
+    child.grow(more)
+    own = 6 * ((given != "slot/node") + (more != "/lab/node1"))
+    assert uplink(child) == (own or uplink(top))
+    assert top.check() == []
+    if own:
+        jobs = [child.submit("slot/[node;net=6]") for _ in range(own // 6)]
+        assert [job.state for job in jobs] == [State.RUN] * len(jobs)
+        assert top.check() == []
+
+
+def test_rule_n1_an_edge_that_carried_nothing_when_a_child_began_follows_its_parent() -> None:
+    top = uplinked(0, 0)
+    child = top.spawn(top.submit("slot/node"))
+    for i in range(2):
+        top.graph.set_edge(*UPLINK, relation=f"cable{i}", capacity=5)
+    top.advance()
+    assert (uplink(child), top.check()) == (10, [])
+    assert child.submit("slot/[node;net=10]").state is State.RUN
+    assert top.check() == []
+
+
+def test_rule_n1_a_child_has_all_units_that_it_was_given_of_cables_with_fractions() -> None:
+    top = uplinked(3.3, 16.1, 32.9, 55.3)
+    job = top.submit("slot/[node;net=5]")
+    child = top.spawn(job)
+    assert (uplink(child), top.graph.copy(job=str(job.id)).structure.accounts.size[-2:].tolist()) == (5, [5, 5])
+    assert child.submit("slot/[node;net=5]").state is State.RUN
+
+
+def test_an_edge_alone_is_nothing_that_a_child_can_grow_by() -> None:
+    top = uplinked(10)
+    child = top.spawn(top.submit("slot/node"))
+    before = top.graph.jobs()
+    with pytest.raises(UsageError, match="an edge is given with pools that draw through it"):
+        child.grow([("net: net:/spine -> net:/switch0", 5)])
+    assert (top.graph.jobs(), top.check()) == (before, [])
+
+
 def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_and_nobody_can_hold() -> None:
     top = supplied(below=3)
     slow = Slow()

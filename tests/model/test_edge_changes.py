@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -394,4 +395,69 @@ def test_links_that_limit_nothing_come_and_go_while_jobs_run() -> None:
     g = fluxres.build(fluxres.Resource("node", 2), name="lab", graphs={"network": network})
     g.allocate("/lab/node0", job="j", duration_s=9)
     g.remove_edge("network:/switch0", "/lab/node0", "network")
+    assert g.check() == []
+
+
+# -- routes --------------------------------------------------------------------------------------------------------------
+
+
+def routed(switch: dict[str, Any], peers: bool = False) -> ResourceGraph:
+    """Two nodes at two switches, which a spine joins, or a link between them; links between switches have no capacity."""
+    edges = [fluxres.Edge(f"network:/switch{i}", f"/lab/node{i}", direction="both", capacity=10) for i in range(2)]
+    joins = ("network:/switch0", "network:/switch1") if peers else ("network:/spine", "network:/switch*")
+    edges.append(fluxres.Edge(*joins, direction="both"))
+    pools = [fluxres.Resource("switch", 2, **switch), *([] if peers else [fluxres.Resource("spine")])]
+    network = fluxres.AuxiliaryGraph(pools=pools, edges=edges)
+    return fluxres.build(fluxres.Resource("node", 2), name="lab", graphs={"network": network})
+
+
+@pytest.mark.parametrize("peers", [False, True])
+@pytest.mark.parametrize("switch", [{}, {"size": 20, "unit": "Gbit/s"}])
+@pytest.mark.parametrize("place", ["{to:network:/switch1}", "{to:/lab/node1}"])
+@pytest.mark.parametrize("how", ["allocate", "stage", "commit_all", "in a child", "saved"])
+def test_rule_f1_what_goes_along_a_route_may_go_through_any_link_without_a_capacity(
+    how: str, place: str, switch: dict[str, Any], peers: bool
+) -> None:
+    g = routed(switch, peers)
+    request = f"slot/[node{{id:'0'}};network=5{place}]"
+    if how == "allocate":
+        g.allocate(request, job="j", duration_s=9)
+    elif how == "stage":
+        g.stage(request, job="j", duration_s=9).commit()
+    elif how == "commit_all":
+        g.allocate_all([(request, "j")], duration_s=9)
+    elif how == "saved":
+        g.allocate("slot/[node{id:'0'};network=5]", job="j", duration_s=9)
+        g = fluxres.loads(fluxres.dumps(g))
+    else:
+        top = fluxres.Instance(g)
+        child = top.spawn(top.submit("slot=2/node", duration_s=9))
+        assert child.submit(request, duration_s=5).state.name == "RUN"
+    link = ("network:/switch0", "network:/switch1") if peers else ("network:/spine", "network:/switch1")
+    for ends in (link, link[::-1]):
+        for refused in (partial(g.set_edge, *ends, "network", capacity=3), partial(g.remove_edge, *ends, "network")):
+            with pytest.raises(StillHeld, match="may draw through it"):
+                refused()
+
+
+def test_rule_f1_what_draws_along_its_way_up_is_in_the_way_of_that_alone() -> None:
+    g = routed({})
+    g.allocate("slot/[node{id:'0'};network=5]", job="j", duration_s=9)
+    g.set_edge("network:/spine", "network:/switch1", "network", capacity=3)  # once changed, it still is known
+    g.set_edge("network:/switch1", "network:/spine", "network", capacity=3)
+    with pytest.raises(StillHeld, match="may draw through it"):
+        g.set_edge("network:/spine", "network:/switch0", "network", capacity=3)
+    g.allocate("slot/[node{id:'1'};network=2{to:network:/switch1}]", job="j", duration_s=9)
+    g.add_edge("network:/switch0", "network:/switch1", "network", relation="cross")
+    with pytest.raises(StillHeld, match="j may draw through it"):
+        g.set_edge("network:/switch0", "network:/switch1", "network", relation="cross", capacity=3)
+    g.free("j")
+    g.set_edge("network:/switch0", "network:/switch1", "network", relation="cross", capacity=3)
+    assert g.check() == []
+
+
+def test_fractions_beside_a_cable_without_a_capacity_are_no_limit_to_warn_of() -> None:
+    edges = [fluxres.Edge("network:/switch0", "/lab/node0", relation=r, **c) for r, c in (("a", {"capacity": 7.5}), ("b", {}))]
+    network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 1)], edges=edges)
+    g = fluxres.build(fluxres.Resource("node", 1), name="lab", graphs={"network": network})
     assert g.check() == []
