@@ -139,7 +139,7 @@ def test_objects_of_another_topology_are_refused(machine: Topology) -> None:
             lambda: topology.get_memattrs().get_local_numa_nodes(foreign),
             lambda: topology.get_root_obj().common_ancestor_obj(machine.get_root_obj()),
         ):
-            with pytest.raises(ValueError, match="same topology"):
+            with pytest.raises(ValueError, match="belongs to another topology"):
                 use()
         assert own != foreign
         assert topology.get_distances()[0].find_object_index(foreign) == -1

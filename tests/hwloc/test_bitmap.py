@@ -79,7 +79,7 @@ def test_bitmaps_without_an_end() -> None:
     assert full.is_full()
     assert (full.weight(), full.last(), full.first()) == (-1, -1, 0)
     assert full.to_string() == "0xf...f"
-    with pytest.raises(ValueError, match="without an end"):
+    with pytest.raises(ValueError, match="an infinite bitmap"):
         full.to_sched_set()
     full.allbut(5)
     assert list(full.iter_unset()) == [5]

@@ -48,7 +48,7 @@ def test_without_a_library_the_way_out_is_said(tmp_path: Path, what: str) -> Non
         "except FluxresError as error: print(error)"
     )
     done = _asked(code, **{VARIABLE: str(file)})
-    assert done.stdout.startswith(f"{VARIABLE}: needs libhwloc 2.1 or newer")
+    assert done.stdout.startswith(f"{VARIABLE}: requires libhwloc 2.1 or newer")
     assert str(file) in done.stdout
     assert "pip install 'fluxres[hwloc]'" in done.stdout
 
@@ -69,7 +69,7 @@ def test_every_function_that_is_called_is_there() -> None:
 
 def test_functions_of_newer_releases_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_prototypes.FUNCTIONS, "of_tomorrow", (None, []))
-    with pytest.raises(NotImplementedError, match="has no hwloc_of_tomorrow; a newer one has"):
+    with pytest.raises(NotImplementedError, match="has no function hwloc_of_tomorrow; it requires a newer release"):
         _library.C.of_tomorrow()
     with pytest.raises(AttributeError):
         _ = _library.C.nothing
