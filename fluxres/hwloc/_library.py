@@ -88,7 +88,7 @@ def _load() -> Library:
             holding_gil.hwloc_get_api_version.restype = ctypes.c_uint
             number = int(holding_gil.hwloc_get_api_version())
         except (OSError, AttributeError) as error:
-            if os.sep in path:  # a bare name that the loader does not find is no problem
+            if os.sep in path:  # the loader may well not find a bare name
                 problems.append(f"{path}: {error}")
             continue
         version = (number >> 16, number >> 8 & 0xFF, number & 0xFF)

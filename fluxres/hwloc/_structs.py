@@ -146,7 +146,7 @@ class ObjAttr(ctypes.Union):
 
 
 class Obj(Printable):
-    """An object of a topology; the fields refer to the class itself and follow below."""
+    """An object of a topology; its fields are set below, because their types refer to this class."""
 
 
 obj_t: Final = POINTER(Obj)
@@ -200,14 +200,14 @@ class Distances(Printable):
     _fields_ = (("nbobjs", c_uint), ("objs", POINTER(obj_t)), ("kind", c_ulong), ("values", POINTER(c_uint64)))
 
 
-class _Place(ctypes.Union):
+class _LocationUnion(ctypes.Union):
     _fields_ = (("cpuset", c_void_p), ("object", obj_t))
 
 
 class Location(Printable):
     """The initiator of memory accesses: an object or a CPU set."""
 
-    _fields_ = (("type", c_int), ("location", _Place))
+    _fields_ = (("type", c_int), ("location", _LocationUnion))
 
 
 def _flags(*names: str) -> tuple[tuple[str, type[c_ubyte]], ...]:

@@ -20,19 +20,19 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class CpuKinds(TopologyPart):
-    """The CPU kinds of a topology, fastest last.  Requires libhwloc 2.4 or newer."""
+    """The CPU kinds of a topology, from the least to the most powerful.  Requires libhwloc 2.4 or newer."""
 
     def __init__(self, topology: TopoRef) -> None:
         self._topo_ref = topology
 
     def register(self, cpuset: Bitmap, forced_efficiency: int, infos: Mapping[str, str] = _NONE) -> None:
-        """Declare the PUs of a set to be of one kind; an efficiency of -1 is unknown.
+        """Declare the PUs of a set to be of one kind; kinds are ranked by efficiency, and -1 means unknown.
 
         Errors: ValueError if the set is empty.
         """
-        given = (Info * len(infos))(*(Info(key.encode("utf-8"), value.encode("utf-8")) for key, value in infos.items()))
+        native_infos = (Info * len(infos))(*(Info(key.encode("utf-8"), value.encode("utf-8")) for key, value in infos.items()))
         with self._locked() as handle:
-            check(C.cpukinds_register(handle, cpuset.native_handle, forced_efficiency, len(infos), given, 0))
+            check(C.cpukinds_register(handle, cpuset.native_handle, forced_efficiency, len(infos), native_infos, 0))
 
     def n_kinds(self) -> int:
         """Number of kinds; 0 if libhwloc knows of none."""
@@ -60,7 +60,7 @@ class CpuKinds(TopologyPart):
         raise HwLocError(kind, number, messages[number]) if number in messages else failure(kind)
 
     def get_info(self, kind_index: int) -> tuple[Bitmap, int, dict[str, str]]:
-        """The PUs of a kind, its efficiency (-1 if unknown), and its info.
+        """The PUs of a kind, its efficiency rank from 0 (-1 if the kinds cannot be ranked), and its info.
 
         Errors: ValueError or FileNotFoundError if there is no such kind.
         """

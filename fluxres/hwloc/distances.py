@@ -118,8 +118,8 @@ class Distances(TopologyPart):
     def __del__(self) -> None:
         handle = getattr(self, "_hdl", None)
         topology = None if handle is None else self._topo_ref()
-        # Do not wait for the lock here: the thread that holds it may be waiting for this one.  The topology frees the memory
-        # later.
+        # Let the topology free the memory later: waiting for its lock here could deadlock, because the thread that holds the
+        # lock may be waiting for this one.
         if topology is not None and handle is not None:
             topology.orphans.append(handle)
 
