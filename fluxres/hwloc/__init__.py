@@ -1,7 +1,8 @@
-"""libhwloc 2 from Python: topologies of machines, with the public interface of pyhwloc 3.
+"""A binding to libhwloc 2 with the public interface of pyhwloc 3.
 
-A program written for pyhwloc runs after ``import fluxres.hwloc as pyhwloc``; PyPI's package needs a newer Python and
-brings a library of its own, this one takes any libhwloc from 2.1 on.  Nothing is loaded before the first call.
+Programs written for pyhwloc run with ``import fluxres.hwloc as pyhwloc``.  PyPI's pyhwloc requires a newer Python and bundles
+its own library; this package works with any libhwloc from 2.1 up to, but not including, 3.  It loads the library at the first
+call, not at import.
 """
 
 from __future__ import annotations

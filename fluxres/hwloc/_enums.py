@@ -1,4 +1,4 @@
-"""Kinds, flags and policies of libhwloc 2, with the names that pyhwloc gives them."""
+"""The enumerations of libhwloc 2, under the names that pyhwloc has for them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from fluxres.hwloc._structs import TYPE_UNORDERED
 
 
 class ObjType(IntEnum):
-    """Type of an object."""
-
     MACHINE = 0
     PACKAGE = 1
     CORE = 2
@@ -34,22 +32,20 @@ class ObjType(IntEnum):
 
 
 class ObjCacheType(IntEnum):
-    """What a cache keeps."""
-
     UNIFIED = 0
     DATA = 1
     INSTRUCTION = 2
 
 
 class ObjBridgeType(IntEnum):
-    """What stands on one side of a bridge."""
+    """Type of the upstream or downstream side of a bridge."""
 
     HOST = 0
     PCI = 1
 
 
 class ObjOsdevType(IntEnum):
-    """Kinds of devices of the operating system, as bits."""
+    """Types of OS devices, as bits."""
 
     STORAGE = 1 << 0
     MEMORY = 1 << 1
@@ -61,7 +57,7 @@ class ObjOsdevType(IntEnum):
 
 
 class ObjSnprintfFlag(IntEnum):
-    """How attributes are written out."""
+    """How `Object.format_attr` writes attributes."""
 
     OLD_VERBOSE = 1 << 0
     LONG_NAMES = 1 << 1
@@ -72,7 +68,7 @@ class ObjSnprintfFlag(IntEnum):
 
 
 class GetTypeDepth(IntEnum):
-    """Depths that are no levels of the tree."""
+    """Values of `depth` that are not levels of the main tree."""
 
     UNKNOWN = -1
     MULTIPLE = -2
@@ -85,7 +81,7 @@ class GetTypeDepth(IntEnum):
 
 
 class ObjTypeCmp(IntEnum):
-    """How the objects of two types stand to each other."""
+    """Whether objects of one type contain those of another."""
 
     UNORDERED = TYPE_UNORDERED
     INCLUDE = -1
@@ -94,7 +90,7 @@ class ObjTypeCmp(IntEnum):
 
 
 class TopologyFlags(IntEnum):
-    """How a topology is found out."""
+    """What a topology includes, and how libhwloc discovers it."""
 
     INCLUDE_DISALLOWED = 1 << 0
     IS_THISSYSTEM = 1 << 1
@@ -109,13 +105,11 @@ class TopologyFlags(IntEnum):
 
 
 class TopologyComponentsFlag(IntEnum):
-    """What is done with a component."""
-
     BLACKLIST = 1 << 0
 
 
 class TypeFilter(IntEnum):
-    """Which objects of a type are kept."""
+    """Which objects of a type a topology keeps."""
 
     KEEP_ALL = 0
     KEEP_NONE = 1
@@ -124,7 +118,7 @@ class TypeFilter(IntEnum):
 
 
 class RestrictFlags(IntEnum):
-    """What goes when a topology is cut down."""
+    """What `Topology.restrict` removes besides PUs."""
 
     REMOVE_CPULESS = 1 << 0
     ADAPT_MISC = 1 << 1
@@ -134,7 +128,7 @@ class RestrictFlags(IntEnum):
 
 
 class AllowFlags(IntEnum):
-    """Which processors and memory become allowed."""
+    """Which PUs and NUMA nodes `Topology.allow` allows."""
 
     ALL = 1 << 0
     LOCAL_RESTRICTIONS = 1 << 1
@@ -142,13 +136,11 @@ class AllowFlags(IntEnum):
 
 
 class ExportXmlFlags(IntEnum):
-    """Which XML is written."""
-
     V1 = 1 << 0
 
 
 class ExportSyntheticFlags(IntEnum):
-    """What a synthetic description leaves out."""
+    """What a synthetic description omits."""
 
     NO_EXTENDED_TYPES = 1 << 0
     NO_ATTRS = 1 << 1
@@ -157,7 +149,7 @@ class ExportSyntheticFlags(IntEnum):
 
 
 class CpuBindFlags(IntEnum):
-    """What is bound to processors, and how strictly."""
+    """What to bind to PUs, and how strictly."""
 
     PROCESS = 1 << 0
     THREAD = 1 << 1
@@ -166,7 +158,7 @@ class CpuBindFlags(IntEnum):
 
 
 class MemBindPolicy(IntEnum):
-    """Where memory comes from."""
+    """From which of the NUMA nodes memory is allocated."""
 
     DEFAULT = 0
     FIRSTTOUCH = 1
@@ -178,7 +170,7 @@ class MemBindPolicy(IntEnum):
 
 
 class MemBindFlags(IntEnum):
-    """Whose memory is bound, and how strictly."""
+    """Whose memory to bind, how strictly, and whether the set is of NUMA nodes."""
 
     PROCESS = 1 << 0
     THREAD = 1 << 1
@@ -189,7 +181,7 @@ class MemBindFlags(IntEnum):
 
 
 class DistancesKind(IntEnum):
-    """Where a matrix comes from and what its values are."""
+    """Source of a distance matrix, and meaning of its values."""
 
     FROM_OS = 1 << 0
     FROM_USER = 1 << 1
@@ -200,7 +192,7 @@ class DistancesKind(IntEnum):
 
 
 class MemAttrId(IntEnum):
-    """Attributes of memory that every topology has."""
+    """Ids of the memory attributes that every topology has."""
 
     CAPACITY = 0
     LOCALITY = 1
@@ -214,7 +206,7 @@ class MemAttrId(IntEnum):
 
 
 class MemAttrFlag(IntEnum):
-    """Which values of an attribute are good, and whether they depend on who accesses."""
+    """Whether higher or lower values are better, and whether values depend on the initiator."""
 
     HIGHER_FIRST = 1 << 0
     LOWER_FIRST = 1 << 1
@@ -222,7 +214,7 @@ class MemAttrFlag(IntEnum):
 
 
 class LocalNumaNodeFlag(IntEnum):
-    """Which NUMA nodes count as local."""
+    """Which NUMA nodes count as local to an initiator."""
 
     LARGER_LOCALITY = 1 << 0
     SMALLER_LOCALITY = 1 << 1
@@ -231,7 +223,5 @@ class LocalNumaNodeFlag(IntEnum):
 
 
 class LocationType(IntEnum):
-    """How an initiator is given."""
-
     OBJECT = 0
     CPUSET = 1

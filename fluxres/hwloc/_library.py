@@ -1,8 +1,8 @@
-"""libhwloc itself: where it is found, its version, and its functions by name.
+"""Find and load libhwloc, and call its functions by name.
 
-It is looked for when the first function is called, not on import: reading XML, the documentation and the type checker
-need none.  Every function is called with the interpreter lock held unless it takes long; that makes each call one step
-for other threads, so two of them never write to one bitmap at once.
+The library is loaded when its first function is called, so that importing this package works without it.  Calls hold the
+interpreter lock, except for functions that may take long.  Each call is therefore atomic for other threads, and two threads
+never write to one bitmap at once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from fluxres.hwloc import _prototypes
 VARIABLE: Final = "FLUXRES_LIBHWLOC"
 _SONAME: Final = "libhwloc.so.15"
 _OLDEST: Final = (2, 1, 0)
-_WAY_OUT: Final = (
-    "pip install 'fluxres[hwloc]' brings it, as does the package libhwloc15 or hwloc of your system; "
-    f"{VARIABLE} names another one; XML files of lstopo are read without it"
+_HINT: Final = (
+    "pip install 'fluxres[hwloc]', or install the package libhwloc15 or hwloc of your system, "
+    f"or set {VARIABLE} to the path of the library; XML files of lstopo can be loaded without it"
 )
 
 
 class HwLocError(RuntimeError):
-    """A failure of libhwloc that is none of Python's own kinds of error.
+    """A failure of libhwloc for which Python has no exception of its own.
 
     Args:
-        status: what the function returned.
-        err: errno after it.
-        msg: what that means, in words.
+        status: return value of the function.
+        err: errno after the call.
+        msg: description of the error.
     """
 
     def __init__(self, status: int, err: int, msg: bytes | str | None) -> None:
@@ -46,19 +46,19 @@ class HwLocError(RuntimeError):
 
 
 class Library(NamedTuple):
-    """A libhwloc that was loaded: its file, its API version, and it once with and once without the interpreter lock."""
+    """A loaded libhwloc, with a handle for calls that hold the interpreter lock and one for calls that release it."""
 
     path: str
     version: tuple[int, int, int]
-    held: ctypes.PyDLL
-    free: ctypes.CDLL
+    holding_gil: ctypes.PyDLL
+    releasing_gil: ctypes.CDLL
 
 
 def candidates() -> list[str]:
-    """Files and names that are tried, in order: the variable alone where it is set, else the environment, then the system."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return [str(Path(named) / _SONAME) if Path(named).is_dir() else named]
+    """The paths and names to try, in order: only the variable if it is set, otherwise the Python environment, then the system."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return [str(Path(chosen) / _SONAME) if Path(chosen).is_dir() else chosen]
     prefixes = dict.fromkeys([sys.prefix, sys.exec_prefix, site.getuserbase()])
     files = [Path(prefix) / "lib" / _SONAME for prefix in prefixes]
     return [*(str(file) for file in files if file.is_file()), _SONAME, *filter(None, [ctypes.util.find_library("hwloc")])]
@@ -69,9 +69,9 @@ _loaded: Library | None = None
 
 
 def library() -> Library:
-    """The libhwloc of this process.
+    """The libhwloc of this process, loaded on the first call.
 
-    Errors: InputError when there is none, or none of a version that is understood.
+    Errors: InputError if there is none of a supported version.
     """
     global _loaded  # noqa: PLW0603
     with _lock:
@@ -81,28 +81,29 @@ def library() -> Library:
 
 
 def _load() -> Library:
-    wrong = ""
-    for place in candidates():
+    problems: list[str] = []
+    for path in candidates():
         try:
-            held = ctypes.PyDLL(place, use_errno=True)
-            held.hwloc_get_api_version.restype = ctypes.c_uint
-            number = int(held.hwloc_get_api_version())
+            holding_gil = ctypes.PyDLL(path, use_errno=True)
+            holding_gil.hwloc_get_api_version.restype = ctypes.c_uint
+            number = int(holding_gil.hwloc_get_api_version())
         except (OSError, AttributeError) as error:
-            wrong = wrong or f"{place}: {error}" if os.sep in place else wrong
+            if os.sep in path:  # the loader may well not find a bare name
+                problems.append(f"{path}: {error}")
             continue
         version = (number >> 16, number >> 8 & 0xFF, number & 0xFF)
         if _OLDEST <= version < (3, 0, 0):
-            return Library(place, version, held, ctypes.CDLL(place, use_errno=True))
-        wrong = wrong or f"{place} has API version {'.'.join(map(str, version))}"
+            return Library(path, version, holding_gil, ctypes.CDLL(path, use_errno=True))
+        problems.append(f"{path} has API version {'.'.join(map(str, version))}")
     raise InputError(
-        f"needs libhwloc 2.1 or newer, and before 3; {wrong or 'none was found'}",
+        f"requires libhwloc 2.1 or newer, but not 3; {problems[0] if problems else 'none was found'}",
         where=VARIABLE if os.environ.get(VARIABLE) else "hwloc",
-        hint=_WAY_OUT,
+        hint=_HINT,
     )
 
 
 class _Functions:
-    """The functions, by their names without the first ``hwloc_``; each is looked up once."""
+    """The functions of libhwloc as attributes, without the prefix ``hwloc_``; each is looked up once."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _prototypes.FUNCTIONS:
@@ -110,10 +111,10 @@ class _Functions:
         loaded = library()
         result, arguments = _prototypes.FUNCTIONS[name]
         try:
-            found = getattr(loaded.free if name in _prototypes.LONG else loaded.held, f"hwloc_{name}")
+            found = getattr(loaded.releasing_gil if name in _prototypes.LONG else loaded.holding_gil, f"hwloc_{name}")
         except AttributeError:
             version = ".".join(map(str, loaded.version))
-            raise NotImplementedError(f"libhwloc {version} has no hwloc_{name}; a newer one has") from None
+            raise NotImplementedError(f"libhwloc {version} has no function hwloc_{name}; it requires a newer release") from None
         found.restype, found.argtypes = result, arguments
         setattr(self, name, found)
         return found
@@ -123,28 +124,28 @@ C: Final = _Functions()
 
 
 def check(status: int) -> None:
-    """Raise what errno says unless a function returned 0."""
+    """Raise the exception for errno if a function did not return 0."""
     if status != 0:
         raise failure(status)
 
 
 def failure(status: int) -> Exception:
-    """The error that errno says, of the kind Python has for it."""
+    """The exception for errno: the one that Python has for it, otherwise HwLocError."""
     number = ctypes.get_errno()
-    words = os.strerror(number) if number else None
-    kinds: dict[int, type[Exception]] = {
+    message = os.strerror(number) if number else None
+    exceptions: dict[int, type[Exception]] = {
         errno.EPERM: PermissionError,
         errno.ENOSYS: NotImplementedError,
         errno.EINVAL: ValueError,
         errno.ENOMEM: MemoryError,
         errno.ENOENT: FileNotFoundError,
     }
-    return kinds[number](words) if number in kinds else HwLocError(status, number, words)
+    return exceptions[number](message) if number in exceptions else HwLocError(status, number, message)
 
 
 def get_api_version() -> tuple[int, int, int]:
-    """Version of the interface of libhwloc: major, minor, release.
+    """API version of libhwloc: major, minor, release.
 
-    Errors: InputError without a libhwloc.
+    Errors: InputError if there is no libhwloc.
     """
     return library().version

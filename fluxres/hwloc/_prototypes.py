@@ -1,6 +1,6 @@
-"""The functions of libhwloc 2 that are called, with their types.
+"""The types of the libhwloc 2 functions that this package calls.
 
-What C's headers define inline is not in the library, and stands in Python beside its caller.
+Functions that the C headers define inline are not in the library; their callers implement them in Python.
 """
 
 from __future__ import annotations
@@ -157,4 +157,4 @@ FUNCTIONS: Final = {**_BITMAPS, **_TOPOLOGIES, **_OBJECTS, **_BINDING, **_ATTRIB
 LONG: Final = frozenset(
     {"topology_load", "topology_export_xml", "topology_export_xmlbuffer", "topology_dup", "topology_refresh", "set_area_membind"}
 )
-"""What may take milliseconds or move memory: other threads run meanwhile."""
+"""Functions that may take milliseconds or move memory; they release the interpreter lock."""

@@ -1,12 +1,13 @@
-"""Memory layouts and numbers of libhwloc 2, as its ABI has them since 2.1.
+"""The structures and constants of the ABI of libhwloc 2.1 and newer.
 
-Fields that releases added stand at the end of structures which the library allocates, and are read only where the
-version says that they are there.  Copies of attributes leave here with nothing in them that points into a topology.
+Later releases added fields at the end of structures that the library allocates.  These fields are read only if the version of
+the library is recent enough.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections import namedtuple
 from ctypes import POINTER, c_char_p, c_float, c_int, c_ubyte, c_uint, c_uint64, c_ulong, c_ushort, c_void_p
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -15,7 +16,7 @@ TYPE_UNORDERED: Final = 0x7FFFFFFF
 
 
 class Printable(ctypes.Structure):
-    """A structure that prints its fields."""
+    """A structure whose ``str`` shows its fields."""
 
     def __str__(self) -> str:
         shown = []
@@ -29,37 +30,35 @@ class Printable(ctypes.Structure):
 
 
 class Info(Printable):
-    """A key and its value."""
+    """A key and its value, both in UTF-8."""
 
     _fields_ = (("name", c_char_p), ("value", c_char_p))
 
 
 class MemoryPageType(Printable):
-    """Pages of one size."""
+    """Memory pages of one size in bytes, and their number."""
 
     _fields_ = (("size", c_uint64), ("count", c_uint64))
 
 
 class NumanodeAttr(Printable):
-    """Of a NUMA node; memory in bytes."""
+    """Attributes of a NUMA node; `local_memory` is in bytes."""
 
     _fields_ = (("local_memory", c_uint64), ("page_types_len", c_uint), ("page_types", POINTER(MemoryPageType)))
 
 
 class CacheAttr(Printable):
-    """Of a cache; sizes in bytes."""
+    """Attributes of a cache; `size` and `linesize` are in bytes."""
 
     _fields_ = (("size", c_uint64), ("depth", c_uint), ("linesize", c_uint), ("associativity", c_int), ("type", c_int))
 
 
 class GroupAttr(Printable):
-    """Of a group."""
-
     _fields_ = (("depth", c_uint), ("kind", c_uint), ("subkind", c_uint), ("dont_merge", c_ubyte))
 
 
 class PcidevAttr(Printable):
-    """Of a PCI device; the link speed is in GB/s."""
+    """Attributes of a PCI device; `linkspeed` is in GB/s."""
 
     _fields_ = (
         ("domain", c_ushort),
@@ -77,41 +76,38 @@ class PcidevAttr(Printable):
 
     @property
     def base_class(self) -> int:
-        """Upper byte of the class."""
+        """Upper byte of `class_id`."""
         return int(self.class_id) >> 8
 
     @property
     def subclass(self) -> int:
-        """Lower byte of the class."""
+        """Lower byte of `class_id`."""
         return int(self.class_id) & 0xFF
 
     @property
     def prog_if(self) -> int:
-        """Third byte of the class, which libhwloc 2 does not keep."""
-        raise NotImplementedError("libhwloc 2 does not keep the programming interface of PCI devices")
+        """Third byte of the PCI class code.
+
+        Errors: NotImplementedError, because libhwloc 2 does not record it.
+        """
+        raise NotImplementedError("libhwloc 2 does not record the programming interface of PCI devices")
 
 
 class BridgeUpstream(ctypes.Union):
-    """What a bridge is above."""
-
     _fields_ = (("pci", PcidevAttr),)
 
 
 class BridgeDownstreamPci(Printable):
-    """PCI buses below a bridge."""
+    """The PCI buses below a bridge."""
 
     _fields_ = (("domain", c_ushort), ("secondary_bus", c_ubyte), ("subordinate_bus", c_ubyte))
 
 
 class BridgeDownstream(ctypes.Union):
-    """What a bridge is below."""
-
     _fields_ = (("pci", BridgeDownstreamPci),)
 
 
 class BridgeAttr(Printable):
-    """Of a bridge."""
-
     _fields_ = (
         ("upstream", BridgeUpstream),
         ("upstream_type", c_int),
@@ -121,23 +117,23 @@ class BridgeAttr(Printable):
     )
 
 
-#: by the number libhwloc 2 has for a kind of device: the bit that pyhwloc and libhwloc 3 have for it
+#: type of OS device as libhwloc 2 numbers it -> its bit in libhwloc 3 and pyhwloc
 OSDEV_BITS: Final = {0: 1 << 0, 1: 1 << 2, 2: 1 << 4, 3: 1 << 5, 4: 1 << 6, 5: 1 << 3}
 
 
 class OsdevAttr(Printable):
-    """Of a device of the operating system."""
+    """Attributes of an OS device; `type` is the number that libhwloc 2 has for it."""
 
     _fields_ = (("type", c_int),)
 
     @property
     def types(self) -> int:
-        """Its kind as a set of one bit of :class:`~fluxres.hwloc.hwobject.ObjOsdevType`."""
+        """Its type as a bit of :class:`~fluxres.hwloc.hwobject.ObjOsdevType`."""
         return OSDEV_BITS.get(self.type, 0)
 
 
 class ObjAttr(ctypes.Union):
-    """What an object has by its type."""
+    """The attributes of an object; its type selects the member."""
 
     _fields_ = (
         ("numanode", NumanodeAttr),
@@ -150,7 +146,7 @@ class ObjAttr(ctypes.Union):
 
 
 class Obj(Printable):
-    """An object of a topology."""
+    """An object of a topology; its fields are set below, because their types refer to this class."""
 
 
 obj_t: Final = POINTER(Obj)
@@ -199,19 +195,19 @@ else:
 
 
 class Distances(Printable):
-    """A matrix of values between objects, row by row."""
+    """A matrix of values between objects, in row-major order."""
 
     _fields_ = (("nbobjs", c_uint), ("objs", POINTER(obj_t)), ("kind", c_ulong), ("values", POINTER(c_uint64)))
 
 
-class _Place(ctypes.Union):
+class _LocationUnion(ctypes.Union):
     _fields_ = (("cpuset", c_void_p), ("object", obj_t))
 
 
 class Location(Printable):
-    """Who accesses memory: an object or a set of processors."""
+    """The initiator of memory accesses: an object or a CPU set."""
 
-    _fields_ = (("type", c_int), ("location", _Place))
+    _fields_ = (("type", c_int), ("location", _LocationUnion))
 
 
 def _flags(*names: str) -> tuple[tuple[str, type[c_ubyte]], ...]:
@@ -219,13 +215,13 @@ def _flags(*names: str) -> tuple[tuple[str, type[c_ubyte]], ...]:
 
 
 class DiscoverySupport(Printable):
-    """What can be found out; the last field exists since 2.4."""
+    """What libhwloc can discover; the last field exists since 2.4."""
 
     _fields_ = _flags("pu", "numa", "numa_memory", "disallowed_pu", "disallowed_numa", "cpukind_efficiency")
 
 
 class CpubindSupport(Printable):
-    """Which binding to processors works."""
+    """Which calls for CPU binding work."""
 
     _fields_ = _flags(
         *("set_thisproc_cpubind", "get_thisproc_cpubind", "set_proc_cpubind", "get_proc_cpubind"),
@@ -235,7 +231,7 @@ class CpubindSupport(Printable):
 
 
 class MembindSupport(Printable):
-    """Which binding of memory works; the last field exists since 2.11."""
+    """Which calls for memory binding work; the last field exists since 2.11."""
 
     _fields_ = _flags(
         *("set_thisproc_membind", "get_thisproc_membind", "set_proc_membind", "get_proc_membind"),
@@ -246,13 +242,13 @@ class MembindSupport(Printable):
 
 
 class MiscSupport(Printable):
-    """Whether the other flags came with the topology from another machine."""
+    """Whether the flags were imported from the XML of another machine."""
 
     _fields_ = _flags("imported_support")
 
 
 class TopologySupport(Printable):
-    """What works on this machine; the last field exists since 2.3."""
+    """What libhwloc supports on this machine; the last field exists since 2.3."""
 
     _fields_ = (
         ("discovery", POINTER(DiscoverySupport)),
@@ -262,7 +258,7 @@ class TopologySupport(Printable):
     )
 
 
-#: field -> API version that brought it; older libraries have other memory there
+#: field -> API version that added it; in older libraries the structure ends before it
 SUPPORT_SINCE: Final = {
     "misc": (2, 3, 0),
     "cpukind_efficiency": (2, 4, 0),
@@ -271,10 +267,22 @@ SUPPORT_SINCE: Final = {
 
 
 def own_attributes(attributes: ctypes.Structure) -> ctypes.Structure:
-    """A copy that stays readable when its topology is gone."""
+    """A copy that contains no pointer into the topology."""
     copy = type(attributes).from_buffer_copy(attributes)
     if isinstance(copy, NumanodeAttr) and copy.page_types_len:
         pages = (MemoryPageType * copy.page_types_len)()
         ctypes.memmove(pages, copy.page_types, ctypes.sizeof(pages))
         copy.page_types = ctypes.cast(pages, POINTER(MemoryPageType))
     return copy
+
+
+def support_tuples(support: TopologySupport, version: tuple[int, int, int]) -> Any:
+    """A copy as named tuples of booleans; flags that this version of libhwloc does not have are False."""
+    groups: dict[str, Any] = {}
+    for name, pointer_type in support._fields_:
+        has_group = version >= SUPPORT_SINCE.get(name, (0,)) and bool(getattr(support, name))
+        flags = getattr(support, name).contents if has_group else None
+        fields = [field for field, *_ in pointer_type._type_._fields_]
+        values = {field: bool(getattr(flags, field, 0)) and version >= SUPPORT_SINCE.get(field, (0,)) for field in fields}
+        groups[name] = namedtuple(f"{name.capitalize()}Support", fields)(**values)
+    return namedtuple("TopologySupport", list(groups))(**groups)

@@ -1,7 +1,7 @@
-"""Sets of processors or NUMA nodes: finite, or full from some index on.
+"""Bitmaps: sets of PUs or NUMA nodes by index, finite or infinite.
 
-Each bitmap owns its memory; those of topologies are copied before anyone sees them.  The functions called here hold the
-interpreter lock, so a bitmap may be used by several threads.
+A bitmap owns its memory; the bitmaps of a topology are copied before they are returned.  All calls hold the interpreter lock,
+so several threads may use one bitmap.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Bitmap", "compare_first"]
 
 _NUMBER: Final = re.compile(r"[0-9]+")
 _LIBC: Final = ctypes.PyDLL(None)
-#: inside the class, `set` is a method
-_Numbers: TypeAlias = set[int]
+#: the type, because `set` is a method of the class
+_Set: TypeAlias = set[int]
 
 
 def _index(bit: int) -> int:
-    """An index that memory may be spent on."""
+    """Check an index before libhwloc allocates memory up to it."""
     if not 0 <= bit <= limits.BITMAP_INDEX_MAX:
         raise ValueError(f"expected an index from 0 to {limits.BITMAP_INDEX_MAX}, got {bit}")
     return bit
@@ -31,12 +31,12 @@ def _index(bit: int) -> int:
 
 def _allocated(handle: int | None) -> ctypes.c_void_p:
     if not handle:
-        raise MemoryError("libhwloc has no memory for a bitmap")
+        raise MemoryError("libhwloc cannot allocate a bitmap")
     return ctypes.c_void_p(handle)
 
 
 class Bitmap:
-    """A set of whole numbers: ``Bitmap.from_list_string("0,2,4-6").weight()`` is 5."""
+    """A set of indexes, not hashable because it is mutable: ``Bitmap.from_list_string("0,2,4-6").weight()`` is 5."""
 
     _hdl: ctypes.c_void_p
     _own: bool
@@ -47,7 +47,7 @@ class Bitmap:
 
     @property
     def native_handle(self) -> ctypes.c_void_p:
-        """The pointer to give to libhwloc; valid while this object is."""
+        """The pointer to pass to libhwloc; valid as long as this object exists."""
         return self._hdl
 
     def __del__(self) -> None:
@@ -55,30 +55,30 @@ class Bitmap:
         if handle and self._own:
             C.bitmap_free(handle)
 
-    # -- made from other things --------------------------------------------------------------------------------------
+    # -- constructors --------------------------------------------------------------------------------------------------
 
     @classmethod
     def full(cls) -> Bitmap:
-        """All numbers."""
+        """The infinite bitmap of all indexes."""
         return cls.from_native_handle(_allocated(C.bitmap_alloc_full()))
 
     @classmethod
     def from_ulong(cls, mask: int) -> Bitmap:
-        """The bits of one word of 64."""
+        """Indexes 0 to 63 from the bits of a mask."""
         bitmap = cls()
         check(C.bitmap_from_ulong(bitmap._hdl, mask))
         return bitmap
 
     @classmethod
     def from_ulongs(cls, mask: Sequence[int]) -> Bitmap:
-        """The bits of several words, the lowest first."""
+        """The bits of several 64-bit masks, lowest indexes first."""
         bitmap = cls()
         check(C.bitmap_from_ulongs(bitmap._hdl, len(mask), (ctypes.c_ulong * len(mask))(*mask)))
         return bitmap
 
     @classmethod
     def from_ith_ulong(cls, i: int, mask: int) -> Bitmap:
-        """The bits of one word that stands at word `i`."""
+        """The bits of the `i`-th 64-bit mask: bit 0 of mask 2 is index 128."""
         bitmap = cls()
         _index(i * 64)
         check(C.bitmap_from_ith_ulong(bitmap._hdl, i, mask))
@@ -86,7 +86,6 @@ class Bitmap:
 
     @classmethod
     def from_pyseq(cls, index: Iterable[int]) -> Bitmap:
-        """These numbers."""
         bitmap = cls()
         for number in index:
             bitmap.set(number)
@@ -94,37 +93,37 @@ class Bitmap:
 
     @classmethod
     def from_string(cls, string: str) -> Bitmap:
-        """As :meth:`to_string` writes it: ``0x0000000f``."""
+        """Parse the format of :meth:`to_string`: ``0x0000000f``."""
         return cls._parsed(C.bitmap_sscanf, string)
 
     @classmethod
     def from_list_string(cls, list_string: str) -> Bitmap:
-        """As :meth:`to_list_string` writes it: ``0,2,4-6``, or ``4-`` without an end."""
+        """Parse the format of :meth:`to_list_string`: ``0,2,4-6``, or ``4-`` for an infinite range."""
         for number in _NUMBER.findall(list_string):
             _index(int(number) if len(number) < 20 else limits.BITMAP_INDEX_MAX + 1)
         return cls._parsed(C.bitmap_list_sscanf, list_string)
 
     @classmethod
     def from_taskset_string(cls, string: str) -> Bitmap:
-        """As :meth:`to_taskset_string` writes it: ``0xf``."""
+        """Parse the format of :meth:`to_taskset_string`: ``0xf``."""
         return cls._parsed(C.bitmap_taskset_sscanf, string)
 
     @classmethod
     def _parsed(cls, parse: Any, string: str) -> Bitmap:
         bitmap = cls()
-        # These functions do not say why they fail, and an earlier reason must not stand for it.
+        # These functions do not set errno if they fail, so clear what an earlier failure left there.
         ctypes.set_errno(0)
         check(parse(bitmap._hdl, string.encode("utf-8")))
         return bitmap
 
     @classmethod
-    def from_sched_set(cls, index: _Numbers) -> Bitmap:
-        """A set as the ``os.sched_*`` functions use it."""
+    def from_sched_set(cls, index: _Set) -> Bitmap:
+        """A set of CPUs as returned by ``os.sched_getaffinity``."""
         return cls.from_pyseq(index)
 
     @classmethod
     def from_native_handle(cls, hdl: ctypes.c_void_p, *, own: bool = True) -> Bitmap:
-        """A bitmap of libhwloc; freed with this object if `own`, else somebody else keeps it alive."""
+        """Wrap a bitmap of libhwloc; with `own`, it is freed with this object, otherwise the caller keeps it alive."""
         bitmap = cls.__new__(cls)
         bitmap._hdl = hdl
         bitmap._own = own
@@ -139,42 +138,42 @@ class Bitmap:
     def __reduce__(self) -> tuple[Callable[[str], Bitmap], tuple[str]]:
         return Bitmap.from_list_string, (self.to_list_string(),)
 
-    # -- changed in place --------------------------------------------------------------------------------------------
+    # -- changes in place ----------------------------------------------------------------------------------------------
 
     def set(self, bit: int) -> None:
-        """Add a number."""
+        """Add an index."""
         check(C.bitmap_set(self._hdl, _index(bit)))
 
     def clr(self, bit: int) -> None:
-        """Take a number out."""
+        """Remove an index."""
         check(C.bitmap_clr(self._hdl, _index(bit)))
 
     def set_range(self, begin: int, end: int) -> None:
-        """Add the numbers from `begin` to `end`, both of them; without an end for -1."""
+        """Add the indexes from `begin` to `end` inclusive; with an `end` of -1, all from `begin` on."""
         check(C.bitmap_set_range(self._hdl, _index(begin), end if end == -1 else _index(end)))
 
     def clear_range(self, begin: int, end: int) -> None:
-        """Take out the numbers from `begin` to `end`, both of them; without an end for -1."""
+        """Remove the indexes from `begin` to `end` inclusive; with an `end` of -1, all from `begin` on."""
         check(C.bitmap_clr_range(self._hdl, _index(begin), end if end == -1 else _index(end)))
 
     def zero(self) -> None:
-        """Take everything out."""
+        """Remove all indexes."""
         C.bitmap_zero(self._hdl)
 
     def fill(self) -> None:
-        """Add all numbers."""
+        """Add all indexes; the bitmap becomes infinite."""
         C.bitmap_fill(self._hdl)
 
     def only(self, bit: int) -> None:
-        """Be this number alone."""
+        """Replace the content with a single index."""
         check(C.bitmap_only(self._hdl, _index(bit)))
 
     def allbut(self, bit: int) -> None:
-        """Be everything but this number."""
+        """Replace the content with all indexes but one; the bitmap becomes infinite."""
         check(C.bitmap_allbut(self._hdl, _index(bit)))
 
     def singlify(self) -> None:
-        """Keep the first number only."""
+        """Keep only the first index."""
         check(C.bitmap_singlify(self._hdl))
 
     def __setitem__(self, bit: int, value: bool) -> None:
@@ -183,18 +182,18 @@ class Bitmap:
         else:
             self.clr(bit)
 
-    # -- written out -------------------------------------------------------------------------------------------------
+    # -- text and sets -------------------------------------------------------------------------------------------------
 
     def to_string(self) -> str:
         """Words of 32 bits in hexadecimal, the highest first: ``0x00000001,0x0000000f``."""
         return self._written(C.bitmap_asprintf)
 
     def to_list_string(self) -> str:
-        """Numbers and ranges: ``0,2,4-6``."""
+        """Indexes and ranges: ``0,2,4-6``."""
         return self._written(C.bitmap_list_asprintf)
 
     def to_taskset_string(self) -> str:
-        """One hexadecimal number, as taskset writes it."""
+        """One hexadecimal number, as ``taskset`` prints it."""
         return self._written(C.bitmap_taskset_asprintf)
 
     def _written(self, write: Any) -> str:
@@ -206,16 +205,16 @@ class Bitmap:
         finally:
             _LIBC.free(text)
 
-    def to_sched_set(self) -> _Numbers:
-        """A set as the ``os.sched_*`` functions use it.
+    def to_sched_set(self) -> _Set:
+        """A set of CPUs for ``os.sched_setaffinity``.
 
-        Errors: ValueError for a bitmap without an end.
+        Errors: ValueError if the bitmap is infinite.
         """
         if self.weight() < 0:
-            raise ValueError("a bitmap without an end is no finite set")
+            raise ValueError("an infinite bitmap cannot be converted to a set")
         return {*self}
 
-    # -- asked -------------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[int]:
         bit = C.bitmap_first(self._hdl)
@@ -224,42 +223,42 @@ class Bitmap:
             bit = C.bitmap_next(self._hdl, bit)
 
     def iter_unset(self) -> Iterator[int]:
-        """The numbers that are not in it, ascending."""
+        """The indexes that are not set, in ascending order."""
         bit = C.bitmap_first_unset(self._hdl)
         while bit != -1:
             yield bit
             bit = C.bitmap_next_unset(self._hdl, bit)
 
     def weight(self) -> int:
-        """How many numbers; -1 for a bitmap without an end."""
+        """Number of indexes; -1 if the bitmap is infinite."""
         return int(C.bitmap_weight(self._hdl))
 
     def first(self) -> int:
-        """The least number, -1 for none."""
+        """The lowest index; -1 if the bitmap is empty."""
         return int(C.bitmap_first(self._hdl))
 
     def last(self) -> int:
-        """The greatest number, -1 for none or no end."""
+        """The highest index; -1 if the bitmap is empty or infinite."""
         return int(C.bitmap_last(self._hdl))
 
     def is_zero(self) -> bool:
-        """Whether it is empty."""
+        """Whether no index is set."""
         return bool(C.bitmap_iszero(self._hdl))
 
     def is_full(self) -> bool:
-        """Whether it has all numbers."""
+        """Whether all indexes are set."""
         return bool(C.bitmap_isfull(self._hdl))
 
     def any(self) -> bool:
-        """Whether it has any number."""
+        """Whether at least one index is set."""
         return not self.is_zero()
 
     def intersects(self, other: Bitmap) -> bool:
-        """Whether both have a number in common."""
+        """Whether the bitmaps have an index in common."""
         return bool(C.bitmap_intersects(self._hdl, other._hdl))
 
     def is_included(self, other: Bitmap) -> bool:
-        """Whether `other` has all of its numbers."""
+        """Whether `other` contains all indexes of this bitmap."""
         return bool(C.bitmap_isincluded(self._hdl, other._hdl))
 
     def __contains__(self, bit: int) -> bool:
@@ -268,7 +267,7 @@ class Bitmap:
     def __getitem__(self, bit: int) -> bool:
         return bit in self
 
-    # -- combined ----------------------------------------------------------------------------------------------------
+    # -- operators -----------------------------------------------------------------------------------------------------
 
     def _combined(self, combine: Any, other: Bitmap) -> Bitmap:
         result = Bitmap()
@@ -276,7 +275,7 @@ class Bitmap:
         return result
 
     def andnot(self, other: Bitmap) -> Bitmap:
-        """What is in this one and not in `other`."""
+        """The indexes of this bitmap that are not in `other`."""
         return self._combined(C.bitmap_andnot, other)
 
     def __or__(self, other: Bitmap) -> Bitmap:
@@ -293,21 +292,21 @@ class Bitmap:
         check(C.bitmap_not(result._hdl, self._hdl))
         return result
 
-    # -- compared: as numbers whose highest bits weigh most ----------------------------------------------------------
+    # -- comparison: as binary numbers, by the highest index in which two bitmaps differ -------------------------------
 
-    __hash__ = None  # type: ignore[assignment]  # it changes in place
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __eq__(self, other: object) -> bool:
-        return bool(C.bitmap_isequal(self._hdl, _bitmap(other)._hdl))
+        return bool(C.bitmap_isequal(self._hdl, _comparable(other)._hdl))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __lt__(self, other: object) -> bool:
-        return bool(C.bitmap_compare(self._hdl, _bitmap(other)._hdl) < 0)
+        return bool(C.bitmap_compare(self._hdl, _comparable(other)._hdl) < 0)
 
     def __gt__(self, other: object) -> bool:
-        return bool(C.bitmap_compare(self._hdl, _bitmap(other)._hdl) > 0)
+        return bool(C.bitmap_compare(self._hdl, _comparable(other)._hdl) > 0)
 
     def __le__(self, other: object) -> bool:
         return not self > other
@@ -322,17 +321,17 @@ class Bitmap:
         return f"Bitmap({self.to_list_string()!r})"
 
 
-def _bitmap(other: object) -> Bitmap:
+def _comparable(other: object) -> Bitmap:
     if not isinstance(other, Bitmap):
         raise TypeError("Expecting Bitmap for comparison.")
     return other
 
 
 def copy_of(handle: ctypes.c_void_p) -> Bitmap:
-    """A copy of a bitmap that something else owns."""
+    """A copy of a bitmap that something else owns, such as a topology."""
     return Bitmap.from_native_handle(_allocated(C.bitmap_dup(handle)))
 
 
 def compare_first(lhs: Bitmap, rhs: Bitmap) -> int:
-    """Compare by the first number: negative where that of `lhs` is less; the empty bitmap comes last."""
+    """Compare the lowest indexes: negative if that of `lhs` is lower.  An empty bitmap is greater than all others."""
     return int(C.bitmap_compare_first(lhs.native_handle, rhs.native_handle))

@@ -1,13 +1,11 @@
-"""Matrices of latencies, bandwidths or hops between objects."""
+"""Matrices of latency, bandwidth or hops between objects."""
 
 from __future__ import annotations
 
 import ctypes
-import weakref
 from typing import TYPE_CHECKING, Any
 
-from fluxres.hwloc import _structs
-from fluxres.hwloc._library import C, check
+from fluxres.hwloc._library import C
 from fluxres.hwloc.hwobject import Object, object_of
 from fluxres.hwloc.utils import TopologyPart
 
@@ -20,7 +18,7 @@ __all__ = ["Distances"]
 
 
 class Distances(TopologyPart):
-    """One matrix: ``matrix[0, 1]`` or ``matrix[one, other]`` is a value in it."""
+    """A matrix of values between objects, indexed by row and column or by two objects: ``matrix[0, 1]``, ``matrix[a, b]``."""
 
     def __init__(self, hdl: DistancesPtr, topo: TopoRef) -> None:
         if not hdl:
@@ -32,22 +30,22 @@ class Distances(TopologyPart):
 
     @property
     def native_handle(self) -> DistancesPtr:
-        """The pointer, checked.
+        """The pointer to pass to libhwloc.
 
-        Errors: RuntimeError when the topology is gone, or the matrix was released.
+        Errors: RuntimeError if the topology was destroyed or the matrix released.
         """
-        with self._valid():
+        with self._locked():
             if self._hdl is None:
                 raise RuntimeError("This distances object has been released.")
             return self._hdl
 
     @property
     def objects(self) -> list[Object]:
-        """The objects of its rows and columns.
+        """The objects, in the order of the rows and columns.
 
-        Errors: RuntimeError when one of them was removed from the topology.
+        Errors: RuntimeError if one of them was removed from the topology.
         """
-        with self._valid():
+        with self._locked():
             found, topology = self.native_handle.contents, self._topo
             handles = [found.objs[i] for i in range(found.nbobjs)]
             if topology.generation != self._generation:
@@ -58,27 +56,26 @@ class Distances(TopologyPart):
 
     @property
     def name(self) -> str | None:
-        """What it is called, such as ``NUMALatency``."""
-        with self._valid() as topology:
+        """Name of the matrix, such as ``NUMALatency``."""
+        with self._locked() as topology:
             name: bytes | None = C.distances_get_name(topology, self.native_handle)
             return name.decode("utf-8", "replace") if name else None
 
     @property
     def nbobjs(self) -> int:
-        """How many rows."""
-        with self._valid():
+        """Number of objects."""
+        with self._locked():
             return int(self.native_handle.contents.nbobjs)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
         return (self.nbobjs, self.nbobjs)
 
     def __getitem__(self, key: tuple[int | Object, int | Object]) -> float:
         if not (isinstance(key, tuple) and len(key) == 2):
             raise TypeError("Key must be (i, j) or (Object, Object)")
         row, column = (part if isinstance(part, int) else self.find_object_index(part) for part in key)
-        with self._valid():
+        with self._locked():
             size = self.nbobjs
             if not (0 <= row < size and 0 <= column < size):
                 raise IndexError(f"Index ({row}, {column}) is out of bounds for matrix of size {size}x{size}")
@@ -88,27 +85,27 @@ class Distances(TopologyPart):
         raise RuntimeError("Distance matrices are read-only")
 
     def find_object_index(self, obj: Object) -> int:
-        """The row of an object, -1 for none."""
+        """The row and column of an object, -1 if it is not in the matrix."""
         address = hash(obj)
-        with self._valid():
+        with self._locked():
             found = self.native_handle.contents
             rows = (i for i in range(found.nbobjs) if found.objs[i] and ctypes.addressof(found.objs[i].contents) == address)
             return next(rows, -1)
 
     def get_distance(self, obj1: Object, obj2: Object) -> tuple[float, float]:
-        """The values from one object to the other, and back.
+        """The values from `obj1` to `obj2` and from `obj2` to `obj1`.
 
-        Errors: ValueError for an object that is not in it.
+        Errors: ValueError if one of them is not in the matrix.
         """
-        there, back = self.find_object_index(obj1), self.find_object_index(obj2)
-        if there < 0 or back < 0:
+        first, second = self.find_object_index(obj1), self.find_object_index(obj2)
+        if first < 0 or second < 0:
             raise ValueError("obj1 or obj2 is not involved in the distances structure.")
-        return self[there, back], self[back, there]
+        return self[first, second], self[second, first]
 
     def release(self) -> None:
-        """Free it; nothing for one that is free."""
+        """Free the memory; does nothing the second time."""
         topology = self._topo_ref()
-        # A topology that goes away frees its matrices first, so there is nothing left to free without one.
+        # A topology releases its matrices before it is destroyed, so without one there is nothing to free.
         if topology is not None:
             with topology.lock:
                 self._free(topology)
@@ -121,7 +118,8 @@ class Distances(TopologyPart):
     def __del__(self) -> None:
         handle = getattr(self, "_hdl", None)
         topology = None if handle is None else self._topo_ref()
-        # Whoever holds the lock may wait for this very thread, so it is not waited for: the topology frees the memory later.
+        # Let the topology free the memory later: waiting for its lock here could deadlock, because the thread that holds the
+        # lock may be waiting for this one.
         if topology is not None and handle is not None:
             topology.orphans.append(handle)
 
@@ -142,14 +140,3 @@ class Distances(TopologyPart):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Distances:
         raise RuntimeError("The Distance class cannot be copied.")
-
-
-def matrices_of(topology: Topology, kind: int) -> list[Distances]:
-    """The matrices of a topology; to be called while it is held."""
-    count = ctypes.c_uint(0)
-    check(C.distances_get(topology.native_handle, ctypes.byref(count), None, kind, 0))
-    if not count.value:
-        return []
-    handles = (ctypes.POINTER(_structs.Distances) * count.value)()
-    check(C.distances_get(topology.native_handle, ctypes.byref(count), handles, kind, 0))
-    return [Distances(handles[i], weakref.ref(topology)) for i in range(min(count.value, len(handles)))]

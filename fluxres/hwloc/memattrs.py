@@ -1,4 +1,4 @@
-"""Capacity, bandwidth and latency of memory, as seen from processors; libhwloc 2.3 or newer has them."""
+"""Memory attributes: capacity of NUMA nodes, bandwidth and latency of access to them.  Requires libhwloc 2.3 or newer."""
 
 from __future__ import annotations
 
@@ -21,33 +21,32 @@ __all__ = ["LocalNumaNodeFlag", "MemAttr", "MemAttrFlag", "MemAttrId", "MemAttrs
 Initiator: TypeAlias = Object | Bitmap | set[int]
 
 
-class _Initiator:
-    """Who accesses, in the form libhwloc takes; keeps alive what it points to."""
+class _InitiatorArgument:
+    """An initiator as libhwloc takes it: a pointer to a structure, which holds pointers to what `_kept_alive` owns."""
 
-    def __init__(self, given: Initiator | None, part: TopologyPart) -> None:
-        self.kept = Bitmap.from_sched_set(given) if isinstance(given, set) else given
-        self.location: Location | None = None
-        if self.kept is None:
+    def __init__(self, initiator: Initiator | None, part: TopologyPart) -> None:
+        self._kept_alive = Bitmap.from_sched_set(initiator) if isinstance(initiator, set) else initiator
+        self._location: Location | None = None
+        if self._kept_alive is None:
             return
-        self.location = Location()
-        if isinstance(self.kept, Object):
-            part._same(self.kept)
-            self.location.type = LocationType.OBJECT
-            self.location.location.object = self.kept.native_handle
-        elif isinstance(self.kept, Bitmap):
-            self.location.type = LocationType.CPUSET
-            self.location.location.cpuset = self.kept.native_handle
+        self._location = Location()
+        if isinstance(self._kept_alive, Object):
+            part._check_same_topology(self._kept_alive)
+            self._location.type = LocationType.OBJECT
+            self._location.location.object = self._kept_alive.native_handle
+        elif isinstance(self._kept_alive, Bitmap):
+            self._location.type = LocationType.CPUSET
+            self._location.location.cpuset = self._kept_alive.native_handle
         else:
-            raise TypeError(f"Invalid initiator, expecting a CPU set or an object, or None, got {type(given)}.")
+            raise TypeError(f"Invalid initiator, expecting a CPU set or an object, or None, got {type(initiator)}.")
 
     @property
     def pointer(self) -> Any:
-        """For the call."""
-        return None if self.location is None else ctypes.byref(self.location)
+        return None if self._location is None else ctypes.byref(self._location)
 
 
 def _listed(call: Callable[[Any, Any, Any], int], item: Any) -> list[tuple[Any, int]]:
-    """What a function gives that is first asked how much there is: items and values."""
+    """The items and values of a function that is called twice, for the number and then for the content."""
     count = ctypes.c_uint(0)
     check(call(ctypes.byref(count), None, None))
     if not count.value:
@@ -58,7 +57,7 @@ def _listed(call: Callable[[Any, Any, Any], int], item: Any) -> list[tuple[Any, 
 
 
 class MemAttr(TopologyPart):
-    """One attribute."""
+    """One attribute of the NUMA nodes; for most attributes the value depends on the initiator of the accesses."""
 
     def __init__(self, attr_id: ctypes.c_uint, topo: TopoRef) -> None:
         self._attr_id = attr_id
@@ -66,28 +65,28 @@ class MemAttr(TopologyPart):
 
     @property
     def native_handle(self) -> ctypes.c_uint:
-        """Its number."""
+        """The id of the attribute."""
         return self._attr_id
 
     @property
     def name(self) -> str:
-        """What it is called, such as ``Bandwidth``."""
+        """Name of the attribute, such as ``Bandwidth``."""
         name = ctypes.c_char_p()
-        with self._valid() as topology:
+        with self._locked() as topology:
             check(C.memattr_get_name(topology, self._attr_id, ctypes.byref(name)))
             return (name.value or b"").decode("utf-8", "replace")
 
     @property
     def flags(self) -> int:
-        """Its flags, bits of :class:`MemAttrFlag`."""
+        """Bits of :class:`MemAttrFlag`."""
         flags = ctypes.c_ulong()
-        with self._valid() as topology:
+        with self._locked() as topology:
             check(C.memattr_get_flags(topology, self._attr_id, ctypes.byref(flags)))
         return flags.value
 
     @property
     def needs_initiator(self) -> bool:
-        """Whether values depend on who accesses."""
+        """Whether the value depends on the initiator."""
         return bool(self.flags & MemAttrFlag.NEED_INITIATOR)
 
     @property
@@ -101,70 +100,69 @@ class MemAttr(TopologyPart):
         return bool(self.flags & MemAttrFlag.LOWER_FIRST)
 
     def get_value(self, target_node: Object, initiator: Initiator | None = None) -> int:
-        """The value of a NUMA node.
+        """The value of a NUMA node: bytes for capacity, MiB/s for bandwidth, ns for latency.
 
-        Errors: ValueError without the initiator it needs, or without a value.
+        Errors: ValueError if the attribute needs an initiator and none is given, or if there is no value.
         """
         value = ctypes.c_uint64()
-        with self._valid() as topology:
-            who, node = _Initiator(initiator, self), self._node(target_node)
-            check(C.memattr_get_value(topology, self._attr_id, node, who.pointer, 0, ctypes.byref(value)))
+        with self._locked() as topology:
+            argument, node = _InitiatorArgument(initiator, self), self._target(target_node)
+            check(C.memattr_get_value(topology, self._attr_id, node, argument.pointer, 0, ctypes.byref(value)))
         return value.value
 
     def set_value(self, target_node: Object, value: int, initiator: Initiator | None = None) -> None:
-        """Set the value of a NUMA node."""
-        with self._valid() as topology:
-            who, node = _Initiator(initiator, self), self._node(target_node)
-            check(C.memattr_set_value(topology, self._attr_id, node, who.pointer, 0, value))
+        with self._locked() as topology:
+            argument, node = _InitiatorArgument(initiator, self), self._target(target_node)
+            check(C.memattr_set_value(topology, self._attr_id, node, argument.pointer, 0, value))
 
     def get_best_target(self, initiator: Initiator | None = None) -> tuple[Object, int]:
-        """The NUMA node of the best value, and that.
+        """The NUMA node with the best value, and the value.
 
-        Errors: FileNotFoundError when there is none.
+        Errors: FileNotFoundError if no NUMA node has a value.
         """
         best, value = obj_t(), ctypes.c_uint64()
-        with self._valid() as topology:
-            who = _Initiator(initiator, self)
+        with self._locked() as topology:
+            argument = _InitiatorArgument(initiator, self)
             out = (ctypes.byref(best), ctypes.byref(value))
-            check(C.memattr_get_best_target(topology, self._attr_id, who.pointer, 0, *out))
+            check(C.memattr_get_best_target(topology, self._attr_id, argument.pointer, 0, *out))
             return object_of(best, self._topo_ref), value.value
 
     def get_best_initiator(self, target_node: Object) -> tuple[Object | Bitmap, int]:
-        """Who has the best value for a NUMA node, and that.
+        """The initiator with the best value for a NUMA node, and the value.
 
-        Errors: ValueError for an attribute without initiators; FileNotFoundError when there is none.
+        Errors: ValueError if the attribute has no initiators; FileNotFoundError if no initiator has a value.
         """
         best, value = Location(), ctypes.c_uint64()
-        with self._valid() as topology:
-            node = self._node(target_node)
+        with self._locked() as topology:
+            node = self._target(target_node)
             out = (ctypes.byref(best), ctypes.byref(value))
             check(C.memattr_get_best_initiator(topology, self._attr_id, node, 0, *out))
-            return self._who(best), value.value
+            return self._initiator_of(best), value.value
 
     def get_targets(self, initiator: Initiator | None = None) -> list[tuple[Object, int]]:
-        """All NUMA nodes that have a value, and it."""
-        with self._valid() as topology:
-            who = _Initiator(initiator, self)
-            found = _listed(lambda *out: int(C.memattr_get_targets(topology, self._attr_id, who.pointer, 0, *out)), obj_t)
+        """The NUMA nodes that have a value, and their values."""
+        with self._locked() as topology:
+            argument = _InitiatorArgument(initiator, self)
+            found = _listed(lambda *out: int(C.memattr_get_targets(topology, self._attr_id, argument.pointer, 0, *out)), obj_t)
             return [(object_of(handle, self._topo_ref), value) for handle, value in found]
 
     def get_initiators(self, target_node: Object) -> list[tuple[Object | Bitmap, int]]:
-        """All who have a value for a NUMA node, and it."""
-        with self._valid() as topology:
-            node = self._node(target_node)
+        """The initiators that have a value for a NUMA node, and their values."""
+        with self._locked() as topology:
+            node = self._target(target_node)
             found = _listed(lambda *out: int(C.memattr_get_initiators(topology, self._attr_id, node, 0, *out)), Location)
-            return [(self._who(location), value) for location, value in found]
+            return [(self._initiator_of(location), value) for location, value in found]
 
-    def _node(self, node: Object) -> Any:
-        self._same(node)
+    def _target(self, node: Object) -> Any:
+        self._check_same_topology(node)
         return node.native_handle
 
-    def _who(self, location: Location) -> Object | Bitmap:
+    def _initiator_of(self, location: Location) -> Object | Bitmap:
         if location.type == LocationType.OBJECT:
             return object_of(location.location.object, self._topo_ref)
         return copy_of(location.location.cpuset)
 
-    __hash__ = None  # type: ignore[assignment]  # equal ones may be of different topologies
+    __hash__ = None  # type: ignore[assignment]  # attributes of different topologies may be equal
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemAttr) and self._attr_id.value == other._attr_id.value
@@ -177,41 +175,41 @@ class MemAttr(TopologyPart):
 
 
 class MemAttrs(TopologyPart):
-    """The attributes of a topology."""
+    """The memory attributes of a topology."""
 
     def __init__(self, topo: TopoRef) -> None:
         self._topo_ref = topo
 
     def get(self, identifier: str | int | MemAttrId) -> MemAttr:
-        """An attribute by name or number.
+        """An attribute by name or id.
 
-        Errors: ValueError for a name that there is not.
+        Errors: ValueError if there is no attribute of this name.
         """
         number = ctypes.c_uint(0 if isinstance(identifier, str) else int(identifier))
         if isinstance(identifier, str):
-            with self._valid() as topology:
+            with self._locked() as topology:
                 check(C.memattr_get_by_name(topology, identifier.encode("utf-8"), ctypes.byref(number)))
         return MemAttr(number, self._topo_ref)
 
     def register(self, name: str, flags: Flags[MemAttrFlag] = 0) -> MemAttr:
-        """A new attribute.
+        """Add an attribute.
 
-        Errors: HwLocError for a name that is taken (EBUSY); ValueError for flags that do not say which values are better.
+        Errors: HwLocError if the name is taken (EBUSY); ValueError unless exactly one of HIGHER_FIRST and LOWER_FIRST is given.
         """
         number = ctypes.c_uint()
-        with self._valid() as topology:
+        with self._locked() as topology:
             check(C.memattr_register(topology, name.encode("utf-8"), or_flags(flags), ctypes.byref(number)))
         return MemAttr(number, self._topo_ref)
 
     def get_local_numa_nodes(self, initiator: Initiator, flags: Flags[LocalNumaNodeFlag] = 0) -> list[Object]:
-        """The NUMA nodes near to who accesses."""
+        """The NUMA nodes that are local to an initiator."""
         if initiator is None:
             raise TypeError("Initiator cannot be None")
-        with self._valid() as topology:
-            who = _Initiator(initiator, self)
-            # This function gives no values: the third argument of the list stands for the flags.
+        with self._locked() as topology:
+            argument = _InitiatorArgument(initiator, self)
+            # This function returns no values and takes the flags instead.
             found = _listed(
-                lambda count, nodes, _: int(C.get_local_numanode_objs(topology, who.pointer, count, nodes, or_flags(flags))),
+                lambda count, nodes, _: int(C.get_local_numanode_objs(topology, argument.pointer, count, nodes, or_flags(flags))),
                 obj_t,
             )
             return [object_of(handle, self._topo_ref) for handle, _ in found]

@@ -1,4 +1,4 @@
-"""What the modules of the binding share: references to topologies, flags, PCI ids, memory as Python sees it."""
+"""Shared by the modules of the binding: references to topologies, flags, PCI addresses, views of native memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READ, _WRITE = 0x100, 0x200
 
 @dataclass
 class PciId:
-    """Where a PCI device is: domain, bus, device."""
+    """Address of a PCI device, without the function number."""
 
     domain: int
     bus: int
@@ -32,7 +32,7 @@ class PciId:
 
 
 def or_flags(flags: int | Sequence[int]) -> int:
-    """One number of flags given alone or as several.
+    """The bitwise OR of a sequence of flags; a single flag is returned as it is.
 
     >>> or_flags([1, 4]), or_flags(2)
     (5, 2)
@@ -46,10 +46,7 @@ def or_flags(flags: int | Sequence[int]) -> int:
 
 
 def memoryview_from_memory(ptr: ctypes.c_void_p, size: int, read_only: bool) -> memoryview:
-    """Memory behind a pointer, which has to live as long as the view.
-
-    Args:
-        size: bytes.
+    """A view of `size` bytes of memory, which the caller must keep alive as long as the view.
 
     >>> buffer = ctypes.create_string_buffer(b"abc")
     >>> bytes(memoryview_from_memory(ctypes.cast(buffer, ctypes.c_void_p), 3, True))
@@ -62,9 +59,9 @@ def memoryview_from_memory(ptr: ctypes.c_void_p, size: int, read_only: bool) -> 
 
 
 def address_of(mem: memoryview) -> tuple[ctypes.c_void_p, int]:
-    """Address and bytes of a writable view.
+    """The address and the size in bytes of a writable view.
 
-    Errors: TypeError for anything else.
+    Errors: TypeError if `mem` is read-only, or not a memoryview.
     """
     if not isinstance(mem, memoryview):
         raise TypeError(f"Expecting a memoryview, got: {type(mem)}")
@@ -72,8 +69,8 @@ def address_of(mem: memoryview) -> tuple[ctypes.c_void_p, int]:
     return ctypes.cast(buffer, ctypes.c_void_p), mem.nbytes
 
 
-def texts(infos: Any, count: int) -> dict[str, str]:
-    """Keys and values of an array of :class:`~fluxres.hwloc._structs.Info`; of a key given twice the last."""
+def info_dict(infos: Any, count: int) -> dict[str, str]:
+    """A C array of :class:`~fluxres.hwloc._structs.Info` as a dict; of a key that occurs twice, the last value."""
 
     def text(value: bytes | None) -> str:
         return value.decode("utf-8", "replace") if value else ""
@@ -83,10 +80,10 @@ def texts(infos: Any, count: int) -> dict[str, str]:
 
 
 class TopologyPart:
-    """Something that is only valid while its topology is.
+    """Base of everything that points into the memory of a topology, and is valid only as long as the topology.
 
-    Whatever reads native memory does so inside ``with self._valid() as handle``, which keeps other threads from
-    destroying the topology meanwhile.
+    Subclasses read native memory only inside ``with self._locked()``, so that no other thread can destroy the topology
+    during the read.
     """
 
     _topo_ref: TopoRef
@@ -98,16 +95,16 @@ class TopologyPart:
             raise RuntimeError("Topology is invalid")
         return topology
 
-    def _same(self, other: TopologyPart) -> None:
-        """Refuse what is of another topology.
-
-        Errors: ValueError.
-        """
+    def _check_same_topology(self, other: TopologyPart) -> None:
         if other._topo_ref() is not self._topo:
-            raise ValueError("expected an object of the same topology, got one of another")
+            raise ValueError("the object belongs to another topology")
 
     @contextmanager
-    def _valid(self) -> Iterator[ctypes.c_void_p]:
+    def _locked(self) -> Iterator[ctypes.c_void_p]:
+        """Hold the lock of the topology, and yield its pointer.
+
+        Errors: RuntimeError if the topology was destroyed.
+        """
         topology = self._topo
         with topology.lock:
             if not topology.is_loaded:

@@ -1,4 +1,4 @@
-"""Everything here needs a libhwloc; the extra `hwloc` brings one."""
+"""These tests need libhwloc, which the extra `hwloc` installs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests need of this machine."""
+"""Requirements of tests on the machine that runs them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fluxres.hwloc._library import library
 
 
 def the_library() -> None:
-    """Skip, saying why, where there is no libhwloc."""
+    """Skip the test if there is no libhwloc, with the reason."""
     try:
         library()
     except FluxresError as error:

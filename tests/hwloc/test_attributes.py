@@ -1,4 +1,4 @@
-"""Distances, attributes of memory, kinds of processors."""
+"""Distance matrices, memory attributes, CPU kinds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_distances() -> Topology:
     return Topology.from_xml_buffer(text.replace("</topology>", _MATRIX), load=True)
 
 
-def test_distances() -> None:
+def test_distance_matrix() -> None:
     with with_distances() as topology:
         (matrix,) = topology.get_distances()
         assert (matrix.name, matrix.nbobjs, matrix.shape) == ("NUMALatency", 2, (2, 2))
@@ -53,7 +53,7 @@ def test_distances() -> None:
         assert len(topology.get_distances([DistancesKind.VALUE_LATENCY, DistancesKind.FROM_OS])) == 1
 
 
-def test_attributes_of_memory() -> None:
+def test_memory_attributes() -> None:
     with with_distances() as topology:
         known = topology.get_memattrs()
         near, far = topology.iter_numa_nodes()
@@ -74,9 +74,9 @@ def test_attributes_of_memory() -> None:
         assert speed.get_best_target({0}) == (near, 100)
         assert speed.get_best_target(Bitmap.from_sched_set({3})) == (far, 90)
         assert sorted(value for _, value in speed.get_targets({0})) == [40, 100]
-        who, value = speed.get_best_initiator(far)
-        assert isinstance(who, Bitmap)
-        assert (str(who), value) == ("2-3", 90)
+        initiator, value = speed.get_best_initiator(far)
+        assert isinstance(initiator, Bitmap)
+        assert (str(initiator), value) == ("2-3", 90)
         assert sorted((str(bits), value) for bits, value in speed.get_initiators(far)) == [("0-1", 40), ("2-3", 90)]
         package = topology.get_root_obj().children[1]
         assert known.get_local_numa_nodes({2, 3}) == [far] == known.get_local_numa_nodes(package)
@@ -84,7 +84,7 @@ def test_attributes_of_memory() -> None:
         assert len(known.get_local_numa_nodes({0}, LocalNumaNodeFlag.ALL)) == 2
 
 
-def test_refusals_of_memory() -> None:
+def test_memory_attribute_errors() -> None:
     with with_distances() as topology:
         known = topology.get_memattrs()
         node = next(topology.iter_numa_nodes())
@@ -105,7 +105,7 @@ def test_refusals_of_memory() -> None:
             known.get("Latency").get_targets("0")  # type: ignore[arg-type]
 
 
-def test_kinds_of_processors(machine: Topology) -> None:
+def test_cpu_kinds(machine: Topology) -> None:
     kinds = machine.get_cpukinds()
     assert kinds.n_kinds() == 0
     fast, frugal = Bitmap.from_list_string("0-7"), Bitmap.from_list_string("8-15")
@@ -129,7 +129,7 @@ def test_kinds_of_processors(machine: Topology) -> None:
         copy.deepcopy(kinds)
 
 
-def test_objects_of_another_topology_are_refused(machine: Topology) -> None:
+def test_objects_of_another_topology_are_rejected(machine: Topology) -> None:
     with with_distances() as topology:
         foreign, own = next(machine.iter_numa_nodes()), next(topology.iter_numa_nodes())
         capacity = topology.get_memattrs().get("Capacity")
@@ -139,13 +139,13 @@ def test_objects_of_another_topology_are_refused(machine: Topology) -> None:
             lambda: topology.get_memattrs().get_local_numa_nodes(foreign),
             lambda: topology.get_root_obj().common_ancestor_obj(machine.get_root_obj()),
         ):
-            with pytest.raises(ValueError, match="same topology"):
+            with pytest.raises(ValueError, match="belongs to another topology"):
                 use()
         assert own != foreign
         assert topology.get_distances()[0].find_object_index(foreign) == -1
 
 
-def test_matrices_that_nobody_releases_are_freed_with_the_next() -> None:
+def test_unreleased_matrices_are_freed_by_the_next_get_distances() -> None:
     with with_distances() as topology:
         for _ in range(3):
             topology.get_distances()

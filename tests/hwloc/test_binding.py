@@ -1,4 +1,4 @@
-"""Binding to processors and memory, on the machine that runs the tests."""
+"""CPU and memory binding on the machine that runs the tests."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def here() -> Iterator[Topology]:
     os.sched_setaffinity(0, allowed)
 
 
-def test_processors(here: Topology) -> None:
+def test_cpu_binding(here: Topology) -> None:
     if not here.get_support().cpubind.set_thisproc_cpubind:
-        pytest.skip("this machine binds no processes")
+        pytest.skip("CPU binding is not supported on this machine")
     allowed = os.sched_getaffinity(0)
     one = max(allowed)
     for target in ({one}, Bitmap.from_sched_set({one}), here.get_pu_obj_by_os_index(one)):
@@ -41,7 +41,7 @@ def test_processors(here: Topology) -> None:
     assert here.get_thread_cpubind(threading.get_ident()).to_sched_set() == allowed
 
 
-def test_refusals(here: Topology) -> None:
+def test_binding_errors(here: Topology) -> None:
     with pytest.raises(ValueError, match="Invalid argument"):
         here.set_cpubind(set())
     with pytest.raises(ValueError, match="no running thread"):
@@ -54,24 +54,24 @@ def test_refusals(here: Topology) -> None:
         here.get_area_membind(memoryview(b"not to be written"))
 
 
-def test_memory(here: Topology) -> None:
+def test_memory_binding(here: Topology) -> None:
     support = here.get_support().membind
     if not (support.set_thisthread_membind and support.bind_membind):
-        pytest.skip("this machine binds no memory")
+        pytest.skip("memory binding is not supported on this machine")
     _, policy = here.get_membind()
     assert policy in MemBindPolicy
     try:
         here.set_membind(here.get_root_obj(), MemBindPolicy.BIND, MemBindFlags.THREAD)
     except PermissionError:
-        pytest.skip("nobody may bind memory here")
+        pytest.skip("memory binding is not permitted on this machine")
     nodes, policy = here.get_membind([MemBindFlags.THREAD, MemBindFlags.BYNODESET])
     assert (nodes, policy) == (here.allowed_nodeset, MemBindPolicy.BIND)
     here.set_membind(here.allowed_nodeset, MemBindPolicy.DEFAULT, [MemBindFlags.THREAD, MemBindFlags.BYNODESET])
 
 
-def test_areas(here: Topology) -> None:
+def test_memory_area_binding(here: Topology) -> None:
     if not here.get_support().membind.set_area_membind:
-        pytest.skip("this machine binds no memory")
+        pytest.skip("memory binding is not supported on this machine")
     size = 1 << 16
     buffer = (ctypes.c_uint32 * (size // 4))()
     view = memoryview(buffer).cast("B")
@@ -81,12 +81,12 @@ def test_areas(here: Topology) -> None:
     try:
         here.set_area_membind(view, here.get_root_obj(), MemBindPolicy.BIND)
     except PermissionError:
-        pytest.skip("nobody may bind memory here")
+        pytest.skip("memory binding is not permitted on this machine")
     bits, policy = here.get_area_membind(mine)
     assert (bits, policy) == (here.cpuset, MemBindPolicy.BIND)
 
 
-def test_objects_without_processors_are_no_targets() -> None:
+def test_objects_without_cpus_or_memory_are_rejected_as_targets() -> None:
     from fluxres.hwloc.topology import TypeFilter
     from tests.hwloc.test_topology import NODE
 

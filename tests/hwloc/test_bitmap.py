@@ -1,4 +1,4 @@
-"""Bitmaps are sets of whole numbers, some of them without an end."""
+"""Bitmaps behave like sets of integers, and may be infinite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = st.sets(st.integers(0, 300), max_size=40)
 
 
 @given(NUMBERS, NUMBERS)
-def test_operations_are_those_of_sets(a: set[int], b: set[int]) -> None:
+def test_operations_agree_with_python_sets(a: set[int], b: set[int]) -> None:
     left, right = Bitmap.from_sched_set(a), Bitmap.from_pyseq(iter(b))
     assert (left | right).to_sched_set() == a | b
     assert (left & right).to_sched_set() == a & b
@@ -32,7 +32,7 @@ def test_operations_are_those_of_sets(a: set[int], b: set[int]) -> None:
     assert list(left) == sorted(a)
     assert left.any() == bool(a) != left.is_zero()
     assert all(left[number] == (number in left) == (number in a) for number in range(310))
-    # As numbers, the highest bit on which they differ decides.
+    # The order is that of binary numbers: the highest bit in which they differ decides.
     highest = max(a ^ b, default=-1)
     assert (left < right) == (highest in b) == (right > left)
     assert (left <= right) == (highest not in a)
@@ -42,7 +42,7 @@ def test_operations_are_those_of_sets(a: set[int], b: set[int]) -> None:
 
 
 @given(NUMBERS)
-def test_texts_are_read_back(numbers: set[int]) -> None:
+def test_text_formats_round_trip(numbers: set[int]) -> None:
     made = Bitmap.from_sched_set(numbers)
     assert Bitmap.from_string(made.to_string()) == made
     assert Bitmap.from_list_string(made.to_list_string()) == made
@@ -74,12 +74,12 @@ def test_changes_in_place(numbers: set[int], bit: int, other: int) -> None:
     assert made.is_zero()
 
 
-def test_bitmaps_without_an_end() -> None:
+def test_infinite_bitmaps() -> None:
     full = Bitmap.full()
     assert full.is_full()
     assert (full.weight(), full.last(), full.first()) == (-1, -1, 0)
     assert full.to_string() == "0xf...f"
-    with pytest.raises(ValueError, match="without an end"):
+    with pytest.raises(ValueError, match="an infinite bitmap"):
         full.to_sched_set()
     full.allbut(5)
     assert list(full.iter_unset()) == [5]
@@ -94,13 +94,13 @@ def test_bitmaps_without_an_end() -> None:
     assert tail.to_sched_set() == {0}
 
 
-def test_words() -> None:
+def test_64_bit_masks() -> None:
     assert Bitmap.from_ulong(0b1011).to_sched_set() == {0, 1, 3}
     assert Bitmap.from_ulongs([1, 2]).to_sched_set() == {0, 65}
     assert Bitmap.from_ith_ulong(2, 1).to_sched_set() == {128}
 
 
-def test_copies_are_their_own() -> None:
+def test_copies_are_independent() -> None:
     made = Bitmap.from_sched_set({1, 2})
     for other in (copy.copy(made), copy.deepcopy(made)):
         other.set(9)
@@ -108,7 +108,7 @@ def test_copies_are_their_own() -> None:
         assert other.to_sched_set() == {1, 2, 9}
 
 
-def test_refusals() -> None:
+def test_invalid_indexes_texts_and_comparisons() -> None:
     made = Bitmap()
     for wrong in (-1, limits.BITMAP_INDEX_MAX + 1):
         for change in (made.set, made.clr, made.only, made.allbut):
@@ -128,7 +128,7 @@ def test_refusals() -> None:
     assert -1 not in made
 
 
-def test_threads_may_share_one() -> None:
+def test_threads_can_share_a_bitmap() -> None:
     made = Bitmap()
 
     def change(start: int) -> None:

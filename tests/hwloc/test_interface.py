@@ -1,6 +1,6 @@
-"""Every name of pyhwloc 3's interface is here, with its parameters, and every member of its enumerations with its number.
+"""The public interface is that of pyhwloc 3: names, parameters, and the values of enumerations.
 
-`interface.json` was read from that package; what only libhwloc 3 has is left out of it.
+`interface.json` was read from that package; it leaves out what requires libhwloc 3.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _shown(owner: type, name: str) -> str:
     return _parameters(found) if inspect.isfunction(found) else type(found).__name__
 
 
-@pytest.mark.parametrize("key", EXPECTED)
-def test_as_pyhwloc_has_it(key: str) -> None:
+@pytest.mark.parametrize("key", EXPECTED, ids=lambda key: f"pyhwloc.{key.removeprefix('.')}")
+def test_interface_matches_pyhwloc(key: str) -> None:
     module, _, name = key.partition(".")
     found = getattr(import_module(f"fluxres.hwloc.{module}".rstrip(".")), name)
     expected = EXPECTED[key]
@@ -54,7 +54,7 @@ def test_as_pyhwloc_has_it(key: str) -> None:
         assert isinstance(found, str)
 
 
-def test_lower_modules_have_what_programs_catch_and_compare() -> None:
+def test_errors_types_and_version_in_core_and_lib() -> None:
     from fluxres.hwloc import _enums, _library
     from fluxres.hwloc.hwloc import core, lib
 

@@ -1,4 +1,4 @@
-"""What a topology gave out is an error after it is gone, and never a crash."""
+"""Everything read from a topology raises an error after the topology is gone, and never crashes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _properties(found: object) -> list[str]:
     return [name for name in dir(type(found)) if isinstance(getattr(type(found), name), property)]
 
 
-@pytest.mark.parametrize("index", range(4))
-def test_objects_of_a_destroyed_topology(machine: Topology, index: int) -> None:
+@pytest.mark.parametrize("index", range(4), ids=["machine", "NUMA node", "L3 cache", "PU"])
+def test_objects_of_a_destroyed_topology_are_invalid(machine: Topology, index: int) -> None:
     memory, processor = next(machine.iter_numa_nodes()), next(machine.iter_cpus())
     found = [machine.get_root_obj(), memory, machine.get_obj_by_depth(2, 0), processor][index]
     assert isinstance(found, Object)
@@ -41,14 +41,14 @@ def test_objects_of_a_destroyed_topology(machine: Topology, index: int) -> None:
                 call("x")
 
 
-def test_a_topology_that_nobody_holds_takes_its_objects_along() -> None:
+def test_objects_of_a_collected_topology_are_invalid() -> None:
     found = Topology.from_synthetic("pu:2", load=True).get_root_obj()
     gc.collect()
     with pytest.raises(RuntimeError, match="Topology is invalid"):
         _ = found.type
 
 
-def test_whatever_else_a_topology_gives_out() -> None:
+def test_matrices_kinds_attributes_and_iterators_of_a_destroyed_topology_are_invalid() -> None:
     topology = with_distances()
     matrix, kinds, memory = topology.get_distances()[0], topology.get_cpukinds(), topology.get_memattrs()
     capacity, walk, bits = memory.get("Capacity"), topology.iter_cpus(), topology.cpuset
@@ -74,7 +74,7 @@ def test_whatever_else_a_topology_gives_out() -> None:
         with pytest.raises(RuntimeError, match=r"Topology (is invalid|has been destroyed)"):
             use()
     matrix.release()
-    # Copies are their own.
+    # Bitmaps and attributes are copies.
     assert bits.weight() == 4
     assert attributes.local_memory == 1 << 30
     assert (pages[0].size, attributes.page_types_len) == (4096, 1)
@@ -84,7 +84,7 @@ _USES = "depth cpuset info native_handle n_cpus get_root_obj load export_xml_buf
 
 
 @pytest.mark.parametrize("name", _USES.split())
-def test_a_destroyed_topology(machine: Topology, name: str) -> None:
+def test_destroyed_topology_raises(machine: Topology, name: str) -> None:
     machine.destroy()
     assert not machine.is_loaded
     assert not machine.is_this_system()
@@ -95,7 +95,7 @@ def test_a_destroyed_topology(machine: Topology, name: str) -> None:
             use(machine)
 
 
-def test_objects_that_were_cut_away(machine: Topology) -> None:
+def test_objects_removed_by_restrict_are_invalid(machine: Topology) -> None:
     cores = list(machine.iter_cores())
     matrix_of = with_distances()
     matrix, nodes = matrix_of.get_distances()[0], list(matrix_of.iter_numa_nodes())
@@ -122,7 +122,7 @@ def test_objects_cannot_be_pickled(machine: Topology) -> None:
 
 
 def _read(topology: Topology, running: threading.Barrier, ends: list[str]) -> None:
-    """Read everything until an error says that there is nothing left to read."""
+    """Read everything until the topology is destroyed."""
     matrix, root = topology.get_distances()[0], topology.get_root_obj()
     running.wait()
     try:
@@ -138,7 +138,7 @@ def _read(topology: Topology, running: threading.Barrier, ends: list[str]) -> No
         ends.append(str(error))
 
 
-def test_a_topology_may_be_destroyed_while_threads_read_it() -> None:
+def test_destroying_a_topology_while_threads_read_it() -> None:
     for _ in range(20):
         topology = with_distances()
         ends: list[str] = []
@@ -157,7 +157,7 @@ def test_a_topology_may_be_destroyed_while_threads_read_it() -> None:
         copied.destroy()
 
 
-def test_matrices_that_outlive_their_topology_or_not() -> None:
+def test_released_and_outliving_matrices_are_invalid() -> None:
     topology = with_distances()
     first, second = topology.get_distances()[0], topology.get_distances()[0]
     assert first != second

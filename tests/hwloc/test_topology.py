@@ -1,4 +1,4 @@
-"""Topologies: where they come from, what is in them, how they are changed and written out."""
+"""Topologies: sources, levels and objects, changes, export."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NODE = ROOT / "data" / "fuzz" / "hwloc" / "gpu-node.xml"
 
 
 def _objects(given: Topology | str) -> str:
-    """The XML without what the machine can that wrote it."""
+    """The XML without the support flags of the machine that wrote it."""
     text = given if isinstance(given, str) else given.export_xml_buffer()
     return re.sub(r"\n  <support [^>]*>", "", text)
 
@@ -63,7 +63,7 @@ def test_levels(machine: Topology) -> None:
         machine.get_depth_type(99)
 
 
-def test_one_object(machine: Topology) -> None:
+def test_single_objects(machine: Topology) -> None:
     core = machine.get_obj_by_type(ObjType.CORE, 5)
     assert core == machine.get_obj_by_depth(3, 5)
     assert core != machine.get_obj_by_depth(3, 4)
@@ -83,7 +83,7 @@ def test_one_object(machine: Topology) -> None:
     assert machine.get_root_obj().is_machine()
 
 
-def test_relatives(machine: Topology) -> None:
+def test_parents_children_and_siblings(machine: Topology) -> None:
     root = machine.get_root_obj()
     package = root.first_child
     assert package is not None
@@ -116,21 +116,21 @@ def test_relatives(machine: Topology) -> None:
         cores[0].common_ancestor_obj(next(machine.iter_numa_nodes()))
 
 
-def test_sets(machine: Topology) -> None:
+def test_cpusets_and_nodesets(machine: Topology) -> None:
     core = machine.get_obj_by_type(ObjType.CORE, 2)
     assert core is not None
     assert (str(core.cpuset), str(core.complete_cpuset)) == ("4-5", "4-5")
     assert (str(core.nodeset), str(core.complete_nodeset)) == ("0", "0")
     assert str(machine.cpuset) == str(machine.allowed_cpuset) == "0-15"
     assert str(machine.allowed_nodeset) == "0"
-    # What is given out is a copy: nobody may change a topology through it.
+    # It is a copy, so that changing it does not change the topology.
     given = core.cpuset
     assert given is not None
     given.zero()
     assert str(core.cpuset) == "4-5"
 
 
-def test_attributes(machine: Topology) -> None:
+def test_object_attributes_and_info(machine: Topology) -> None:
     cache = machine.get_obj_by_type(ObjType.L3CACHE, 0)
     assert isinstance(cache, Cache)
     assert (cache.cache_depth, cache.cache_type) == (3, 0)
@@ -156,7 +156,7 @@ def test_attributes(machine: Topology) -> None:
         _ = root.pci_id
 
 
-def test_devices() -> None:
+def test_io_devices() -> None:
     with Topology.from_xml_file(NODE).set_io_types_filter(TypeFilter.KEEP_ALL) as topology:
         devices = {found.name: found for found in topology.iter_os_devices()}
         assert topology.n_os_devices() == len(devices) == 10
@@ -211,7 +211,7 @@ def test_sources(tmp_path: Path) -> None:
         Topology.from_synthetic("nonsense:4")
 
 
-def test_older_xml_and_synthetic_descriptions(machine: Topology) -> None:
+def test_export_of_older_xml_and_synthetic_descriptions(machine: Topology) -> None:
     assert 'type="Socket"' in machine.export_xml_buffer(ExportXmlFlags.V1)
     text = machine.export_synthetic(0)
     assert re.search(r"Package:2 .*Core:2 PU:2", text)
@@ -219,13 +219,13 @@ def test_older_xml_and_synthetic_descriptions(machine: Topology) -> None:
     assert machine.export_synthetic(flags) == "Package:2 L3Cache:2 Core:2 PU:2"
     with Topology.from_synthetic(text) as again:
         assert again.n_cpus() == 16
-    # Longer than the buffer that is tried first.
+    # Longer than the first buffer that export_synthetic allocates.
     numbers = ",".join(str(number * 1237 % 1499) for number in range(1499))
     with Topology.from_synthetic(f"numa:1499(indexes={numbers}) pu:1") as topology:
         assert topology.export_synthetic(0).count(",") == 1498
 
 
-def test_what_is_found_out_is_chosen_before() -> None:
+def test_flags_and_filters_are_set_before_loading() -> None:
     topology = (
         Topology.from_synthetic("package:2 l2:2 core:2 pu:1")
         .set_all_types_filter(TypeFilter.KEEP_ALL)
@@ -248,10 +248,10 @@ def test_what_is_found_out_is_chosen_before() -> None:
         topology.check()
 
 
-def test_support_is_what_the_library_exports() -> None:
+def test_support_flags_match_those_in_exported_xml() -> None:
     with Topology.from_this_system() as topology:
         support = topology.get_support()
-        # From 2.3 on the library writes the same flags by name.
+        # libhwloc writes the same flags to XML since 2.3.
         written = {*re.findall(r'<support name="(\w+\.\w+)"', topology.export_xml_buffer())} - {"custom.exported_support"}
     said = {f"{group}.{flag}" for group, flags in support._asdict().items() for flag, is_set in flags._asdict().items() if is_set}
     if get_api_version() >= (2, 3, 0):
@@ -259,7 +259,7 @@ def test_support_is_what_the_library_exports() -> None:
     assert support.discovery.pu is True
 
 
-def test_copies(machine: Topology) -> None:
+def test_copies_are_independent(machine: Topology) -> None:
     for other in (copy.copy(machine), copy.deepcopy(machine), pickle.loads(pickle.dumps(machine))):
         with other:
             assert _objects(other) == _objects(machine)
@@ -277,7 +277,7 @@ def _handle() -> ctypes.c_void_p:
     return handle
 
 
-def test_changes(machine: Topology) -> None:
+def test_allow_refresh_and_restrict(machine: Topology) -> None:
     with Topology.from_synthetic(MACHINE).set_flags(TopologyFlags.INCLUDE_DISALLOWED) as other:
         other.allow(Bitmap.from_list_string("0-7"), None, AllowFlags.CUSTOM)
         assert str(other.allowed_cpuset) == "0-7"
@@ -290,14 +290,14 @@ def test_changes(machine: Topology) -> None:
         machine.restrict(Bitmap(), 0)
 
 
-def test_types_are_compared(machine: Topology) -> None:
+def test_compare_types(machine: Topology) -> None:
     assert compare_types(ObjType.PACKAGE, ObjType.CORE) == ObjTypeCmp.INCLUDE
     assert compare_types(ObjType.CORE, ObjType.PACKAGE) == ObjTypeCmp.INCLUDED_BY
     assert compare_types(machine.get_root_obj(), ObjType.MACHINE) == ObjTypeCmp.EQUAL
     assert compare_types(ObjType.OS_DEVICE, ObjType.CORE) == ObjTypeCmp.UNORDERED
 
 
-def test_groups_on_several_levels_are_all_met() -> None:
+def test_groups_on_several_levels() -> None:
     with Topology.from_synthetic("group:2 group:2 core:2 pu:1") as topology:
         groups = list(topology.iter_objs_by_type(ObjType.GROUP))
         assert len(groups) == 6

@@ -1,4 +1,4 @@
-"""The names of pyhwloc's lower modules that programs need beside its interface: errors, numbers and layouts of memory.
+"""The low-level modules of pyhwloc, with their errors, constants and structures.
 
-Its functions over pointers are not here: what they do, the objects of :mod:`fluxres.hwloc` do safely.
+Their functions that take pointers are left out; the classes of :mod:`fluxres.hwloc` do the same safely.
 """

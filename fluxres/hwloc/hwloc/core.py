@@ -1,4 +1,4 @@
-"""Numbers and layouts of memory of libhwloc 2, where pyhwloc has them."""
+"""The constants and structures of libhwloc 2, under their names in pyhwloc."""
 
 from __future__ import annotations
 

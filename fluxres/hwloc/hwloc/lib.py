@@ -1,4 +1,4 @@
-"""The library and its errors, where pyhwloc has them."""
+"""The loaded library and its errors, under their names in pyhwloc."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from fluxres.hwloc._library import HwLocError, get_api_version, library
 
 __all__ = ["HwLocError", "get_api_version", "libinfo"]
 
+#: pyhwloc's flag for libhwloc 3
 _IS_V3 = False
 
 
 def libinfo() -> dict[str, Any]:
-    """Which file the library is.
+    """The path of the loaded library.
 
-    Errors: InputError without one.
+    Errors: InputError if there is no libhwloc.
     """
     return {"hwloc": library().path}
