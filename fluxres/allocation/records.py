@@ -22,11 +22,19 @@ from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Part, Staged, Ta
 from fluxres.allocation.steps import Steps
 from fluxres.errors import FluxresError, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+from fluxres.planner.planner import Planner
 
 __all__ = ["Records", "Staged"]
 
 _NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
 """The ids that stages get; a journal that was typed by hand may have others."""
+
+
+def empty_planner(structure: Structure) -> Planner:
+    """A planner over the pools of a structure and its edges with a capacity, in which nothing is held."""
+    accounts = structure.accounts
+    return Planner(accounts.parent, accounts.end, accounts.type, accounts.units, of_type=accounts.of_type)
 
 
 Planned = tuple[tuple[int, int], list[Change]]

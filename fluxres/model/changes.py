@@ -6,11 +6,11 @@ without anything in between that could fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,18 @@ from fluxres.allocation.records import Staged
 from fluxres.allocation.resource_set import resource_set, scheduling
 from fluxres.allocation.steps import Steps
 from fluxres.allocation.together import Share
-from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
+from fluxres.clock import FOREVER, Length, length_ticks, seconds
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model import drawing, events, extending, targets
 from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
-from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Span
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
-    from fluxres.match import Match, Policy
-    from fluxres.model.matching import Wanted
+    from fluxres.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
@@ -183,15 +181,10 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
-def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *, with_draws: bool = False) -> Allocation:
-    """Give pools to a job; see :meth:`ResourceGraph.allocate`.
-
-    Args:
-        with_draws: with what they draw by themselves from their suppliers.
-    """
-    targets.job_id(job)
-    named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
-    if with_draws and graph.structure.kinds.may_draw:
+def allocate(graph: ResourceGraph, job: str, named: drawing.Named, window: Window) -> Allocation:
+    """Allocate pools to a job, and what they draw by themselves from their suppliers."""
+    drawn = NO_ROWS
+    if graph.structure.kinds.may_draw:
         parts = drawing.by_window(graph, named, window, job)
         if len(parts) > 1:
             return _allocate_by_window(graph, job, parts)
@@ -265,43 +258,26 @@ def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = F
 
 
 def free(
-    graph: ResourceGraph, job: str, wanted: Targets | None, start: Time | None, end: Time | None, slots: int = 0
+    graph: ResourceGraph,
+    job: str,
+    named: list[tuple[int, int | None]] | None,
+    start: int | None,
+    end: int | None,
+    slots: int = 0,
 ) -> Batch | list[Piece]:
-    """Take back what a job holds; see :meth:`ResourceGraph.free`.  Returns what was taken.
+    """Free what a job holds, and return it.
 
     Args:
-        slots: that go back, where a request says what does.
+        named: vertices with amounts, None for all units that the job holds; None for everything.
+        start, end: window in ticks; None for all of the time.
+        slots: that are freed, where a request says what is.
     """
-    named = None if wanted is None else targets.resolve(graph, wanted)
-    lo = None if start is None else ticks(start, "start")
-    hi = None if end is None else ticks(end, "end")
-    pieces = graph.records.plan_free(job, named, lo, hi)
+    pieces = graph.records.plan_free(job, named, start, end)
     structure = graph.structure
-    tell(graph, lambda: events.free(structure, job, named, lo, hi, slots), len(named or ()))
+    tell(graph, lambda: events.free(structure, job, named, start, end, slots), len(named or ()))
     graph.records.free(pieces, job, slots)
     graph.revision += 1
     return pieces
-
-
-def shrink(
-    graph: ResourceGraph,
-    job: str,
-    wanted: Targets | Wanted,
-    start: Time | None,
-    end: Time | None,
-    policy: str | Policy,
-) -> Allocation:
-    """Take a part of what a job holds back; see :meth:`ResourceGraph.shrink`."""
-    slots = 0
-    if targets.is_request(graph, wanted):
-        from fluxres.model import matching, shrinking
-
-        request = matching.as_request(cast("Wanted", wanted))
-        lo, hi = (None if t is None else ticks(t, name) for t, name in ((start, "start"), (end, "end")))
-        wanted, slots = shrinking.answer(graph, job, request, lo, hi, policy)
-    freed = free(graph, job, cast("Targets", wanted), start, end, slots)
-    pieces = freed.pieces() if isinstance(freed, Batch) else freed
-    return of_spans(graph, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
 
 
 def of_spans(
@@ -351,17 +327,14 @@ def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
         graph.revision += 1
 
 
-def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> Allocation:
-    """Move the end of what a job holds; see :meth:`ResourceGraph.set_end`."""
-    now = graph.now()
-    until = extending.end_of(graph, job, end, duration_s)
+def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
+    """Move the end of what a job holds; what has ended by now stays as it is."""
     move = extending.plan(graph, job, until, now)
     if move.longer or move.shorter:
         require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
         tell(graph, lambda: events.set_end(job, now, until))
         move.apply(graph.records, job)
         graph.revision += 1
-    return graph.allocation(job)
 
 
 class Keeper(Protocol):
@@ -471,27 +444,3 @@ def expire_stages(graph: ResourceGraph) -> None:
     if graph.records.stages:
         for stage in graph.records.expired_stages(graph.now()):
             release(graph, stage)
-
-
-def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:
-    """Give pools a state or a tag, or take a tag away."""
-    vertices = np.array(targets.pools(graph, where, "state and no tags"), np.int32)
-    name_of = graph.structure.where
-    tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
-    apply(vertices)
-    graph.revision += 1
-
-
-def grow(
-    graph: ResourceGraph, job: str, wanted: Targets | Wanted, start: Time | None, end: Time | None, policy: str | Policy
-) -> Allocation:
-    """Give more to a job that holds something; see :meth:`ResourceGraph.grow`."""
-    have = graph.allocation(job)
-    begin = max(have.start, seconds(graph.now())) if start is None else start
-    window = graph.open_window(begin, have.end if end is None else end)
-    require_end(graph, window)
-    if not targets.is_request(graph, wanted):
-        return allocate(graph, job, cast("Targets", wanted), window, with_draws=True)
-    from fluxres.model import matching
-
-    return matching.give(graph, matching.match_within(graph, cast("Wanted", wanted), window, policy), job)

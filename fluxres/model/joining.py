@@ -7,7 +7,6 @@ gave, is refused with the graph as it was.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,9 +18,9 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Batch
-from fluxres.allocation.records import Records
+from fluxres.allocation.records import Records, empty_planner
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
+from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
@@ -262,7 +261,7 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
         own: that it has.
         numbers: of the pools, new by old.
     """
-    records = Records(structure, graph.plan(structure))
+    records = Records(structure, empty_planner(structure))
     records.take(own, numbers)
     return records
 
@@ -609,43 +608,3 @@ def _still_held(structure: Structure, top: int, message: str) -> StillHeld:
 def tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
     if graph.sink is not None:
         graph.sink(event)
-
-
-class Destroyed:
-    """Stands in place of the columns of a destroyed graph and refuses every use."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise _destroyed()
-
-
-def _destroyed() -> StaleHandle:
-    return StaleHandle("this graph was destroyed", hint="load or copy it again")
-
-
-def require_alive(graph: ResourceGraph) -> None:
-    """Refuse to go on with a graph that was destroyed.
-
-    Errors: StaleHandle.
-    """
-    if isinstance(graph.structure, Destroyed):
-        raise _destroyed()
-
-
-def destroy(graph: ResourceGraph) -> None:
-    """Drop everything the graph holds on to; see :meth:`ResourceGraph.destroy`."""
-    if isinstance(graph.structure, Destroyed):
-        return
-    graph.withdraw_views()
-    gone: Any = Destroyed()
-    graph.generation += 1
-    graph.structure = graph.records = graph.planner = gone
-    graph.matcher = None
-    graph.sink = None
-    # A planner and its levels refer to each other, a structure and its lookup, too: counting references frees none of them.
-    gc.collect()
-
-
-def require_other(graph: ResourceGraph, other: object) -> None:
-    """Refuse to merge what is no other graph."""
-    if not isinstance(other, type(graph)) or other is graph:
-        raise UsageError(f"expected another ResourceGraph to merge, got {other!r}")

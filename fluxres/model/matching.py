@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
 from fluxres.allocation.holdings import STAGE_OWNER
-from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
+from fluxres.clock import FOREVER, Length, Time, length_ticks, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.match import Match, Matcher, Policy, Refusal
@@ -47,7 +47,7 @@ def length(own_s: Length | None, duration_s: Length | None) -> int:
     return found
 
 
-def _window(
+def window_of(
     graph: ResourceGraph, request: Request, at: Time | None, duration_s: Length | None, name: str = "at"
 ) -> tuple[int, int]:
     now = graph.now()
@@ -69,7 +69,7 @@ def match(
         name: what the caller calls the start.
     """
     request = as_request(wanted)
-    return match_within(graph, request, _window(graph, request, at, duration_s, name), policy)
+    return match_within(graph, request, window_of(graph, request, at, duration_s, name), policy)
 
 
 def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], policy: str | Policy) -> Match:
@@ -92,7 +92,7 @@ def _handles(graph: ResourceGraph, generation: int, n: int, vertices: Int32) -> 
     return tuple(Pool(graph, v, generation) for v in vertices.tolist() if v < n)
 
 
-def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
+def first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
     """The match with the earliest start from the window's on, as long as the window; one without end stays without end."""
     start, end = window
     return matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
@@ -137,28 +137,6 @@ def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], p
     return matcher(graph).why_not(request, *window, policy, holders=holders)
 
 
-def why_not(
-    graph: ResourceGraph, wanted: Wanted, at: Time | None, duration_s: Length | None, policy: str | Policy
-) -> Refusal | None:
-    """Why there are no pools for a request; see :meth:`ResourceGraph.why_not`."""
-    request = as_request(wanted)
-    return explained(graph, request, _window(graph, request, at, duration_s), policy)
-
-
-def earliest(
-    graph: ResourceGraph, wanted: Wanted, after: Time | None, duration_s: Length | None, policy: str | Policy
-) -> float | None:
-    """The first start; see :meth:`ResourceGraph.earliest`."""
-    request = as_request(wanted)
-    found = _first(graph, request, _window(graph, request, after, duration_s, "after"), policy)
-    return None if found is None else seconds(found.start)
-
-
-def satisfiable(graph: ResourceGraph, wanted: Wanted) -> bool:
-    """Whether the machine could ever satisfy a request; see :meth:`ResourceGraph.satisfiable`."""
-    return matcher(graph).satisfiable(as_request(wanted))
-
-
 def allocate(
     graph: ResourceGraph,
     wanted: Wanted,
@@ -171,7 +149,7 @@ def allocate(
     """Match a request and give what was found; see :meth:`ResourceGraph.allocate`."""
     targets.job_id(job)
     request = as_request(wanted)
-    window = _window(graph, request, at, duration_s, name)
+    window = window_of(graph, request, at, duration_s, name)
     if at is not None:
         changes.require_end(graph, window)
     revision = graph.revision
@@ -185,9 +163,9 @@ def reserve(
     """The same at the earliest start; see :meth:`ResourceGraph.allocate_orelse_reserve`."""
     targets.job_id(job)
     request = as_request(wanted)
-    window = _window(graph, request, after, duration_s, "after")
+    window = window_of(graph, request, after, duration_s, "after")
     revision = graph.revision
-    found = _first(graph, request, window, policy)
+    found = first(graph, request, window, policy)
     if found is not None and (after is not None or found.start > window[0]):
         changes.require_end(graph, (found.start, found.end))
     return _given(graph, request, window, policy, found, job, revision)

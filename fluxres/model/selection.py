@@ -11,7 +11,7 @@ import numpy as np
 
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.auxiliary import Int32
-from fluxres.model import joining
+from fluxres.model.destroyed import require_alive
 from fluxres.model.pool import Pool
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Selection:
         Errors: StaleHandle after the graph changed its structure, or was destroyed.
         """
         if self._generation != self.graph.generation:
-            joining.require_alive(self.graph)
+            require_alive(self.graph)
             raise StaleHandle("this selection was made before the graph changed its structure", hint="search again")
         return self._vertices
 
@@ -53,7 +53,7 @@ class Selection:
         return (Pool(graph, v, self._generation) for v in self.vertices.tolist())
 
     def __len__(self) -> int:
-        joining.require_alive(self.graph)
+        require_alive(self.graph)
         return len(self._vertices)
 
     def __bool__(self) -> bool:
