@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.graph.kinds import EXCLUSIVE
@@ -215,11 +215,11 @@ def _drawn_for_what_is_held(records: Records) -> _Rule:
     for owner, ledger in records.drawn.ledgers.items():
         if owner.startswith(STAGE_OWNER):
             continue
-        pools, windows = records.pools_with_implied(owner), dict[Consumers, list[tuple[int, int]]]()
+        draws, windows = records.draws_of(owner), dict[Consumers, list[tuple[int, int]]]()
         for account, drawn in ledger.held.items():
             for consumers, held in drawn.items():
                 if consumers not in windows:
-                    windows[consumers] = [w for v in consumers for w in records.windows_of(owner, v, {}, pools)]
+                    windows[consumers] = [w for v in consumers for w in draws.windows_of(v)]
                 for s, e, units in held:
                     for lo, _hi in steps.without(s, e, windows[consumers]):
                         what = f"drew {units} for {_all_of(records, consumers)}, and holds nothing of it from tick {lo} on"

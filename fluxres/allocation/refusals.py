@@ -6,18 +6,14 @@ start is searched for here, and nowhere on the way of an allocation that succeed
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fluxres import clock
 from fluxres.allocation import steps
+from fluxres.allocation.records import Records
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.syntax.moment import in_message
 
-if TYPE_CHECKING:
-    from fluxres.allocation.allocations import Allocations
 
-
-def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
+def barred(records: Records, v: int, by: int) -> InsufficientResources:
     """The state of the pool, or of the one above it that is `by`, forbids new work (rule A7)."""
     accounts = records.accounts
     state, at = accounts.structure.state_name(by), accounts.where(by)
@@ -27,7 +23,7 @@ def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
     )
 
 
-def way(records: Allocations, v: int) -> InfeasibleRequest:
+def way(records: Records, v: int) -> InfeasibleRequest:
     """The pool is here only as the way to others (rule N1)."""
     return InfeasibleRequest(
         "this graph has the pool only as the way to others, and none of its units",
@@ -41,7 +37,7 @@ def units(amount: int) -> str:
     return f"{amount} unit{'s' * (amount != 1)}"
 
 
-def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
+def taken(records: Records, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
     """Too few units are free, or a pool above is held whole."""
     accounts, held = records.accounts, records.held
     above = records.planner.covered_by(v, start, end)
@@ -56,14 +52,14 @@ def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: 
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
 
 
-def beyond(records: Allocations, v: int, amount: int, had: int, job: str) -> InsufficientResources:
+def beyond(records: Records, v: int, amount: int, had: int, job: str) -> InsufficientResources:
     """More units of a pool than it has, below one that the job holds whole."""
     where, size = records.accounts.where(v), records.accounts.size.item(v)
     message = f"{units(amount)} wanted, {max(size - had, 0)} of {size} free (held by {job})"
     return InsufficientResources(message, where=where, reasons={where: job})
 
 
-def below(records: Allocations, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
+def below(records: Records, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
     """The pool would be held whole, and somebody else holds `u` below it (rule A3)."""
     who = records.job_behind(owner)
     message = f"cannot be given whole: {who} holds {records.accounts.where(u)} below it"
@@ -71,7 +67,7 @@ def below(records: Allocations, v: int, amount: int, job: str, u: int, owner: st
 
 
 def exclusive(
-    records: Allocations, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
+    records: Records, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
 ) -> InsufficientResources:
     """A pool at or above it is for one job at a time, and another has something in it (rule A8)."""
     where = records.accounts.where
@@ -79,7 +75,7 @@ def exclusive(
     return _refusal(records, (v, amount, job, start, end), message, {u: other})
 
 
-def too_many(records: Allocations, v: int, amount: int) -> InfeasibleRequest:
+def too_many(records: Records, v: int, amount: int) -> InfeasibleRequest:
     """More units than a pool or an edge has."""
     size, unit = records.accounts.size.item(v), records.accounts.unit(v)
     if not records.accounts.is_edge(v):
@@ -92,7 +88,7 @@ def too_many(records: Allocations, v: int, amount: int) -> InfeasibleRequest:
 
 
 def _refusal(
-    records: Allocations, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
+    records: Records, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
 ) -> InsufficientResources:
     when = _earliest_s(records, *wanted)
     where = records.accounts.where
@@ -105,7 +101,7 @@ def _refusal(
     )
 
 
-def _earliest_s(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> float | None:
+def _earliest_s(records: Records, v: int, amount: int, job: str, start: int, end: int) -> float | None:
     """First time from `start` on at which the amount is free for as long; None for never, and where it is not known."""
     leaf = records.accounts.end.item(v) == v + 1
     if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
@@ -118,7 +114,7 @@ def _earliest_s(records: Allocations, v: int, amount: int, job: str, start: int,
     return None if earliest is None else clock.seconds(earliest)
 
 
-def _left(records: Allocations, v: int, job: str, start: int, end: int) -> int:
+def _left(records: Records, v: int, job: str, start: int, end: int) -> int:
     """When the first of the others in an exclusive pool around has left that is there in a window; 0 where none is."""
     ends = [
         e

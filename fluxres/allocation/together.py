@@ -15,10 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.allocation.allocations import Implies
+from fluxres.allocation import plans
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.holdings import STAGE_OWNER, Staged
+from fluxres.allocation.owners import STAGE_OWNER
+from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import Records
+from fluxres.allocation.staged import Staged
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UsageError
 from fluxres.graph.auxiliary import Int32
@@ -73,10 +75,10 @@ def locking(records: Records) -> Iterator[Lock]:
         staged = Staged(stage, share.job, tuple(share.targets), share.start, share.end, FOREVER)
         with located(share.place):
             if share.found is None:
-                records.stage(staged, records.plan_stage(staged, implies=share.implies))
+                records.stage(staged, plans.stage(records, staged, implies=share.implies))
             else:
                 owner, window = STAGE_OWNER + stage, (share.start, share.end)
-                records.allocate(records.plan_match(*share.found, owner, *window), owner, *window)
+                records.allocate(plans.match(records, *share.found, owner, *window), owner, *window)
                 records.stages[stage] = staged
         taken.append(stage)
         return stage
@@ -85,9 +87,7 @@ def locking(records: Records) -> Iterator[Lock]:
         yield lock
     finally:
         for stage in reversed(taken):
-            owner = STAGE_OWNER + stage
-            records.free(records.plan_free(owner, None, None, None), owner)
-            del records.stages[stage]
+            records.release(stage)
 
 
 def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | None = None) -> None:
@@ -109,10 +109,10 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
     for share in shares:
         window = share.start, share.end
         if share.found is None or records.is_holder(share.job):
-            planned = records.plan_allocate(share.targets, share.job, *window, implies=share.implies)
+            planned = plans.allocate(records, share.targets, share.job, *window, implies=share.implies)
             records.allocate(planned, share.job, *window, share.slots, share.drawn)
         else:
-            planned_match = records.plan_match(*share.found, share.job, *window)
+            planned_match = plans.match(records, *share.found, share.job, *window)
             records.allocate(planned_match, share.job, *window, share.slots, share.drawn)
 
 
@@ -123,7 +123,7 @@ def _check(records: Records, shares: Sequence[Share]) -> None:
         stages = [lock(share._replace(found=None)) for share in shares]
         for share, stage in zip(shares, stages, strict=True):
             with located(share.place):
-                records.plan_commit(stage)
+                plans.commit(records, stage)
 
 
 def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.allocation import steps, together
-from fluxres.allocation.allocations import Change, Implies
+from fluxres.allocation import plans, steps, together
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
-from fluxres.allocation.holdings import Batch, Piece, Target
-from fluxres.allocation.records import Staged
+from fluxres.allocation.planned import Batch, Change, Piece, Target
+from fluxres.allocation.plans import Implies
 from fluxres.allocation.resource_set import resource_set, scheduling
+from fluxres.allocation.staged import Staged
 from fluxres.allocation.steps import Steps
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, length_ticks, seconds
@@ -196,7 +196,7 @@ def allocate(graph: ResourceGraph, job: str, named: drawing.Named, window: Windo
 def _give(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, drawn: Rows, implies: Implies) -> None:
     start, end = window
     with drawing.NamingConsumers(graph, drawn):
-        planned = graph.records.plan_allocate(named, job, start, end, implies=implies)
+        planned = plans.allocate(graph.records, named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, start, end, drawn=drawn), len(named))
@@ -247,9 +247,9 @@ def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = F
     planned: Batch | list[Change]
     if anew:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
-        planned = graph.records.plan_allocate([*pools, *found.implied], job, *window, implies=True)
+        planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
-        planned = graph.records.plan_match(*found.found, job, *window)
+        planned = plans.match(graph.records, *found.found, job, *window)
     require_room(graph, (planned, window))
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn)
@@ -272,7 +272,7 @@ def free(
         start, end: window in ticks; None for all of the time.
         slots: that are freed, where a request says what is.
     """
-    pieces = graph.records.plan_free(job, named, start, end)
+    pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
     tell(graph, lambda: events.free(structure, job, named, start, end, slots), len(named or ()))
     graph.records.free(pieces, job, slots)
@@ -321,7 +321,7 @@ def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
     for v, amount, *window in pieces:
         windows.setdefault((window[0], window[1]), []).append((v, amount))
     for (start, end), named in windows.items():
-        planned = graph.records.plan_free(job, named, start, end, implied=True)
+        planned = plans.free(graph.records, job, named, start, end, implied=True)
         tell(graph, partial(events.free, structure, job, named, start, end, implied=True), len(named))
         graph.records.free(planned, job)
         graph.revision += 1
@@ -402,7 +402,7 @@ def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> i
 
 def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
     with drawing.NamingConsumers(graph, drawn):
-        planned = graph.records.plan_stage(staged, implies=implies)
+        planned = plans.stage(graph.records, staged, implies=implies)
     require_room(graph, *((changed, window) for window, changed in planned))
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(staged.targets))
@@ -419,7 +419,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
         if start < end and not graph.records.has_throughout(staged.job, v, start, end):
             message = f"{staged.job} gave it back since stage '{stage}' was made, which locks nothing of what it draws by itself"
             raise StaleHandle(message, where=graph.structure.where(v), hint="release the stage and stage anew")
-    planned = graph.records.plan_commit(stage)
+    planned = plans.commit(graph.records, stage)
     require_room(graph, *((changed, window) for window, changed in planned))
     tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.allocation.owners import ELSEWHERE
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.errors import StillHeld

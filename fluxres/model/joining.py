@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.allocation import steps
+from fluxres.allocation import plans, steps
 from fluxres.allocation.audit import check_records
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Batch
+from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import Records, empty_planner
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
@@ -244,7 +245,7 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
             # What the owner had of the top itself is taken below, with what else is implied.
             had = records.implied.get(owner, {}).get(v, ())
             for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
-                made.records.allocate(made.records.plan_allocate([(0, units)], owner, s, e), owner, s, e)
+                made.records.allocate(plans.allocate(made.records, [(0, units)], owner, s, e), owner, s, e)
     # Suppliers come along as the way to them; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.allocation.holdings import STAGE_OWNER
+from fluxres.allocation.owners import STAGE_OWNER
 from fluxres.clock import FOREVER, Length, Time, length_ticks, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32

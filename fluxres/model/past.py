@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.records import Records, empty_planner
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError

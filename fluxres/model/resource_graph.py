@@ -19,7 +19,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import steps
-from fluxres.allocation.holdings import Batch
+from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import Records, empty_planner
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, now_ticks, seconds, ticks
 from fluxres.errors import UsageError

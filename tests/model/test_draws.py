@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fluxres
+from fluxres.allocation import plans
 from fluxres.cli import program as cli
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance import Instance
@@ -446,8 +447,8 @@ def test_units_that_are_implied_are_no_more_than_there_are() -> None:
     memory, node = graph.structure.vertex("/lab/node0/memory0"), graph.structure.vertex("/lab/node0")
     graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
     with pytest.raises(InsufficientResources, match="4 units wanted, 3 of 4 free"):
-        graph.records.plan_allocate([(node, 1), (memory, 4)], "j", 0, 10_000_000, implies=True)
-    planned = graph.records.plan_allocate([(node, 1), (memory, 3)], "j", 0, 10_000_000, implies=True)
+        plans.allocate(graph.records, [(node, 1), (memory, 4)], "j", 0, 10_000_000, implies=True)
+    planned = plans.allocate(graph.records, [(node, 1), (memory, 3)], "j", 0, 10_000_000, implies=True)
     graph.records.allocate(planned, "j", 0, 10_000_000)
     assert graph.check() == []
     graph.shrink("j", "/lab/node0")
