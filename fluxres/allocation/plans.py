@@ -134,7 +134,7 @@ def _plan(
     for v in sorted(wanted):
         around: list[tuple[int, int]] = []
         if implies is True or v in implies:
-            around = [*covered.around(v), *records.whole_above(v, owner, start, end)]
+            around = [*covered.around(v), *records.exclusive_above(v, owner, start, end)]
         changes.append(_plan_one(records, v, wanted[v], owner, job, start, end, around))
         covered.add(changes[-1])
         _require_implied_fits(records, changes[-1], job, {owner, job})
@@ -388,7 +388,7 @@ def _commit_part(records: Records, job: str, part: Part) -> list[Change]:
 def _commit_one(records: Records, job: str, part: Part, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
     # The stage holds the units already. Only what the job's own units add up to can have changed.
     start, end = part.start, part.end
-    around = around + records.whole_above(v, job, start, end)
+    around = around + records.exclusive_above(v, job, start, end)
     change = Change(v, amount, [], [], steps.inside(start, end, around))
     if records.accounts.end.item(v) > v + 1:
         own, size = records.steps_of(v, job), records.accounts.size.item(v)

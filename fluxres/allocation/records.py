@@ -113,7 +113,7 @@ class Records:
     # -- questions --------------------------------------------------------------------------------------------------------
 
     def jobs(self) -> list[str]:
-        """Jobs that hold anything, in the order they first did."""
+        """Jobs that hold anything, in the order in which they first did."""
         return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(HIDDEN)]
 
     def is_holder(self, owner: str) -> bool:
@@ -121,7 +121,7 @@ class Records:
         return owner in self._batches or owner in self._pools_of
 
     def ends(self, owner: str) -> set[int]:
-        """Moments at which a holder gives something back, as far as the records say.
+        """Moments at which a record of a holder ends.
 
         Cost: its records.
         """
@@ -131,9 +131,9 @@ class Records:
         return {end for v in self._pools_of[owner] for _, end, _ in self._held[v][owner]}
 
     def require_job(self, job: str) -> set[int]:
-        """The pools a job has records on.
+        """The pools that a job has records of.
 
-        Errors: UnknownJob; UsageError for what is no id.
+        Errors: UnknownJob; UsageError for what is not an id.
         """
         if not isinstance(job, str):
             raise UsageError(f"job: expected an id, got {job!r}")
@@ -143,7 +143,7 @@ class Records:
         return pools
 
     def steps_of(self, v: int, job: str) -> Steps:
-        """What `job` holds of `v` over time; empty when nothing."""
+        """What a job holds of a pool over time, by its records."""
         return self.held.get(v, {}).get(job, ())
 
     def pools_with_implied(self, owner: str) -> list[int]:
@@ -157,7 +157,7 @@ class Records:
         return steps.joined([self.steps_of(v, owner), self.implied.get(owner, {}).get(v, ())])
 
     def spans(self, v: int, start: int, end: int) -> list[tuple[str, int, int, int]]:
-        """Records of `v` that touch the window, stages left out: (job, start, end, amount), by start."""
+        """Records of jobs, not of stages, of a pool in a window: (job, start, end, amount), by start."""
         found = [
             (job, s, e, amount)
             for job, held in self.held.get(v, {}).items()
@@ -168,15 +168,15 @@ class Records:
         return sorted(found, key=lambda span: (span[1], span[0]))
 
     def inside(self, v: int, start: int, end: int) -> Iterator[tuple[int, str]]:
-        """Records below a pool that touch a window: the pool held, and the job."""
+        """(pool, job) of the records below a pool that overlap a window."""
         stop = self.accounts.end.item(v)
         for owner in self.shared.get(v, ()):
             for u in self.pools_of[owner]:
                 if v < u < stop and steps.touches(self.held[u][owner], start, end):
                     yield u, self.job_behind(owner)
 
-    def whole_holder(self, v: int, moment: int) -> tuple[int, str] | None:
-        """The pool (`v` or the nearest above it) that one owner holds whole at this moment, and the job behind it."""
+    def exclusive_holder(self, v: int, moment: int) -> tuple[int, str] | None:
+        """The pool, `v` or the nearest above it, that one owner holds exclusively at a moment, and the job of that owner."""
         u = v
         while u >= 0:
             for owner, held in self.held.get(u, {}).items():
@@ -204,13 +204,13 @@ class Records:
         return any(owner.startswith(STAGE_OWNER) for owner in self.held.get(v, ()))
 
     def job_behind(self, owner: str) -> str:
-        """The job of an owner: itself, or the job a stage was made for; other instances by a word that is no job."""
+        """The job of an owner, for messages: the owner itself, the job of a stage, or "other instances"."""
         if owner == ELSEWHERE:
             return "other instances"
         return self.stages[owner.removeprefix(STAGE_OWNER)].job if owner.startswith(STAGE_OWNER) else owner
 
-    def whole_above(self, v: int, owner: str, start: int, end: int) -> list[tuple[int, int]]:
-        """Windows within [start, end) in which the owner holds a pool above `v` whole; they may overlap."""
+    def exclusive_above(self, v: int, owner: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Windows within [start, end) in which the owner holds a pool above `v` exclusively; they may overlap."""
         found: list[tuple[int, int]] = []
         pools = self.pools_of.get(owner, ())
         for u in self.accounts.ancestors(v):
@@ -226,11 +226,11 @@ class Records:
         return not steps.without(start, end, found)
 
     def batch_of(self, owner: str) -> Batch | None:
-        """All that an owner holds, while it is kept as it came."""
+        """All that an owner holds, while it is kept as it came from a match."""
         return self._batches.get(owner)
 
     def draws_of(self, owner: str) -> JobDraws:
-        """What an owner drew from suppliers for its pools, as long as it holds what it holds now."""
+        """What an owner drew from suppliers for its pools; valid until the owner allocates or frees something."""
         if self._batches:
             self._write()
         given, pools = partial(self.given, owner=owner), partial(self.pools_with_implied, owner)
@@ -255,17 +255,19 @@ class Records:
         *,
         drawn_on: bool = True,
     ) -> None:
-        """Apply what :meth:`plan_allocate` or :meth:`plan_match` found to be right.
+        """Apply what :func:`plans.allocate` or :func:`plans.match` returned.
 
         Args:
-            slots: of the request that this answers; 0 where pools were named.
-            drawn: for which pools what of it is drawn.
-            drawn_on: what else is held on may have been drawn for a pool that is held on as well.
+            slots: number of slots of the request; 0 where pools were named.
+            drawn: for which pools parts of it are drawn.
+            drawn_on: enter units that continue a draw for a pool, which the owner keeps as well, as drawn for it.
+
+        Errors: LimitExceeded from the planner; nothing changes then.
         """
         before = self.slots_of.get(owner, 0)
         if not before and self.is_holder(owner):
-            slots = 0  # nobody knows how many slots the pools are that it holds already
-        # The planner first: it is the one that may still refuse, for its bounds, and then nothing has changed.
+            slots = 0  # the number of slots of what it holds already is unknown
+        # The planner first: it may still refuse, for its bounds, and then nothing has changed.
         if isinstance(planned, Batch):
             self._hold(planned.vertices, planned.amounts, start, end)
             for v in planned.covered:
@@ -299,7 +301,7 @@ class Records:
                 self._cover(change.v, change.covers)
 
     def _apply_around(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
-        """Apply what makes own records needless, or is implied by a whole holding itself."""
+        """Apply changes that absorb records of the owner, or that an exclusive pool of the owner implies."""
         absorbed = [(u, s, e) for change in planned for u, s, e in change.absorbs]
         for u, s, e in absorbed:
             self._absorb(u, owner, s, e)
@@ -324,7 +326,7 @@ class Records:
             self._enter(v, owner, amount, s, e)
 
     def _absorb(self, v: int, owner: str, start: int, end: int) -> None:
-        """Make what the owner records of `v` in the window implied by a whole holding that is about to be made above."""
+        """Turn records of the owner into implied units: it is about to hold a pool above exclusively."""
         for s, e, amount in list(steps.within(self.held[v][owner], start, end)):
             self._uncover(v, owner, s, e)
             self.planner.release(v, amount, s, e)
@@ -334,11 +336,11 @@ class Records:
     # -- freeing ----------------------------------------------------------------------------------------------------------
 
     def free(self, planned: Batch | Iterable[Piece], job: str, slots: int = 0) -> None:
-        """Apply what :meth:`plan_free` found to be right.
+        """Apply what :func:`plans.free` returned.
 
         Args:
-            slots: that go back, where a request says what does; of what is left of a part nobody knows how many slots it is,
-                nor where a pool goes back in windows apart.
+            slots: number of slots that are freed, where a request named what is. Otherwise, and where a pool is freed in several
+                windows, the number of slots that are left is unknown.
         """
         left = self.slots_of.pop(job, 0) - slots
         if slots and left > 0 and (isinstance(planned, Batch) or not self._recurs(job, planned := list(planned))):
@@ -350,7 +352,7 @@ class Records:
                 self._release(planned.vertices, planned.amounts, planned.start, planned.end)
                 del self._batches[job]
                 return
-            planned = planned.pieces()  # somebody looked at the records since it was planned
+            planned = planned.pieces()  # it was written as records since it was planned
         by_window: dict[tuple[int, int], list[Piece]] = {}
         for piece in planned:
             by_window.setdefault(piece[2:], []).append(piece)
@@ -371,13 +373,13 @@ class Records:
                 self.drawn.forget(job)
 
     def _recurs(self, job: str, planned: Sequence[Piece]) -> bool:
-        """Whether a pool is given back in windows apart: each may have been a slot of its own."""
+        """Whether a pool is freed in several windows, each of which may have been a slot."""
         ledger = self.drawn.ledgers.get(job)
         pools = [piece[0] for piece in planned if ledger is None or piece[0] not in ledger.held]
         return len(set(pools)) < len(pools)
 
     def _shrink(self, pieces: Sequence[Piece], owner: str, start: int, end: int) -> None:
-        """Take back pieces of one window."""
+        """Free pieces of one window."""
         has_implied = owner in self.implied
         if has_implied:
             pieces = self._take_implied(pieces, owner)
@@ -396,7 +398,7 @@ class Records:
                 self._return_implied(v, owner, s, e)
 
     def _take_implied(self, pieces: Sequence[Piece], owner: str) -> list[Piece]:
-        """Take back the parts of pieces that are implied; the parts that are recorded."""
+        """Free the implied parts of pieces and return the recorded parts."""
         recorded: list[Piece] = []
         for v, amount, start, end in pieces:
             implied = [(s, e) for s, e, _ in steps.within(self.implied.get(owner, {}).get(v, ()), start, end)]
@@ -406,18 +408,18 @@ class Records:
         return recorded
 
     def _return_implied(self, top: int, owner: str, start: int, end: int) -> None:
-        """Record again what is at `top` or below it and no longer implied by a whole holding above, in the window (rule A6)."""
+        """Record again what is at or below `top` and no longer implied by an exclusive pool above, in the window (rule A6)."""
         pools = self.implied.get(owner)
         if not pools:
             return
         for v in sorted(v for v in pools if top <= v < self.accounts.end.item(top)):
             for s, e, amount in list(steps.within(self.implied.get(owner, {}).get(v, ()), start, end)):
-                for lo, hi in steps.without(s, e, self.whole_above(v, owner, s, e)):
+                for lo, hi in steps.without(s, e, self.exclusive_above(v, owner, s, e)):
                     self._note_implied(v, owner, -amount, lo, hi)
                     self._put(v, owner, amount, lo, hi)
 
     def _everything(self, owner: str) -> Batch | list[Piece]:
-        """All that an owner holds, to be freed.
+        """What :meth:`free` takes to free all that an owner holds.
 
         Errors: LimitExceeded.
         """
@@ -429,9 +431,9 @@ class Records:
         return pieces
 
     def require_room_to_free(self, job: str, pieces: Sequence[Piece]) -> None:
-        """Refuse before anything changes what the planner would refuse in the middle, for its bounds.
+        """Refuse a free, before anything changes, that the planner would refuse half-way for its bounds.
 
-        Errors: LimitExceeded, also where the windows together would just have fitted one after the other.
+        Errors: LimitExceeded, also where the windows would just have fitted one after the other.
         """
         implied = self.implied.get(job)
         if not implied and self.planner.has_room(len(pieces)):
@@ -441,13 +443,13 @@ class Records:
             windows.setdefault((start, end), []).append(v)
         if implied:
             for start, end in list(windows):
-                for v, held in implied.items():  # it may become a record again
+                for v, held in implied.items():  # these may become records again
                     for s, e, _ in steps.within(held, start, end):
                         windows.setdefault((s, e), []).append(v)
         self.planner.require_room(windows)
 
     def ended(self, now: int) -> list[tuple[str, Batch | list[Piece]]]:
-        """By job, the spans that ended at or before `now`, for :meth:`free`."""
+        """By job, what ended at or before `now`, as :meth:`free` takes it."""
         found: list[tuple[str, Batch | list[Piece]]] = []
         for job in self.jobs():
             batch = self._batches.get(job)
@@ -466,7 +468,7 @@ class Records:
     # -- staging ----------------------------------------------------------------------------------------------------------
 
     def stage(self, staged: Staged, planned: Sequence[Planned]) -> None:
-        """Apply what :meth:`plan_stage` found to be right; where the planner refuses it for its bounds, nothing has changed."""
+        """Apply what :func:`plans.stage` returned; where the planner refuses it for its bounds, nothing has changed."""
         owner = STAGE_OWNER + staged.stage
         try:
             for window, changes in planned:
@@ -479,7 +481,7 @@ class Records:
         self._count(staged.stage)
 
     def require_stage(self, stage: str) -> Staged:
-        """The stage of this id.
+        """The stage with this id.
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
@@ -489,14 +491,14 @@ class Records:
         return staged
 
     def commit(self, stage: str, planned: Sequence[Planned]) -> None:
-        """Apply what :meth:`plan_commit` found to be right."""
+        """Apply what :func:`plans.commit` returned."""
         staged = self.release(stage)
         for (window, changes), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
             self.allocate(changes, staged.job, *window, staged.slots, drawn)
 
     def release(self, stage: str) -> Staged:
-        """Give back what a stage locked."""
+        """Free what a stage locks, and return the stage."""
         staged = self.require_stage(stage)
         owner = STAGE_OWNER + stage
         self.free(self._everything(owner), owner)
@@ -508,19 +510,19 @@ class Records:
             self.stages_made = max(self.stages_made, int(stage[1:]) + 1)
 
     def expired_stages(self, now: int) -> list[str]:
-        """Stages whose time is over."""
+        """Ids of the stages whose time is over."""
         return [staged.stage for staged in self.stages.values() if staged.expires <= now]
 
     def stages_over(self, now: int) -> list[str]:
-        """Stages that lock nothing now or later: their time is over, or their window is."""
+        """Ids of the stages that lock nothing now or later: their time is over, or their window is."""
         return [staged.stage for staged in self.stages.values() if min(staged.expires, staged.end) <= now]
 
     # -- units held elsewhere ---------------------------------------------------------------------------------------------
 
     def set_elsewhere(self, v: int, held: steps.Steps) -> bool:
-        """Note what other instances draw from a supplier that is shared with them; whether that is another amount than before.
+        """Record what other instances draw from a shared supplier; returns whether that has changed.
 
-        Where they draw more than is left here, which only records changed by hand can say, what is left is noted.
+        Where they draw more than is left here, as only records edited by hand can say, what is left is recorded.
         """
         before = self.steps_of(v, ELSEWHERE)
         if held == before:
@@ -536,19 +538,19 @@ class Records:
     # -- moving to another structure --------------------------------------------------------------------------------------
 
     def take(self, other: Records, old_to_new: Int32) -> None:
-        """Add the records and stages of another structure, by new vertex numbers; those on what is gone, or is
-        only a way now, are left out.
-
-        Args:
-            old_to_new: of the pools; edges are where both their ends are.
+        """Add the records and stages of another structure; those of pools that are gone, or are only ways now, are left out.
 
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
+
+        Args:
+            old_to_new: new vertex numbers of the pools; an edge follows from its ends.
+
         Errors: UsageError from the planner when units do not fit a pool.
         """
         self.stages_made = max(self.stages_made, other.stages_made)
         if not (other.held or other.implied or other.stages):
             return
-        # A way holds nothing, and yet something may be drawn for it: for a node of which a child has some cores.
+        # Nothing of a way is held, but units may be drawn for it: for a node of which a child has some cores.
         renumbered = other.accounts.renumbered(self.accounts, old_to_new)
         old_to_new = np.where(self.accounts.units[renumbered] == 0, -1, renumbered).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
@@ -557,7 +559,7 @@ class Records:
             if new < 0:
                 continue
             for owner, held in other.held[v].items():
-                # What is held elsewhere is found anew, and what a child draws from its parent is drawn already.
+                # What is held elsewhere is read again from the parent, and what a child drew from it is drawn already.
                 if owner != ELSEWHERE:
                     self._take_held(new, owner, held)
         for owner, pools in other.implied.items():
@@ -566,35 +568,25 @@ class Records:
                     self._take_held(new, owner, pools[v])
         self.drawn.take(other.drawn, renumbered, old_to_new)
         for staged in other.stages.values():
-            moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
-            rows = [(int(renumbered[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
-            drawn = tuple(row for row in rows if row[0] >= 0 and row[1] >= 0)
-            apart = [(s, e, int(renumbered[v]), int(old_to_new[account]), units) for s, e, v, account, units in staged.apart]
-            relied_on = [(int(old_to_new[v]), s, e) for v, s, e in staged.relied_on]
             self._count(staged.stage)
-            if moved:
-                self.stages[staged.stage] = replace(
-                    staged,
-                    targets=moved,
-                    drawn=drawn,
-                    apart=tuple(row for row in apart if row[2] >= 0 and row[3] >= 0),
-                    relied_on=tuple(row for row in relied_on if row[0] >= 0),
-                )
+            moved = staged.renumbered(renumbered, old_to_new)
+            if moved.targets:
+                self.stages[staged.stage] = moved
         for job in known:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]
 
     def take_all(self, other: Records) -> None:
-        """Be the records of another structure over the same pools; there are none here yet."""
-        # Jobs are listed in the order they first held something, and not in that of their pools.
+        """Take over the records of another structure with the same pools; here are none yet."""
+        # Jobs stay in the order in which they first held something; taking them by pool would reorder them.
         self.pools_of = {owner: set() for owner in other.pools_of if owner != ELSEWHERE}
         self.take(other, np.arange(self.structure.n, dtype=np.int32))
         self.slots_of = dict(other.slots_of)
 
     def _take_held(self, v: int, owner: str, held: Steps) -> None:
-        """Record what an owner has of a pool, after all above it: a pool that has become smaller may be held whole now."""
+        """Record what an owner has of a pool, after all pools above: one that shrank may be held exclusively now and imply it."""
         for start, end, amount in held:
-            recorded = steps.without(start, end, self.whole_above(v, owner, start, end))
+            recorded = steps.without(start, end, self.exclusive_above(v, owner, start, end))
             for s, e in recorded:
                 self._put(v, owner, amount, s, e)
             for s, e in steps.without(start, end, recorded):
@@ -624,12 +616,12 @@ class Records:
             self.upstream.give(vertices, amounts, start, end)
 
     def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Record units that the owner has already; those that come from above the graph were given before."""
+        """Record units that the owner has already: those of the parent instance were taken before."""
         self.planner.hold(v, amount, start, end)
         self._enter(v, owner, amount, start, end)
 
     def _enter(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Write the record of units that the planner counts as held."""
+        """Record units that the planner counts as held already."""
         covers = []
         if self.accounts.end.item(v) > v + 1:
             covers = steps.whole(self.steps_of(v, owner), start, end, amount, self.accounts.size.item(v))
@@ -648,9 +640,10 @@ class Records:
                 self.planner.cover(v, s, e, False)
 
     def _imply(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Add units that the owner did not have (or take some away, where negative) to what a whole holding above implies.
+        """Add units (or subtract, where negative) to what an exclusive pool of the owner implies.
 
-        All that a graph has of a pool may be a part of what there is: what comes from above, comes from there all the same.
+        Units of the parent instance are taken from it as for any holding: this graph may have only a part of the supplier.
+
         Errors: InsufficientResources; nothing changes then.
         """
         if self.upstream is not None and amount > 0:
@@ -662,7 +655,7 @@ class Records:
     # -- records and what is derived from them ----------------------------------------------------------------------------
 
     def _note_implied(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Write, of units that the owner has, that a whole holding above implies them; negative that it no longer does."""
+        """Note that units which the owner has are implied by an exclusive pool above; negative, that they no longer are."""
         pools = self.implied.setdefault(owner, {})
         after = steps.add(pools.get(v, ()), start, end, amount)
         if after:
@@ -673,7 +666,7 @@ class Records:
                 del self.implied[owner]
 
     def _note(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Write the record of a holding."""
+        """Add units to a record."""
         holders = self.held.setdefault(v, {})
         before = holders.get(owner)
         if before is not None:
@@ -684,7 +677,7 @@ class Records:
         self._count_one_above(v, owner, 1)
 
     def _erase(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Take a holding out of the record."""
+        """Subtract units from a record."""
         holders = self.held[v]
         after = steps.add(holders[owner], start, end, -amount)
         if after:
@@ -700,7 +693,7 @@ class Records:
         self._count_one_above(v, owner, -1)
 
     def _write(self) -> None:
-        """Make records of the batches."""
+        """Turn the batches into records."""
         batches, self._batches = self._batches, {}
         held = self._held
         for owner, batch in batches.items():
@@ -714,7 +707,7 @@ class Records:
             self.drawn.add(owner, batch.drawn, batch.start, batch.end)
 
     def _count_one_above(self, v: int, owner: str, sign: int) -> None:
-        """As :meth:`_count_above` for one record: of a pool that is named there mostly is no more than one."""
+        """Count one record that came (1) or went (-1) at every pool above it (rule A4)."""
         parent, shared = self.accounts.parent.item, self._shared
         u = parent(v)
         while u >= 0:
@@ -731,7 +724,7 @@ class Records:
             u = parent(u)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
-        """Count records that came (1) or went (-1): that number each below these pools, and all above them."""
+        """Count records that came (1) or went (-1), by the pool right above them, at that pool and every pool above (rule A4)."""
         parent, shared = self.accounts.parent, self._shared
         while records:
             higher: dict[int, int] = {}

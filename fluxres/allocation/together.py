@@ -1,9 +1,9 @@
 """Several allocations as one: all of them, or none.
 
-What the first is given has to be out of reach while the others are checked, and nothing may remain of it when one of them
-is refused.  Stages do both already (RFC 4, "Staged"): units are locked under an owner of their own, and to release a stage
-restores what was there before, whatever the job holds besides.  So each share is staged, under an id that nobody
-sees; once all are, all of it can be given, and the stages fall.
+What the first share gets must be out of reach while the others are checked, and nothing of it may remain when one of them is
+refused.  A stage does both (RFC 4, "Staged"): it locks units under an owner of its own, and releasing it restores what was there
+before, whatever else the job holds.  So each share is staged under a hidden id.  When all of them are, all can be allocated; the
+stages are released first.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from fluxres.errors import FluxresError, UsageError
 from fluxres.graph.auxiliary import Int32
 
 Lock = Callable[["Share"], str]
-"""Locks what a share names until the block is left; gives the id of its stage."""
+"""Locks what a share names until the end of the block, and returns the id of the stage."""
 
 
 class Share(NamedTuple):
-    """What one job is given of what several get together.
+    """What one job gets of several allocations made as one.
 
     Args:
-        place: what a refusal calls it, such as ``request 2 (j2)``.
+        place: its name in a refusal, such as ``request 2 (j2)``.
         job: id.
         targets: (vertex, amount).
         start, end: window in ticks.
-        found: vertices, amounts and what is implied, as a matcher found them on the present state with what was locked before:
+        found: vertices, amounts and what is implied, which a matcher found on the present state with the earlier shares locked:
             nothing is checked again.
-        slots: of the request; 0 where pools were named.
-        implies: targets below one that is held whole are implied by it, all or these; else they are refused.
-        drawn: for which pools what of it is drawn.
+        slots: number of slots of the request; 0 where pools were named.
+        implies: as for :func:`plans.allocate`.
+        drawn: for which pools parts of it are drawn.
     """
 
     place: str
@@ -57,7 +57,7 @@ class Share(NamedTuple):
 
 @contextmanager
 def located(place: str) -> Iterator[None]:
-    """Name the place in the errors of the block, before the place they name themselves."""
+    """Prefix the place to `where` of the errors in the block."""
     try:
         yield
     except FluxresError as error:
@@ -67,7 +67,7 @@ def located(place: str) -> Iterator[None]:
 
 @contextmanager
 def locking(records: Records) -> Iterator[Lock]:
-    """Locks for the length of a block: when it is left, everything is as it was."""
+    """Locks that last for a block: at its end everything is as it was."""
     taken: list[str] = []
 
     def lock(share: Share) -> str:
@@ -91,19 +91,19 @@ def locking(records: Records) -> Iterator[Lock]:
 
 
 def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | None = None) -> None:
-    """Give every share to its job, or none of them to anybody.
+    """Allocate every share to its job, or none of them.
 
     Args:
-        shares: those with `found` were found with what the others name out of reach.
-        tell: called when all of it is checked and nothing of it done; what it raises leaves nothing done.
+        shares: those with `found` were matched with what the others name out of reach.
+        tell: called when all shares are checked and nothing is allocated yet; if it raises, nothing is.
 
     Errors: those of an allocation, with the place of the share; nothing changes then.
-    Cost: as that of the allocations; where a job holds something already, or is given something twice, three times that.
+    Cost: that of the allocations; three times that where a job holds something already, or has several shares.
     """
     jobs = {share.job for share in shares}
     if len(jobs) < len(shares) or any(share.found is None for share in shares) or any(map(records.is_holder, jobs)):
         _check(records, shares)
-    # Who is told sees the state before, and no locks in it.
+    # After the check: `tell` must see no locks.
     if tell is not None:
         tell()
     for share in shares:
@@ -117,7 +117,7 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
 
 
 def _check(records: Records, shares: Sequence[Share]) -> None:
-    """Refuse shares that cannot all be given."""
+    """Refuse shares that cannot all be allocated."""
     _require_one_piece(records, shares)
     with locking(records) as lock:
         stages = [lock(share._replace(found=None)) for share in shares]
@@ -127,7 +127,7 @@ def _check(records: Records, shares: Sequence[Share]) -> None:
 
 
 def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:
-    """Refuse two pieces of a pool for one job where together they might be all of it, and imply what others hold below it."""
+    """Refuse two shares of one pool for one job: together they might be all of it, and imply what others hold below it."""
     accounts = records.accounts
     seen: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for share in shares:

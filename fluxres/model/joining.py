@@ -238,7 +238,7 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     with part.lifted():
         for owner in records.pools_of:
             # What a whole holding above implies is the owner's here, too.
-            whole = steps.inside(0, FOREVER, records.whole_above(v, owner, 0, FOREVER))
+            whole = steps.inside(0, FOREVER, records.exclusive_above(v, owner, 0, FOREVER))
             if whole and owner.startswith(STAGE_OWNER):
                 staged = records.stages[owner.removeprefix(STAGE_OWNER)]
                 made.records.stages[staged.stage] = replace(staged, targets=((0, size),), drawn=(), apart=(), relied_on=())
