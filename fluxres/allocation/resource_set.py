@@ -1,8 +1,8 @@
 """R, the resource set of a job (RFC 20, version 1), from the pools it holds.
 
 R has execution targets (ranks), cores and gpus.  Anything else that a job holds is only in the graph that R carries on request
-for a nested scheduler (RFC 40).  Ids are logical: the position of a core among the cores of its target, whatever levels lie between.
-Targets of which the same ids are held share an entry.
+for a nested scheduler (RFC 40).  Ids are logical: the position of a core among the cores of its target, whatever levels are in
+between.  Targets of which the same ids are held share an entry.
 """
 
 from __future__ import annotations
