@@ -135,7 +135,7 @@ def _below_whole(records: Records, v: int, owner: str, below: list[int], start: 
             if other != ELSEWHERE and steps.touches(held, start, end) and not (staged and other == job):
                 who = _job(records, other)
                 rules = "A5" if who == job else "A2, A3"
-                yield _error(records, u, f"{rules}: {who} holds it below {records.accounts.where(v)}, held whole by {job}")
+                yield _error(records, u, f"{rules}: {who} holds it below {records.accounts.where(v)}, held exclusively by {job}")
 
 
 def _implied_below_whole(records: Records) -> _Rule:
@@ -150,7 +150,9 @@ def _implied_below_whole(records: Records) -> _Rule:
                 yield _error(records, v, f"A6: implied for {job} are {held}, of {size} units")
             for s, e, _ in held:
                 for lo, _hi in steps.without(s, e, records.exclusive_above(v, owner, s, e)):
-                    yield _error(records, v, f"A6: implied for {job} from tick {lo} on, and {job} holds nothing above it whole")
+                    yield _error(
+                        records, v, f"A6: implied for {job} from tick {lo} on, and {job} holds nothing above it exclusively"
+                    )
 
 
 def _one_job_inside(records: Records) -> _Rule:

@@ -172,7 +172,7 @@ def _plan_one(
         own = records.steps_of(v, owner)
         if records.accounts.flags.item(v) & EXCLUSIVE and steps.whole(own, s, e, amount, size) != [(s, e)]:
             raise UsageError(
-                f"{amount} of {size} units wanted of a pool that is only allocated exclusively",
+                f"requested {amount} of {size} units of a pool that is only allocated exclusively",
                 where=records.accounts.where(v),
                 hint=f"ask for all {size}",
             )
@@ -235,7 +235,7 @@ def _require_unnested(records: Records, changes: list[Change]) -> None:
     for change in changes:
         if change.v < reach:
             raise UsageError(
-                f"named beside {records.accounts.where(above)}, which is taken whole and implies it",
+                f"named beside {records.accounts.where(above)}, which is allocated exclusively and includes it",
                 where=records.accounts.where(change.v),
                 hint="leave it out",
             )
@@ -327,14 +327,14 @@ def _free_one(
         fewest = steps.least(held, lo, hi) if windowed else min(units for _, _, units in parts)
         if fewest < amount:
             raise NotHeld(
-                f"{amount} units to be freed, job '{job}' holds {fewest} throughout the time asked",
+                f"cannot free {amount} units: job '{job}' holds {fewest} throughout the window",
                 where=records.accounts.where(v),
                 hint="free fewer, or name the window with start and end",
             )
         left = [(v, amount, s, e) for s, e, _ in parts]
     if records.accounts.flags.item(v) & EXCLUSIVE and amount is not None and amount < records.accounts.size.item(v):
         raise UsageError(
-            f"{amount} of {records.accounts.size.item(v)} units of a pool that is only allocated exclusively",
+            f"cannot free {amount} of {records.accounts.size.item(v)} units of a pool that is only allocated exclusively",
             where=records.accounts.where(v),
             hint="free all of it",
         )

@@ -25,7 +25,7 @@ def barred(records: Records, v: int, by: int) -> InsufficientResources:
 def way(records: Records, v: int) -> InfeasibleRequest:
     """The graph has the pool only as a way to others (rule N1)."""
     return InfeasibleRequest(
-        "this graph has the pool only as the way to others, and none of its units",
+        "this graph has the pool only as the way to others, without any of its units",
         where=records.accounts.where(v),
         hint="its units are in the graph that it was copied from, or left this one with unlink",
     )
@@ -47,21 +47,21 @@ def taken(records: Records, v: int, amount: int, job: str, start: int, end: int)
         return _refusal(records, (v, amount, job, start, end), f"held through {accounts.where(above)} by {who}", {above: who})
     holders = sorted({records.job_behind(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
     who, free = ", ".join(holders), records.planner.free(v, start, end)
-    message = f"{units(amount)} wanted, {free} of {accounts.size.item(v)} free (held by {who})"
+    message = f"requested {units(amount)}, {free} of {accounts.size.item(v)} free (held by {who})"
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
 
 
 def beyond(records: Records, v: int, amount: int, had: int, job: str) -> InsufficientResources:
     """More units of a pool than it has, below one that the job holds exclusively."""
     where, size = records.accounts.where(v), records.accounts.size.item(v)
-    message = f"{units(amount)} wanted, {max(size - had, 0)} of {size} free (held by {job})"
+    message = f"requested {units(amount)}, {max(size - had, 0)} of {size} free (held by {job})"
     return InsufficientResources(message, where=where, reasons={where: job})
 
 
 def below(records: Records, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
     """The pool would be held exclusively, and another job holds `u` below it (rule A3)."""
     who = records.job_behind(owner)
-    message = f"cannot be given whole: {who} holds {records.accounts.where(u)} below it"
+    message = f"cannot be allocated exclusively: {who} holds {records.accounts.where(u)} in it"
     return _refusal(records, (v, amount, job, start, end), message, {u: who})
 
 
@@ -78,11 +78,11 @@ def too_many(records: Records, v: int, amount: int) -> InfeasibleRequest:
     """More units than a pool or an edge has."""
     size, unit = records.accounts.size.item(v), records.accounts.unit(v)
     if not records.accounts.is_edge(v):
-        message = f"{units(amount)} wanted of a pool of {size}"
+        message = f"requested {units(amount)} of a pool of {size}"
     elif unit:
-        message = f"{amount} {unit} wanted of an edge that carries {size} {unit}"
+        message = f"requested {amount} {unit} of an edge that carries {size} {unit}"
     else:
-        message = f"{units(amount)} wanted of an edge that carries {size}"
+        message = f"requested {units(amount)} of an edge that carries {size}"
     return InfeasibleRequest(message, where=records.accounts.where(v), hint=f"ask for at most {size}")
 
 

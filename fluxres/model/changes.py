@@ -1,7 +1,7 @@
-"""The changes of who holds what, of states and of tags: check, tell the sink, apply.
+"""Changes of who holds what, on vertices and ticks: plan, emit the event, apply.
 
-The order is the point: what is refused has made no event and changed nothing, what had an event is applied
-without anything in between that could fail.
+The order matters: a change that is refused has made no event and changed nothing; once the event is out, nothing in between can
+fail.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Held = tuple[Int32, NDArray[np.int64]]
 
 
 def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
-    """Tell the sink of a change that is about to be made.
+    """Send the event of a change that is about to be made to the sink, if there is one.
 
     Args:
-        event: makes it.
-        pools: how many it names.
+        event: makes the event.
+        pools: number of pools that it names.
     """
-    # An event names every pool by its path, which takes longer than the change: it is made only for somebody, and when
-    # they want it. The vertices it names are those of a structure that it keeps.
+    # Naming every pool by its path takes longer than the change: the event is only made for a sink, and when the sink wants it.
+    # Its vertices are those of a structure that it keeps.
     sink = graph.sink
     if isinstance(sink, events.PatientSink):
         sink.later(event, pools)
@@ -58,11 +58,17 @@ def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1
         sink(event())
 
 
+def tell_now(graph: ResourceGraph, event: events.Event) -> None:
+    """Send an event to the sink, if there is one: that of a change which replaces the structure its vertices are of."""
+    if graph.sink is not None:
+        graph.sink(event)
+
+
 def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change], Window]) -> None:
-    """Refuse before an event is made what the planner would refuse for its bounds after it.
+    """Refuse, before the event is made, what the planner would refuse for its bounds afterwards.
 
     Args:
-        planned: what is to be given, and the window of it.
+        planned: plans of allocations, each with its window.
 
     Errors: LimitExceeded.
     """
@@ -95,8 +101,8 @@ def given(
     nslots: int | None = 0,
     implied: Sequence[Target] = (),
 ) -> Allocation:
-    """What a job was given in a window, as the face answers."""
-    # Most callers look at R or at nothing: pools and spans are made when they are asked for.
+    """The Allocation of what a job got in one window."""
+    # Most callers look at R or at nothing: pools and spans are made on demand.
     structure, generation = graph.structure, graph.generation
 
     def pools() -> tuple[Pool, ...]:
@@ -110,7 +116,7 @@ def given(
 
 
 def columns(named: Iterable[tuple[int, int]]) -> Held:
-    """Vertices, ascending, and amounts of pairs; a pool named twice adds up."""
+    """Pairs of vertex and amount as columns; amounts of a vertex named twice add up."""
     total: dict[int, int] = {}
     for v, amount in named:
         total[v] = total.get(v, 0) + amount
@@ -119,15 +125,15 @@ def columns(named: Iterable[tuple[int, int]]) -> Held:
 
 
 def pairs(held: Held) -> list[tuple[int, int]]:
-    """The same as pairs."""
+    """Columns as pairs of vertex and amount."""
     return list(zip(held[0].tolist(), held[1].tolist(), strict=True))
 
 
 class DeferredR:
-    """R of the pools held, made when it is asked for, with the graph in it where a form of it is named.
+    """R of the pools held, made on demand, with the graph of them where the caller names its form.
 
     Args:
-        implied: what was drawn below pools held whole; of that, the graph has what an enclosing instance gives on request.
+        implied: what was drawn below pools held exclusively; the graph includes those that a parent instance gives on request.
     """
 
     __slots__ = ("held", "implied", "nslots", "structure", "window")
@@ -176,13 +182,13 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
     if end <= now:
         raise UsageError(
-            f"the window ended at {in_message(seconds(end))}, and now is {in_message(seconds(now))}",
-            hint="give a later end; what is over needs no allocation",
+            f"the window ended at {in_message(seconds(end))}, before now ({in_message(seconds(now))})",
+            hint="give a later end",
         )
 
 
 def allocate(graph: ResourceGraph, job: str, named: drawing.Named, window: Window) -> Allocation:
-    """Allocate pools to a job, and what they draw by themselves from their suppliers."""
+    """Allocate pools to a job, with what they draw by themselves from their suppliers."""
     drawn = NO_ROWS
     if graph.structure.kinds.may_draw:
         parts = drawing.by_window(graph, named, window, job)
@@ -205,7 +211,7 @@ def _give(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, 
 
 
 def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.Part]) -> Allocation:
-    """Give pools over windows that follow each other, in which what they draw differs: in all of them, or in none."""
+    """Allocate pools over consecutive windows in which they draw different units: in all of them, or in none."""
     structure = graph.structure
     shares = [
         Share(f"from {in_message(seconds(start))} on", job, named, start, end, implies=implicit(named, drawn), drawn=drawn)
@@ -218,7 +224,7 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.
 
 
 def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
-    """What a job was given in windows that follow each other, as the face answers."""
+    """The Allocation of what a job got in consecutive windows."""
     spans: dict[int, Steps] = {}
     for (start, end), named in parts:
         for v, amount in named:
@@ -227,21 +233,21 @@ def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Ite
 
 
 def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, drawn: Rows = NO_ROWS) -> None:
-    """Give units of pools to a job whose own holdings may imply some of them.
+    """Allocate units of pools to a job whose exclusive pools may imply some of them.
 
     Args:
-        drawn: for which pools what of it is drawn.
+        drawn: for which pools parts of it are drawn.
     """
     _give(graph, job, named, window, drawn, implies=True)
 
 
 def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = False) -> Allocation:
-    """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`.
+    """Allocate to a job what a matcher found on the present state.
 
     Args:
-        anew: it was found on an earlier state of the same structure, or for another window, and is checked as any allocation is.
+        anew: the match was found on an earlier state of the same structure, or for another window: check it like any allocation.
 
-    Errors: InsufficientResources, InfeasibleRequest where it is not free any more; nothing changes then.
+    Errors: InsufficientResources, InfeasibleRequest where it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned: Batch | list[Change]
@@ -287,17 +293,17 @@ def of_spans(
     nslots: int | None = None,
     implied: Sequence[Target] = (),
 ) -> Allocation:
-    """Records of one job as the face answers.
+    """The Allocation of records of one job.
 
     Args:
         held: (vertex, start, end, amount) in ticks, by vertex and start.
-        nslots: for R; None where it is not known.
-        implied: what was drawn below pools held whole, at most at one time.
+        nslots: for R; None where it is unknown.
+        implied: vertices below pools held exclusively, and the most units drawn there at one time.
     """
     structure = graph.structure
 
     def most() -> Held:
-        # R has one window and one amount of each pool, the longest and the largest, and nothing below a whole one.
+        # R has one window, the longest, one amount per pool, the largest, and nothing below an exclusive pool.
         amounts = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
         size, end, reach = structure.accounts.size, structure.accounts.end, 0
         named: list[Target] = []
@@ -315,7 +321,7 @@ def of_spans(
 
 
 def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
-    """Take back pieces that a job is known to hold, or to have implied: one change for each window."""
+    """Free pieces that a job is known to hold, recorded or implied: one change per window."""
     structure = graph.structure
     windows: dict[Window, list[tuple[int, int | None]]] = {}
     for v, amount, *window in pieces:
@@ -338,14 +344,14 @@ def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
 
 
 class Keeper(Protocol):
-    """Schedules jobs on a graph, and knows which of them have not ended though their records have."""
+    """A scheduler on the graph, which knows the jobs that have not ended although their records have."""
 
     def keep_ended(self, before: int) -> None:
-        """Remember what jobs had whose records ended by a moment: these expire now."""
+        """Remember what jobs had whose records ended by a moment: these are about to be dropped."""
 
 
 def expire(graph: ResourceGraph, before: int) -> list[str]:
-    """Drop the records that ended; see :meth:`ResourceGraph.expire`."""
+    """Drop the records that ended by a moment, and return the jobs concerned."""
     ended = graph.records.ended(before)
     if ended:
         for keeper in list(graph.keepers):
@@ -368,7 +374,7 @@ def stage(
     *,
     implies: Implies = False,
 ) -> Stage:
-    """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
+    """Lock pools for a job."""
     expires = _expires(graph, job, window, ttl_s)
     rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
@@ -376,7 +382,7 @@ def stage(
 
 
 def stage_by_window(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, ttl_s: Length) -> Stage:
-    """Lock pools for a job with what they draw by themselves, as far as the job does not draw it already."""
+    """Lock pools for a job, with what they draw by themselves and the job does not draw already."""
     expires = _expires(graph, job, window, ttl_s)
     parts = drawing.by_window(graph, named, window, job)
     relied_on = tuple(drawing.drawn_already(graph, named, window, job))
@@ -412,13 +418,15 @@ def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) 
 
 
 def commit(graph: ResourceGraph, stage: str) -> Allocation:
-    """Make a stage an allocation; see :meth:`ResourceGraph.commit`."""
+    """Turn a stage into an allocation of its job."""
     staged = graph.records.require_stage(stage)
     for v, start, end in staged.relied_on:
         start = max(start, graph.now())
         if start < end and not graph.records.has_throughout(staged.job, v, start, end):
-            message = f"{staged.job} gave it back since stage '{stage}' was made, which locks nothing of what it draws by itself"
-            raise StaleHandle(message, where=graph.structure.where(v), hint="release the stage and stage anew")
+            message = (
+                f"{staged.job} has freed it since stage '{stage}' was made, and the stage does not lock what it draws by itself"
+            )
+            raise StaleHandle(message, where=graph.structure.where(v), hint="release the stage and stage again")
     planned = plans.commit(graph.records, stage)
     require_room(graph, *((changed, window) for window, changed in planned))
     tell(graph, lambda: events.stage_end("commit", stage))
@@ -432,7 +440,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
-    """Give back what a stage locks; see :meth:`ResourceGraph.release`."""
+    """Release what a stage locks."""
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)
@@ -440,7 +448,7 @@ def release(graph: ResourceGraph, stage: str) -> None:
 
 
 def expire_stages(graph: ResourceGraph) -> None:
-    """Release the stages whose time is over: at every change, and at no question."""
+    """Release the stages whose time is over; every change does so first, a query never does."""
     if graph.records.stages:
         for stage in graph.records.expired_stages(graph.now()):
             release(graph, stage)

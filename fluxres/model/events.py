@@ -337,6 +337,6 @@ def apply(graph: ResourceGraph, event: Event) -> None:
         change(graph, event)
         graph.revision = before + 1
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"event '{event['event']}' is not complete: {error}") from error
+        raise InputError(f"event '{event['event']}' is incomplete: {error}") from error
     finally:
         graph._clock_given = clock

@@ -102,7 +102,7 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
     if not lasting:
         over = max(spans[-1][1] for spans in given.values())
         message = f"job '{job}' ended at {in_message(seconds(over))}, and now is {in_message(seconds(now))}"
-        raise NotHeld(message, hint="allocate anew")
+        raise NotHeld(message, hint="allocate again")
     _require_later(job, lasting.values(), end, now)
     shorter = [(v, None) for v, spans in lasting.items() if spans[-1][1] > end]
     pieces = plans.free(records, job, shorter, end, None) if shorter else []
@@ -126,7 +126,7 @@ def _plan(records: Records, job: str, window: tuple[int, int], named: list[tuple
 
 def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> None:
     if end <= now:
-        message = f"the end {in_message(seconds(end))} is over, now is {in_message(seconds(now))}"
+        message = f"the end {in_message(seconds(end))} is in the past, now is {in_message(seconds(now))}"
         raise UsageError(message, hint="to end it now, free it")
     starts = [start for spans in lasting for start, stop, _ in spans if stop > now]
     if end <= min(starts):

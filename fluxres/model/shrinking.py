@@ -68,7 +68,7 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
         raise NotHeld(
             f"job '{job}' holds it only as a part of {graph.structure.where(above)}",
             where=graph.structure.where(implied[0]),
-            hint="that is held whole, and can be given back whole",
+            hint=f"free {graph.structure.where(above)} instead",
         )
     why = _short(graph, amounts, sought, policy)
     raise NotHeld(f"job '{job}' does not hold that: {why}", hint="`allocated` shows what it holds")
