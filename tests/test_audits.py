@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from fluxres import FluxresError, ResourceGraph
+from fluxres.allocation import plans
 from fluxres.allocation.drawn import Ledger
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
@@ -303,7 +304,7 @@ def stage(g: ResourceGraph) -> tuple[str, list[int]]:
 @of_graph
 def a_stage_whose_records_are_gone(g: ResourceGraph, source: Random) -> Named:
     owner, pools = stage(g)
-    g.records.free(g.records.plan_free(owner, None, None, None), owner)
+    g.records.free(plans.free(g.records, owner, None, None, None), owner)
     return "A6", g.structure.path(source.choice(pools))
 
 
@@ -312,7 +313,7 @@ def a_stage_that_holds_a_part_of_what_it_locks(g: ResourceGraph, source: Random)
     owner, pools = stage(g)
     v = source.choice(pools)
     ((start, end, _),) = g.records.held[v][owner]
-    g.records.free(g.records.plan_free(owner, [(v, None)], start, source.randrange(start + 1, end)), owner)
+    g.records.free(plans.free(g.records, owner, [(v, None)], start, source.randrange(start + 1, end)), owner)
     return "A6", g.structure.path(v)
 
 

@@ -1,7 +1,7 @@
-"""The rules A1 to A6, A8 and C1 tested on live records, from the records alone and against what is kept beside them.
+"""Tests the rules A1 to A6, A8, C1 and F2 on live records.
 
-The planner's rows and the `shared` counters are derived from the records; an audit derives them again, the
-slow way, and compares.  Nothing here trusts what it audits: records of pools, stages or jobs that are not there are findings.
+The planner's rows, the `shared` counters and the index of pools are derived from the records; the audit derives them again, the
+slow way, and compares.  It trusts nothing: records of pools, stages or jobs that do not exist are findings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.graph.kinds import EXCLUSIVE
@@ -24,8 +24,8 @@ _Rule = Iterator[Problem]
 def check_records(records: Records) -> list[Problem]:
     """Problems of these records; empty when the rules hold.
 
-    Records of pools that are not there end the audit early: nothing else can be asked of them.
-    Cost: O(spans x holders of a pool), and the pools held below each pool held whole.
+    Records of pools that do not exist end the audit early: nothing else can be tested then.
+    Cost: O(spans x holders of a pool), and the pools held below each pool held exclusively.
     """
     if lost := list(_pools_there(records)):
         return lost
@@ -56,7 +56,7 @@ def _error(records: Records, v: int, message: str) -> Problem:
 
 
 def _job(records: Records, owner: str) -> str:
-    """The job of an owner, as messages name it; a stage that is gone has none."""
+    """The job of an owner, for messages; a stage that is gone has none."""
     stage = owner.removeprefix(STAGE_OWNER)
     if owner.startswith(STAGE_OWNER) and stage not in records.stages:
         return f"stage {stage}, which is gone,"
@@ -86,7 +86,7 @@ def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
 
 
 def _within_size(records: Records) -> _Rule:
-    # A1, A2: units of a pool are alike, so no unit has two holders when the sum stays within the size. C1: a way has none.
+    # A1, A2: units of a pool are interchangeable: while their sum is within the size, none has two holders. C1: a way has none.
     for v, holders in records.held.items():
         size = records.accounts.units.item(v)
         for s, e, amount in _total(holders):
@@ -112,7 +112,7 @@ def _given_whole(records: Records) -> _Rule:
 
 
 def _exclusive_alone(records: Records) -> _Rule:
-    # A2, A3, A5: below a pool held whole nobody holds anything, its holder has no records there.
+    # A2, A3, A5: below a pool held exclusively no other job holds anything, and the holder has no records.
     accounts = records.accounts
     in_order = sorted(records.held)
     for v in in_order:
@@ -121,7 +121,7 @@ def _exclusive_alone(records: Records) -> _Rule:
         if not below:
             continue
         for owner, held in records.held[v].items():
-            # Other instances are many: together they may hold all of a pool, and none of them what is below.
+            # There may be several other instances: together they may hold all of a pool, and none of them what is below.
             for s, e in steps.whole(held, 0, FOREVER, 0, size) if owner != ELSEWHERE else ():
                 yield from _below_whole(records, v, owner, below, s, e)
 
@@ -131,15 +131,15 @@ def _below_whole(records: Records, v: int, owner: str, below: list[int], start: 
     staged = owner != job
     for u in below:
         for other, held in records.held[u].items():
-            # What others draw of a supplier that is shared with them is none of the units that the graph has above it.
+            # What other instances draw from a shared supplier is not among the units that this graph has above it.
             if other != ELSEWHERE and steps.touches(held, start, end) and not (staged and other == job):
                 who = _job(records, other)
                 rules = "A5" if who == job else "A2, A3"
-                yield _error(records, u, f"{rules}: {who} holds it below {records.accounts.where(v)}, held whole by {job}")
+                yield _error(records, u, f"{rules}: {who} holds it below {records.accounts.where(v)}, held exclusively by {job}")
 
 
 def _implied_below_whole(records: Records) -> _Rule:
-    # A6: what is kept for the end of a whole holding lies below one, of the same owner and at every moment.
+    # A6: implied units are below an exclusive pool of the same owner at every moment.
     for owner, pools in records.implied.items():
         job = _job(records, owner)
         if not pools:
@@ -149,8 +149,10 @@ def _implied_below_whole(records: Records) -> _Rule:
             if not _is_step_function(held) or max(amount for _, _, amount in held) > size:
                 yield _error(records, v, f"A6: implied for {job} are {held}, of {size} units")
             for s, e, _ in held:
-                for lo, _hi in steps.without(s, e, records.whole_above(v, owner, s, e)):
-                    yield _error(records, v, f"A6: implied for {job} from tick {lo} on, and {job} holds nothing above it whole")
+                for lo, _hi in steps.without(s, e, records.exclusive_above(v, owner, s, e)):
+                    yield _error(
+                        records, v, f"A6: implied for {job} from tick {lo} on, and {job} holds nothing above it exclusively"
+                    )
 
 
 def _one_job_inside(records: Records) -> _Rule:
@@ -170,7 +172,7 @@ def _one_job_inside(records: Records) -> _Rule:
 
 
 def _stages_hold(records: Records) -> _Rule:
-    # A6: a stage holds what it locks, all of it and nothing else, and nothing is locked by a stage that is gone.
+    # A6: a stage holds exactly what it locks, and no stage that is gone locks anything.
     for stage, staged in records.stages.items():
         owner, wanted = STAGE_OWNER + stage, dict[int, steps.Steps]()
         for part in staged.parts():
@@ -201,7 +203,7 @@ def _shared_counted(records: Records) -> _Rule:
 
 
 def _drawn_is_held(records: Records) -> _Rule:
-    # F2: nothing was drawn for a pool that is not held.
+    # F2: no more is drawn from an account than is held of it.
     records.held  # noqa: B018 - batches become records
     owners = {(owner, account) for owner, _, account, _ in records.drawn.rows()}
     for owner, account in sorted(owners):
@@ -211,15 +213,15 @@ def _drawn_is_held(records: Records) -> _Rule:
 
 
 def _drawn_for_what_is_held(records: Records) -> _Rule:
-    # F2: watts go with the node. A stage draws for what its job holds.
+    # F2: units are drawn only for pools that are held. A stage may draw for what its job holds.
     for owner, ledger in records.drawn.ledgers.items():
         if owner.startswith(STAGE_OWNER):
             continue
-        pools, windows = records.pools_with_implied(owner), dict[Consumers, list[tuple[int, int]]]()
+        draws, windows = records.draws_of(owner), dict[Consumers, list[tuple[int, int]]]()
         for account, drawn in ledger.held.items():
             for consumers, held in drawn.items():
                 if consumers not in windows:
-                    windows[consumers] = [w for v in consumers for w in records.windows_of(owner, v, {}, pools)]
+                    windows[consumers] = [w for v in consumers for w in draws.windows_of(v)]
                 for s, e, units in held:
                     for lo, _hi in steps.without(s, e, windows[consumers]):
                         what = f"drew {units} for {_all_of(records, consumers)}, and holds nothing of it from tick {lo} on"
@@ -227,7 +229,7 @@ def _drawn_for_what_is_held(records: Records) -> _Rule:
 
 
 def _drawn_indexed(records: Records) -> _Rule:
-    # F2: what goes with a pool is found by the pool.
+    # F2: the index by pool is complete.
     for owner, ledger in records.drawn.ledgers.items():
         drawn = {(consumers, account) for account, by_consumers in ledger.held.items() for consumers in by_consumers}
         known = {(consumers, account) for consumers, accounts in ledger.accounts.items() for account in accounts}
@@ -242,7 +244,7 @@ def _all_of(records: Records, consumers: Consumers) -> str:
 
 
 def _is_step_function(held: steps.Steps) -> bool:
-    """Whether spans are what :mod:`fluxres.allocation.steps` makes: some, in order, apart, of positive length and amount."""
+    """Whether spans are a step function of :mod:`fluxres.allocation.steps`, and not empty."""
     if len(held) == 1:
         ((s, e, amount),) = held
         return s < e and amount > 0
@@ -261,7 +263,7 @@ def _spans_in_order(records: Records) -> _Rule:
 
 
 def _index_complete(records: Records) -> _Rule:
-    # A6: a free of a whole job finds all of it.
+    # A6: freeing a job finds everything that it holds.
     by_owner: dict[str, set[int]] = {}
     for v, holders in records.held.items():
         for owner in holders:
@@ -294,7 +296,7 @@ def _planner_agrees(records: Records) -> _Rule:
 
 
 def _covered(records: Records, v: int, holders: dict[str, steps.Steps]) -> _Rule:
-    # A5: what is below a pool sees exactly the moments at which one job holds all of it; for one unit its use says that.
+    # A5: pools below see exactly the windows in which one job holds all of a pool; for a pool of one unit, its use says that.
     whole: list[tuple[int, int]] = []
     if records.accounts.end.item(v) > v + 1:
         size = records.accounts.size.item(v)

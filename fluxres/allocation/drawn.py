@@ -1,7 +1,7 @@
-"""For which of its pools a job drew what it holds of its suppliers: watts go with the node that they were drawn for (rule F2).
+"""The ledger of draws: for which of its pools a job drew units from suppliers (rule F2).
 
-A record says how much a job holds of a supplier; this says for whom.  It is kept beside the records and adds up to no more than
-they say: what is left of them was drawn for nobody in particular, and goes when it is named.
+A record says how much a job holds of a supplier; the ledger says for which pools, so that 400 W are freed with the node that
+draws them.  It never adds up to more than the records: the rest was asked for by itself and is freed when it is named.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from fluxres.allocation.steps import Steps
 from fluxres.graph.auxiliary import Int32
 
 Rows = NDArray[np.int64]
-"""(pool, account, units) a row: units of an account drawn for a pool.  A row without units says that the account is held
-whole for this pool as well: what the other rows say goes with the last of them."""
+"""(pool, account, units): units of an account drawn for a pool.  A row with 0 units adds a pool to those that share the units in
+the other rows of the account: they are freed with the last of these pools."""
 Consumers = tuple[int, ...]
-"""Pools for which something was drawn together, ascending; mostly one."""
+"""Pools that something was drawn for together, ascending; mostly one."""
 NO_ROWS: Rows = np.zeros((0, 3), np.int64)
 NO_ACCOUNTS: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What one owner drew: over time by account and consumers, and the accounts by consumers."""
+    """What one owner drew: units over time by account and consumers, and the accounts by consumers."""
 
     held: dict[int, dict[Consumers, Steps]] = field(default_factory=dict)
     accounts: dict[Consumers, set[int]] = field(default_factory=dict)
 
 
 class Drawn:
-    """By owner, what was drawn for which pools."""
+    """The ledgers of all owners."""
 
     def __init__(self) -> None:
-        #: What each owner drew; those that drew nothing have none.
+        #: By owner; those that drew nothing have none.
         self.ledgers: dict[str, Ledger] = {}
 
     def rows(self) -> Iterator[tuple[str, Consumers, int, Steps]]:
-        """Everything there is."""
+        """(owner, consumers, account, units over time) of all ledgers."""
         for owner, ledger in self.ledgers.items():
             for account, by_consumers in ledger.held.items():
                 for consumers, held in by_consumers.items():
                     yield owner, consumers, account, held
 
     def of(self, owner: str, consumers: Consumers) -> dict[int, Steps]:
-        """By account what was drawn for some pools together."""
+        """By account, what was drawn for these consumers together."""
         ledger = self.ledgers[owner]
         return {account: ledger.held[account][consumers] for account in sorted(ledger.accounts[consumers])}
 
     def total(self, owner: str, account: int) -> Steps:
-        """Units of one account that an owner drew for some pool."""
+        """Units over time that an owner drew from an account for any pool."""
         ledger = self.ledgers.get(owner)
         return () if ledger is None else steps.joined(ledger.held.get(account, {}).values())
 
     def ending(self, owner: str, account: int, moment: int) -> list[tuple[Consumers, int]]:
-        """What was drawn from an account up to a moment, and no longer."""
+        """(consumers, units) of the draws from an account that end at a moment."""
         ledger = self.ledgers.get(owner)
         every = {} if ledger is None else ledger.held.get(account, {})
         return sorted((consumers, held[-1][2]) for consumers, held in every.items() if held[-1][1] == moment)
 
     def related(self, owner: str, vertices: Iterable[int], end: Int32) -> list[Consumers]:
-        """Pools at, above or below some others, for which an owner drew something.
+        """Consumers in the ledger of an owner that are at, above or below some vertices.
 
         Args:
             end: one past the last descendant, by vertex.
@@ -85,7 +85,7 @@ class Drawn:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def add(self, owner: str, rows: Rows, start: int, end: int) -> None:
-        """Remember rows of one window."""
+        """Enter rows of one window."""
         together: dict[int, list[tuple[int, int]]] = {}
         for pool, account, units in rows.tolist():
             together.setdefault(account, []).append((pool, units))
@@ -98,14 +98,14 @@ class Drawn:
                 self.put(owner, pools, account, ((start, end, sum(units for _, units in parts)),))
 
     def put(self, owner: str, consumers: Consumers, account: int, held: Steps) -> None:
-        """Add what was drawn from one account."""
+        """Add units over time drawn from an account."""
         ledger = self.ledgers.setdefault(owner, Ledger())
         ledger.accounts.setdefault(consumers, set()).add(account)
         by_consumers = ledger.held.setdefault(account, {})
         by_consumers[consumers] = steps.joined([by_consumers.get(consumers, ()), held])
 
     def drop(self, owner: str, consumers: Consumers, account: int, gone: Steps) -> None:
-        """Forget a part of what was drawn from one account, as far as there is that much."""
+        """Subtract units over time drawn from an account, down to 0."""
         ledger = self.ledgers[owner]
         left = steps.excess(ledger.held[account][consumers], gone)
         if left:
@@ -121,7 +121,7 @@ class Drawn:
             del self.ledgers[owner]
 
     def trim(self, owner: str, account: int, held: Steps) -> None:
-        """Leave no more than is held of an account; what was drawn for the last pools goes first."""
+        """Subtract draws that exceed what is held of an account, those for the last pools first."""
         over = steps.excess(self.total(owner, account), held)
         while over:
             by_consumers = self.ledgers[owner].held[account]
@@ -131,11 +131,11 @@ class Drawn:
             over = steps.excess(over, drawn)
 
     def forget(self, owner: str) -> None:
-        """Forget all of an owner."""
+        """Drop the ledger of an owner."""
         self.ledgers.pop(owner, None)
 
     def take(self, other: Drawn, consumers_to_new: Int32, accounts_to_new: Int32) -> None:
-        """Add those of another structure by new numbers; what is gone is left out."""
+        """Add the ledgers of another structure by new numbers, -1 for what is gone."""
         for owner, consumers, account, held in other.rows():
             kept = tuple(sorted(int(consumers_to_new[v]) for v in consumers if consumers_to_new[v] >= 0))
             if kept and accounts_to_new[account] >= 0:
@@ -143,7 +143,7 @@ class Drawn:
 
 
 def implicit(targets: Iterable[tuple[int, int]], rows: Rows) -> frozenset[int]:
-    """Accounts among the targets of which nothing is named: all of it is drawn for others."""
+    """Accounts among the targets that are only there because pools draw from them."""
     if not len(rows):
         return NO_ACCOUNTS
     named: dict[int, int] = {}
@@ -155,6 +155,6 @@ def implicit(targets: Iterable[tuple[int, int]], rows: Rows) -> frozenset[int]:
 
 
 def minus(held: Mapping[int, Steps], gone: Mapping[int, Steps]) -> dict[int, Steps]:
-    """By account what is left when something goes; accounts of which nothing is left are left out."""
+    """By account, what is left once some of it is gone; without the accounts of which nothing is left."""
     left = {account: steps.excess(spans, gone.get(account, ())) for account, spans in held.items()}
     return {account: spans for account, spans in left.items() if spans}

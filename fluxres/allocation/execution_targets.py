@@ -1,8 +1,8 @@
-"""What every target of a machine has: its rank, its cores and gpus, its properties and its name, ready for R.
+"""The execution targets of a machine, ready for R: rank, cores and gpus, properties and name of each.
 
-R is written for every allocation, and nearly every allocation is whole nodes or parts of one node.  Whole targets that have
-equally many children are told alike by one number, so R of a thousand of them is a look-up and a few comparisons; parts of a
-target are numbered by where they stand among its children.
+R is written for every allocation, and nearly every allocation is complete nodes or parts of one node.  Targets with equally many
+children share a number, so R of a thousand complete targets is a look-up and a few comparisons; parts of a target are numbered by
+their position among its children.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fluxres.syntax import idset
 
 CHILDREN: Final = ("core", "gpu")
 _BARRED: Final = frozenset("!&'\"^\\`|()")
-"""Characters that RFC 20 has in no name of a property."""
+"""Characters that RFC 20 forbids in the name of a property."""
 FEW_POOLS_MAX: Final = 16
-"""Up to this number of pools are looked at one by one."""
+"""Up to this number of pools are handled one by one."""
 
 Texts = tuple[str, ...]
 """Ids of the children that are held, as idsets, in the order of `CHILDREN`."""
@@ -38,7 +38,7 @@ class ExecutionTargets:
 
     def __init__(self, structure: Structure) -> None:
         ranks, tops = structure.execution_targets
-        inside = tops < structure.tree_end  # what stands only in auxiliary graphs is on no node
+        inside = tops < structure.tree_end  # what is only in auxiliary graphs is on no node
         self.ranks, self.tops = ranks[inside], tops[inside]
         self._end = structure.end[self.tops]
         self._pools = [structure.of_type(child) for child in CHILDREN]
@@ -59,7 +59,7 @@ class ExecutionTargets:
         self._table = structure.kinds
 
     def _find_plain(self, structure: Structure) -> bool:
-        """Whether what has a rank is the subtrees of the targets, none below another."""
+        """Whether the pools with a rank are the subtrees of the targets, and no target is below another."""
         order = self._by_vertex
         edges = np.zeros(2 * len(order) + 2, np.int64)
         edges[1:-1:2], edges[2:-1:2], edges[-1] = self._sorted, self._end[order], structure.tree_end
@@ -70,11 +70,11 @@ class ExecutionTargets:
         return bool((lengths >= 0).all()) and bool((np.repeat(values, lengths) == rank).all())
 
     def describe(self, structure: Structure, pools: Int32) -> tuple[list[dict[str, Any]], str, dict[str, str], int]:
-        """What R says of these pools: `R_lite`, the host list, the properties, and how many targets that is.
+        """Parts of R for these pools: `R_lite`, the host list, the properties, and the number of targets.
 
         Args:
             structure: of this machine.
-            pools: ascending, each with everything below it; R has no word for those outside the containment tree.
+            pools: ascending, each with everything below it; those outside the containment tree are not part of R.
         """
         if len(pools) and pools.item(-1) >= structure.tree_end:
             pools = pools[pools < structure.tree_end]
@@ -92,14 +92,14 @@ class ExecutionTargets:
     # -- what is held ------------------------------------------------------------------------------------------------
 
     def _whole(self, pools: Int32) -> tuple[Positions, dict[int, Texts]] | None:
-        """The targets that the pools are, ascending; None where one is no target."""
+        """The positions of pools that are all targets, ascending; None where one is not."""
         if not self._is_plain or not len(self.tops):
             return None
         at = np.minimum(self._sorted.searchsorted(pools), len(self.tops) - 1)
         return (np.sort(self._by_vertex[at]), {}) if (self._sorted[at] == pools).all() else None
 
     def _few(self, structure: Structure, pools: list[int]) -> dict[int, Texts | None] | None:
-        """Positions of targets, with what is held of those that are not held whole; None where a pool has several below it."""
+        """Positions of targets, each with the ids held of it, None for all; None where a pool has several targets below it."""
         rank_of, stop_of, type_of, tops, tables = self._views
         parts: dict[int, list[list[int]] | None] = {}
         for v in pools:
@@ -126,7 +126,7 @@ class ExecutionTargets:
         return {at: None if numbers is None else tuple(map(folded, numbers)) for at, numbers in parts.items()}
 
     def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
-        """Targets on which something of these pools stands, ascending, and what is held of those not held whole."""
+        """Positions of the targets that these pools are on, ascending, and the ids held of those that are held in part."""
         within = [_within(structure, table, pools) for table in self._pools]
         below = [_within(structure, self._sorted, pools), *within]
         ranks = distinct(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in below)]))
@@ -147,11 +147,11 @@ class ExecutionTargets:
     def _rank_view(self) -> memoryview:
         return self.ranks.data
 
-    # -- what R says of them -----------------------------------------------------------------------------------------
+    # -- parts of R --------------------------------------------------------------------------------------------------
 
     @cached_property
     def _alike(self) -> tuple[NDArray[np.int64], list[Texts]]:
-        """By target, a number that those with equally many children share; and what such a target has, held whole."""
+        """By target, a number that those with equally many children share; and by that number, the ids of all the children."""
         counts, inverse = np.unique(self._counts, axis=1, return_inverse=True)
         return inverse.reshape(-1), [tuple(folded(range(n)) for n in row) for row in counts.T.tolist()]
 
@@ -165,7 +165,7 @@ class ExecutionTargets:
         return [_entry(rank, texts)], self._hosts.name(structure, at), properties, 1
 
     def _entries(self, positions: Positions, parts: dict[int, Texts]) -> list[dict[str, Any]]:
-        """`R_lite`: targets of which the same is held share an entry."""
+        """`R_lite`: targets of which the same ids are held share an entry."""
         alike, whole = self._alike
         of = alike[positions]
         if not parts and (not len(of) or (of == of[0]).all()):
@@ -192,7 +192,7 @@ class ExecutionTargets:
         return found
 
     def _properties_of(self, positions: Positions) -> dict[str, str]:
-        """Properties of the targets by name, with the ranks that have them; a value stands behind an equals sign."""
+        """Ranks of the targets by property; a value follows the name after an equals sign."""
         if not self._properties:
             return {}
         numbers = self._kinds[positions]
@@ -205,7 +205,7 @@ class ExecutionTargets:
 
 
 def _entry(ranks: str, texts: Texts) -> dict[str, Any]:
-    # Every entry has cores (RFC 20), be it none.
+    # Every entry has cores (RFC 20), even none.
     core, gpu = texts
     return {"rank": ranks, "children": {"core": core, "gpu": gpu} if gpu else {"core": core}}
 
@@ -244,7 +244,7 @@ _KNOWN: WeakKeyDictionary[Structure, ExecutionTargets] = WeakKeyDictionary()
 
 
 def of(structure: Structure) -> ExecutionTargets:
-    """The targets of a machine; found once, and kept as long as the machine."""
+    """The targets of a machine, found once and kept as long as the machine."""
     found = _KNOWN.get(structure)
     if found is None:
         found = _KNOWN[structure] = ExecutionTargets(structure)

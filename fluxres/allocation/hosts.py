@@ -1,8 +1,8 @@
 """The names of execution targets, folded into host lists by number and not by text.
 
-An allocation of a thousand nodes names a thousand hosts, and every allocation names some.  So a name is made and taken apart once
-a machine (its stem, its number, its digits), and which neighbours share a range is then a comparison of columns.  What is
-written is what :func:`fluxres.syntax.hostlist.format` writes.
+Every allocation names its hosts, one of a thousand nodes a thousand of them.  So the name of each target is made and split (stem,
+number, digits) once, and comparing columns then tells which neighbours share a range.  The text is that of
+:func:`fluxres.syntax.hostlist.format`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist
 
 NUMBER_DIGITS_MAX: Final = 18
-"""Longer numbers are parts of names: they fit no column."""
+"""Longer numbers count as part of the name: they do not fit the column."""
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9.-]{0,63}")
-"""Names of which it is clear."""
+"""Names that every host list can contain; others are checked."""
 
 
 class Hosts:
-    """Names of a number of targets, each made when first asked for.
+    """Names of targets, each made when it is first needed.
 
     Args:
         vertices: the pool of each target.
@@ -36,7 +36,7 @@ class Hosts:
         length = len(vertices)
         self._vertices = vertices
         self._names: list[str | None] = [None] * length
-        #: Number of the stem; -1 for a name that nobody asked for yet.
+        #: Number of the stem; -1 for a name that was not made yet.
         self._stem_of = np.full(length, -1, np.int32)
         self._numbers: NDArray[np.int64] = np.zeros(length, np.int64)
         #: Digits of the number; 0 for a name without one.
@@ -47,7 +47,7 @@ class Hosts:
     def _learn(self, structure: Structure, at: int) -> str:
         name = structure.name(self._vertices.item(at))
         if not _PLAIN.fullmatch(name):
-            hostlist.format([name])  # refuses what no host list can say
+            hostlist.format([name])  # refuses a name that no host list can contain
         stem = name.rstrip("0123456789")
         digits = name[len(stem) :]
         if 0 < len(digits) <= NUMBER_DIGITS_MAX:
@@ -71,8 +71,8 @@ class Hosts:
             structure: that the vertices belong to.
             targets: positions, at least one.
 
-        Cost: columns over the targets; a few microseconds for each that was never asked for.
-        Errors: InputError for a name that no host list can say.
+        Cost: columns over the targets; a few microseconds for each new name.
+        Errors: InputError for a name that no host list can contain.
         """
         if len(targets) == 1:
             return self.name(structure, targets.item(0))
@@ -82,7 +82,7 @@ class Hosts:
                 self._learn(structure, at)
             stem = self._stem_of[targets]
         number, digits = self._numbers[targets], self._digits[targets]
-        # One more in as many digits; or in more of them, when they are not there for padding only.
+        # The next number with as many digits, or with more of them where the number is not padded.
         longer = (digits[1:] > digits[:-1]) & ~self._padded[targets[1:]]
         joins = (stem[1:] == stem[:-1]) & (number[1:] == number[:-1] + 1) & ((digits[1:] == digits[:-1]) | longer)
         joins &= digits[:-1] > 0

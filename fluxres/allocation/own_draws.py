@@ -1,8 +1,8 @@
-"""What of the units drawn for a pool it draws by itself: so much goes when a job no longer has all of it (rule F2).
+"""How much of the units drawn for a pool it draws by itself: these are freed when a job no longer holds all of it (rule F2).
 
-The records say for which pool units were drawn, and not whether a request asked for them.  So what a pool draws by itself is
-computed as when it was allocated: from the pools that draw, along the ways from them, in parts where a supply comes in at several
-places.
+The ledger says for which pool units were drawn, and not whether a request asked for them.  So what a pool draws by itself is
+computed as when it was allocated: from the pools that draw, along the paths to their suppliers, in parts where a supply enters at
+several places.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fluxres.match.paths import Givers
 from fluxres.match.typology import Typology
 
 Parts = Counter[Givers]
-"""Units by those that give them together."""
+"""Units, by the suppliers that give them together."""
 
 
 class OwnDraws:
-    """What the pools of one structure draw by themselves.  Cost: of facts about the machine, O(n) when first asked for."""
+    """What the pools of one structure draw by themselves.  Cost: O(n) for the first question."""
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
@@ -32,7 +32,7 @@ class OwnDraws:
         return Typology(self._structure)
 
     def _typologies(self) -> Iterator[Typology]:
-        """The machine with every supplier in service, then as it is: what jobs hold they keep when a supplier fails."""
+        """The machine with every supplier in service, then as it is: a job keeps what it holds when a supplier fails."""
         yield self._ordinary
         dead = self._structure.outage.dead
         if dead:
@@ -43,12 +43,12 @@ class OwnDraws:
     def lost(
         self, v: int, held: Mapping[int, int], before: Subtrees, after: Subtrees, apart: Mapping[int, Collection[int]]
     ) -> dict[int, int]:
-        """By account, what goes of the units drawn for a pool when a job has less of it and of what is in it.
+        """By account, the units drawn for a pool that are freed when a job keeps less of the pool and of what is in it.
 
         Args:
-            held: by account, what is drawn for the pool.
-            before, after: of which pools the job has all, of this one and those in it.
-            apart: pools in it for which something is drawn from these accounts beside it.
+            held: by account, the units drawn for the pool.
+            before, after: the pools that the job holds exclusively, among this one and those in it.
+            apart: pools in it for which something is drawn from these accounts separately.
         """
         whole, typology = Parts(), self._ordinary
         for typology in self._typologies():
@@ -62,9 +62,9 @@ class OwnDraws:
             there = {account: held.get(account, 0) - found.get(account, 0) for account in givers}
             total = sum(there.values())
             if total > units and not is_whole:
-                continue  # a request asked for it, for parts of the pool
+                continue  # a request asked for some of it, for parts of the pool
             going = min(total, units - left[givers])
-            for account in reversed(givers):  # the first give first, so what came last is of the last
+            for account in reversed(givers):  # suppliers are used in order, so the last units came from the last
                 taken = min(going, there[account])
                 if taken:
                     found[account] = found.get(account, 0) + taken
@@ -72,7 +72,7 @@ class OwnDraws:
         return found
 
     def _parts(self, typology: Typology, v: int, whole: Subtrees, apart: Mapping[int, Collection[int]]) -> Parts:
-        """What a pool draws for those in it of which all is held, without those drawn for apart."""
+        """What a pool draws for the exclusive pools in it, without those that something is drawn for separately."""
         found = Parts()
         for kind in typology.drawn_by_itself if whole else ():
             charged = {account for givers, _ in typology.paths.charged(v, kind) or () for account in givers}

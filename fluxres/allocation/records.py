@@ -1,36 +1,52 @@
-"""The allocation records of RFC 4 and RFC 16, and the only code that changes them.
+"""Who holds what, and when (RFC 4, RFC 16): the records of a graph, and the only code that changes them.
 
 A record says that a job holds units of one pool over time (:mod:`fluxres.allocation.steps`); a stage holds units the same way
-under an owner of its own until it is committed.  What is held stands in :mod:`fluxres.allocation.holdings`, how it comes
-to be held and given back in :mod:`fluxres.allocation.allocations`; stages, and the move to another structure, are here.
-The rules by number are in ``specs/rules.md``.
+under an owner of its own until it is committed.  Every change is planned first (:mod:`fluxres.allocation.plans`), which only
+reads; applying a plan fails for nothing but the bounds of the planner, and then changes nothing.  ``specs/rules.md`` numbers the
+rules.
+
+A job that is matched gets all its pools at once, and mostly frees them at once; nobody looks at a single record in between.  So
+what it got is kept as it came, a :class:`Batch` of a few bytes per pool, until somebody asks for records; then they are written,
+once.  Batches are newer than what is written, so the order in which jobs first held something is kept.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.allocation import steps
-from fluxres.allocation.allocations import Allocations, Change, Covered, Implies
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Part, Staged, Target
+from fluxres.allocation.drawn import NO_ROWS, Consumers, Drawn, Rows
+from fluxres.allocation.job_draws import JobDraws
+from fluxres.allocation.owners import ELSEWHERE, HIDDEN, STAGE_OWNER
+from fluxres.allocation.planned import Batch, Change, Piece, Planned, Target, freed
+from fluxres.allocation.staged import Staged
 from fluxres.allocation.steps import Steps
-from fluxres.errors import FluxresError, StaleHandle, UsageError
+from fluxres.allocation.upstream import Upstream
+from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+from fluxres.planner.planner import Planner
 
-__all__ = ["Records", "Staged"]
+if TYPE_CHECKING:
+    from fluxres.allocation.own_draws import OwnDraws
 
 _NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
 """The ids that stages get; a journal that was typed by hand may have others."""
 
 
-Planned = tuple[tuple[int, int], list[Change]]
-"""A window, and what is done in it."""
+def empty_planner(structure: Structure) -> Planner:
+    """A planner over the pools of a structure and its edges with a capacity, in which nothing is held."""
+    accounts = structure.accounts
+    return Planner(accounts.parent, accounts.end, accounts.type, accounts.units, of_type=accounts.of_type)
 
 
 def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
@@ -40,45 +56,451 @@ def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
     return tuple(sorted(total.items()))
 
 
-class Records(Allocations):
+class Records:
     """Who holds what on one structure.
 
     Args:
-        structure: the generation the vertex numbers belong to.
-        planner: empty, over the same structure.
+        structure: the generation that the vertex numbers belong to.
+        planner: over the same structure, with nothing held; kept in step with the records.
     """
 
-    # -- staging -----------------------------------------------------------------------------------------------------
+    def __init__(self, structure: Structure, planner: Planner) -> None:
+        self.structure = structure
+        self.accounts = structure.accounts
+        self.planner = planner
+        self._held: dict[int, dict[str, Steps]] = {}
+        self._pools_of: dict[str, set[int]] = {}
+        self._shared: dict[int, dict[str, int]] = {}
+        self._batches: dict[str, Batch] = {}
+        self.implied: dict[str, dict[int, Steps]] = {}
+        """By owner and vertex, what an exclusive pool of the owner implies below it at those moments: these are not records (rule
+        A5), and become records again when the pool above is freed (rule A6)."""
+        self.drawn = Drawn()
+        """For which pools parts of the records, and of what is implied, were drawn; a batch keeps its own until it is written."""
+        self.upstream: Upstream | None = None
+        """Gives the units of linked ways; None for a graph without a parent."""
+        self.stages: dict[str, Staged] = {}
+        self.stages_made = 0
+        """Number of the next stage; stages of a graph never share an id, however often it is saved and loaded in between."""
+        self.upward: set[str] = set()
+        """Owners known to draw only along the ways up from their pools, not along a route to another place (rule F1). A route may
+        lead through edges without a capacity, which no record names. Of owners read from a file the routes are unknown."""
+        self.slots_of: dict[str, int] = {}
+        """By job, the number of slots in its requests (RFC 20); jobs that named pools, or freed some by name, have none."""
 
-    def plan_stage(self, staged: Staged, *, implies: Implies = False) -> list[Planned]:
-        """Check a stage without making it; arguments and errors as for :meth:`plan_allocate`."""
-        if staged.stage in self.stages:
-            raise UsageError(f"there is a stage '{staged.stage}' already")
-        owner = STAGE_OWNER + staged.stage
-        return [
-            ((part.start, part.end), self._plan(part.targets, owner, staged.job, part.start, part.end, implies=implies))
-            for part in staged.parts()
+    @property
+    def held(self) -> dict[int, dict[str, Steps]]:
+        """By vertex and owner, what is held over time."""
+        if self._batches:
+            self._write()
+        return self._held
+
+    @property
+    def pools_of(self) -> dict[str, set[int]]:
+        """By owner, the pools with records, in the order in which owners first held something."""
+        if self._batches:
+            self._write()
+        return self._pools_of
+
+    @pools_of.setter
+    def pools_of(self, given: dict[str, set[int]]) -> None:
+        self._pools_of = given
+
+    @property
+    def shared(self) -> dict[int, dict[str, int]]:
+        """By vertex and owner, the number of records below (rule A4)."""
+        if self._batches:
+            self._write()
+        return self._shared
+
+    # -- questions --------------------------------------------------------------------------------------------------------
+
+    def jobs(self) -> list[str]:
+        """Jobs that hold anything, in the order in which they first did."""
+        return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(HIDDEN)]
+
+    def is_holder(self, owner: str) -> bool:
+        """Whether a job, or a stage, holds anything."""
+        return owner in self._batches or owner in self._pools_of
+
+    def ends(self, owner: str) -> set[int]:
+        """Moments at which a record of a holder ends.
+
+        Cost: its records.
+        """
+        batch = self._batches.get(owner)
+        if batch is not None:
+            return {batch.end}
+        return {end for v in self._pools_of[owner] for _, end, _ in self._held[v][owner]}
+
+    def require_job(self, job: str) -> set[int]:
+        """The pools that a job has records of.
+
+        Errors: UnknownJob; UsageError for what is not an id.
+        """
+        if not isinstance(job, str):
+            raise UsageError(f"job: expected an id, got {job!r}")
+        pools = self.pools_of.get(job)
+        if pools is None:
+            raise UnknownJob(f"no job '{job}' holds anything", hint="`allocated` lists the jobs")
+        return pools
+
+    def steps_of(self, v: int, job: str) -> Steps:
+        """What a job holds of a pool over time, by its records."""
+        return self.held.get(v, {}).get(job, ())
+
+    def pools_with_implied(self, owner: str) -> list[int]:
+        """Pools of which an owner has anything, recorded or implied, ascending."""
+        pools = self.pools_of.get(owner, ())
+        implied = self.implied.get(owner)
+        return sorted(implied.keys() | pools if implied else pools)
+
+    def given(self, v: int, owner: str) -> Steps:
+        """What an owner has of a pool over time, recorded or implied."""
+        return steps.joined([self.steps_of(v, owner), self.implied.get(owner, {}).get(v, ())])
+
+    def spans(self, v: int, start: int, end: int) -> list[tuple[str, int, int, int]]:
+        """Records of jobs, not of stages, of a pool in a window: (job, start, end, amount), by start."""
+        found = [
+            (job, s, e, amount)
+            for job, held in self.held.get(v, {}).items()
+            if not job.startswith(HIDDEN)
+            for s, e, amount in held
+            if s < end and start < e
         ]
+        return sorted(found, key=lambda span: (span[1], span[0]))
+
+    def inside(self, v: int, start: int, end: int) -> Iterator[tuple[int, str]]:
+        """(pool, job) of the records below a pool that overlap a window."""
+        stop = self.accounts.end.item(v)
+        for owner in self.shared.get(v, ()):
+            for u in self.pools_of[owner]:
+                if v < u < stop and steps.touches(self.held[u][owner], start, end):
+                    yield u, self.job_behind(owner)
+
+    def exclusive_holder(self, v: int, moment: int) -> tuple[int, str] | None:
+        """The pool, `v` or the nearest above it, that one owner holds exclusively at a moment, and the job of that owner."""
+        u = v
+        while u >= 0:
+            for owner, held in self.held.get(u, {}).items():
+                if owner != ELSEWHERE and steps.amount_at(held, moment) == self.accounts.size.item(u):
+                    return u, self.job_behind(owner)
+            u = self.accounts.parent.item(u)
+        return None
+
+    def shared_jobs(self, v: int, start: int, end: int) -> list[str]:
+        """Jobs that hold something below `v` at some moment of the window (RFC 4 `shared`).
+
+        Cost: the pools those jobs hold below `v`.
+        """
+        stop = self.accounts.end.item(v)
+        found = []
+        for job in self.shared.get(v, ()):
+            if job.startswith(HIDDEN):
+                continue
+            if any(v < u < stop and steps.touches(self.held[u][job], start, end) for u in self.pools_of[job]):
+                found.append(job)
+        return found
+
+    def is_staged(self, v: int) -> bool:
+        """Whether a stage locks units of `v`."""
+        return any(owner.startswith(STAGE_OWNER) for owner in self.held.get(v, ()))
+
+    def job_behind(self, owner: str) -> str:
+        """The job of an owner, for messages: the owner itself, the job of a stage, or "other instances"."""
+        if owner == ELSEWHERE:
+            return "other instances"
+        return self.stages[owner.removeprefix(STAGE_OWNER)].job if owner.startswith(STAGE_OWNER) else owner
+
+    def exclusive_above(self, v: int, owner: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Windows within [start, end) in which the owner holds a pool above `v` exclusively; they may overlap."""
+        found: list[tuple[int, int]] = []
+        pools = self.pools_of.get(owner, ())
+        for u in self.accounts.ancestors(v):
+            if u in pools:
+                found += steps.whole(self.steps_of(u, owner), start, end, 0, self.accounts.size.item(u))
+        return found
+
+    def has_throughout(self, owner: str, v: int, start: int, end: int) -> bool:
+        """Whether an owner holds a pool exclusively throughout a window, itself or through pools above."""
+        found: list[tuple[int, int]] = []
+        for u in (v, *self.accounts.ancestors(v)):
+            found += steps.whole(self.given(u, owner), start, end, 0, self.accounts.size.item(u))
+        return not steps.without(start, end, found)
+
+    def batch_of(self, owner: str) -> Batch | None:
+        """All that an owner holds, while it is kept as it came from a match."""
+        return self._batches.get(owner)
+
+    def draws_of(self, owner: str) -> JobDraws:
+        """What an owner drew from suppliers for its pools; valid until the owner allocates or frees something."""
+        if self._batches:
+            self._write()
+        given, pools = partial(self.given, owner=owner), partial(self.pools_with_implied, owner)
+        return JobDraws(self.structure, self.drawn, owner, given, pools, lambda: self._own_draws)
+
+    @cached_property
+    def _own_draws(self) -> OwnDraws:
+        from fluxres.allocation.own_draws import OwnDraws  # imports the matcher, which nothing else here needs
+
+        return OwnDraws(self.structure)
+
+    # -- allocating -------------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        planned: Batch | Sequence[Change],
+        owner: str,
+        start: int,
+        end: int,
+        slots: int = 0,
+        drawn: Rows = NO_ROWS,
+        *,
+        drawn_on: bool = True,
+        is_routed: bool | None = None,
+    ) -> None:
+        """Apply what :func:`plans.allocate` or :func:`plans.match` returned.
+
+        Args:
+            slots: number of slots of the request; 0 where pools were named.
+            drawn: for which pools parts of it are drawn.
+            drawn_on: enter units that continue a draw for a pool, which the owner keeps as well, as drawn for it.
+            is_routed: whether some of it is drawn along routes; None for what the owner had before, or where it is unknown.
+
+        Errors: LimitExceeded from the planner; nothing changes then.
+        """
+        self._note_route(owner, is_routed)
+        before = self.slots_of.get(owner, 0)
+        if not before and self.is_holder(owner):
+            slots = 0  # the number of slots of what it holds already is unknown
+        # The planner first: it may still refuse, for its bounds, and then nothing has changed.
+        if isinstance(planned, Batch):
+            self._hold(planned.vertices, planned.amounts, start, end)
+            for v in planned.covered:
+                self.planner.cover(v, start, end, True)
+            self._batches[owner] = replace(planned, drawn=drawn) if len(drawn) else planned
+            if slots:
+                self.slots_of[owner] = slots
+            return
+        self._apply(planned, owner, start, end)
+        if drawn_on and owner in self.drawn.ledgers:
+            self.draws_of(owner).extend(planned, start, end, drawn)
+        if len(drawn):
+            self.drawn.add(owner, drawn, start, end)
+        if slots:
+            self.slots_of[owner] = before + slots
+        elif before:
+            del self.slots_of[owner]
+
+    def _note_route(self, owner: str, is_routed: bool | None) -> None:
+        if is_routed:
+            self.upward.discard(owner)
+            if self.upstream is not None:
+                self.upstream.note_route()
+        elif not self.is_holder(owner):
+            if is_routed is None:
+                self.upward.discard(owner)
+            else:
+                self.upward.add(owner)
+
+    def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
+        for change in planned:
+            if change.absorbs or change.implied:
+                self._apply_around(planned, owner, start, end)
+                return
+        self._hold([change.v for change in planned], [change.amount for change in planned], start, end)
+        self._record(planned, owner, start, end)
+
+    def _record(self, changes: Iterable[Change], owner: str, start: int, end: int) -> None:
+        for change in changes:
+            self._note(change.v, owner, change.amount, start, end)
+            if change.covers:
+                self._cover(change.v, change.covers)
+
+    def _apply_around(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
+        """Apply changes that absorb records of the owner, or that an exclusive pool of the owner implies."""
+        absorbed = [(u, s, e) for change in planned for u, s, e in change.absorbs]
+        for u, s, e in absorbed:
+            self._absorb(u, owner, s, e)
+        recorded = [change for change in planned if not change.implied]
+        implied = [(change.v, change.amount, s, e) for change in planned for s, e in change.implied]
+        between = [change for change in planned if change.implied]
+        beside = [(change.v, change.amount, s, e) for change in between for s, e in steps.without(start, end, change.implied)]
+        with ExitStack() as undo:
+            for u, s, e in sorted(absorbed, reverse=True):
+                undo.callback(self._return_implied, u, owner, s, e)
+            for v, amount, s, e in implied:
+                self._imply(v, owner, amount, s, e)
+                undo.callback(self._imply, v, owner, -amount, s, e)
+            for v, amount, s, e in beside:
+                self._hold([v], [amount], s, e)
+                undo.callback(self._release, [v], [amount], s, e)
+            if recorded:
+                self._hold([change.v for change in recorded], [change.amount for change in recorded], start, end)
+            undo.pop_all()
+        self._record(recorded, owner, start, end)
+        for v, amount, s, e in beside:
+            self._enter(v, owner, amount, s, e)
+
+    def _absorb(self, v: int, owner: str, start: int, end: int) -> None:
+        """Turn records of the owner into implied units: it is about to hold a pool above exclusively."""
+        for s, e, amount in list(steps.within(self.held[v][owner], start, end)):
+            self._uncover(v, owner, s, e)
+            self.planner.release(v, amount, s, e)
+            self._erase(v, owner, amount, s, e)
+            self._note_implied(v, owner, amount, s, e)
+
+    # -- freeing ----------------------------------------------------------------------------------------------------------
+
+    def free(self, planned: Batch | Iterable[Piece], job: str, slots: int = 0) -> None:
+        """Apply what :func:`plans.free` returned.
+
+        Args:
+            slots: number of slots that are freed, where a request named what is. Otherwise, and where a pool is freed in several
+                windows, the number of slots that are left is unknown.
+        """
+        left = self.slots_of.pop(job, 0) - slots
+        if slots and left > 0 and (isinstance(planned, Batch) or not self._recurs(job, planned := list(planned))):
+            self.slots_of[job] = left
+        if isinstance(planned, Batch):
+            if job in self._batches:
+                for v in planned.covered:
+                    self.planner.cover(v, planned.start, planned.end, False)
+                self._release(planned.vertices, planned.amounts, planned.start, planned.end)
+                del self._batches[job]
+                self.upward.discard(job)
+                return
+            planned = planned.pieces()  # it was written as records since it was planned
+        by_window: dict[tuple[int, int], list[Piece]] = {}
+        for piece in planned:
+            by_window.setdefault(piece[2:], []).append(piece)
+        lost: list[tuple[Consumers, int, Steps]] = []
+        if job in self.drawn.ledgers:
+            lost = self.draws_of(job).lost(freed(piece for together in by_window.values() for piece in together))
+        for window, together in by_window.items():
+            self._shrink(together, job, *window)
+        if not self.is_holder(job) and job not in self.implied:
+            self.slots_of.pop(job, None)
+            self.upward.discard(job)
+        if job in self.drawn.ledgers:
+            for consumers, account, held in lost:
+                self.drawn.drop(job, consumers, account, held)
+        if job in self.drawn.ledgers:
+            if job in self.pools_of or job in self.implied:
+                self.draws_of(job).settle({piece[0] for together in by_window.values() for piece in together})
+            else:
+                self.drawn.forget(job)
+
+    def _recurs(self, job: str, planned: Sequence[Piece]) -> bool:
+        """Whether a pool is freed in several windows, each of which may have been a slot."""
+        ledger = self.drawn.ledgers.get(job)
+        pools = [piece[0] for piece in planned if ledger is None or piece[0] not in ledger.held]
+        return len(set(pools)) < len(pools)
+
+    def _shrink(self, pieces: Sequence[Piece], owner: str, start: int, end: int) -> None:
+        """Free pieces of one window."""
+        has_implied = owner in self.implied
+        if has_implied:
+            pieces = self._take_implied(pieces, owner)
+        for v, _, s, e in pieces:
+            self._uncover(v, owner, s, e)
+        if not has_implied or all(piece[2:] == (start, end) for piece in pieces):
+            if pieces:
+                self._release([piece[0] for piece in pieces], [piece[1] for piece in pieces], start, end)
+        else:
+            for v, amount, s, e in pieces:
+                self._release([v], [amount], s, e)
+        for v, amount, s, e in pieces:
+            self._erase(v, owner, amount, s, e)
+        if has_implied:
+            for v, _, s, e in sorted(pieces):
+                self._return_implied(v, owner, s, e)
+
+    def _take_implied(self, pieces: Sequence[Piece], owner: str) -> list[Piece]:
+        """Free the implied parts of pieces and return the recorded parts."""
+        recorded: list[Piece] = []
+        for v, amount, start, end in pieces:
+            implied = [(s, e) for s, e, _ in steps.within(self.implied.get(owner, {}).get(v, ()), start, end)]
+            for s, e in implied:
+                self._imply(v, owner, -amount, s, e)
+            recorded += [(v, amount, s, e) for s, e in steps.without(start, end, implied)]
+        return recorded
+
+    def _return_implied(self, top: int, owner: str, start: int, end: int) -> None:
+        """Record again what is at or below `top` and no longer implied by an exclusive pool above, in the window (rule A6)."""
+        pools = self.implied.get(owner)
+        if not pools:
+            return
+        for v in sorted(v for v in pools if top <= v < self.accounts.end.item(top)):
+            for s, e, amount in list(steps.within(self.implied.get(owner, {}).get(v, ()), start, end)):
+                for lo, hi in steps.without(s, e, self.exclusive_above(v, owner, s, e)):
+                    self._note_implied(v, owner, -amount, lo, hi)
+                    self._put(v, owner, amount, lo, hi)
+
+    def _everything(self, owner: str) -> Batch | list[Piece]:
+        """What :meth:`free` takes to free all that an owner holds.
+
+        Errors: LimitExceeded.
+        """
+        batch = self._batches.get(owner)
+        if batch is not None:
+            return batch
+        pieces = [(v, units, s, e) for v in self.pools_with_implied(owner) for s, e, units in self.given(v, owner)]
+        self.require_room_to_free(owner, pieces)
+        return pieces
+
+    def require_room_to_free(self, job: str, pieces: Sequence[Piece]) -> None:
+        """Refuse a free, before anything changes, that the planner would refuse half-way for its bounds.
+
+        Errors: LimitExceeded, also where the windows would just have fitted one after the other.
+        """
+        implied = self.implied.get(job)
+        if not implied and self.planner.has_room(len(pieces)):
+            return
+        windows: dict[tuple[int, int], list[int]] = {}
+        for v, _, start, end in pieces:
+            windows.setdefault((start, end), []).append(v)
+        if implied:
+            for start, end in list(windows):
+                for v, held in implied.items():  # these may become records again
+                    for s, e, _ in steps.within(held, start, end):
+                        windows.setdefault((s, e), []).append(v)
+        self.planner.require_room(windows)
+
+    def ended(self, now: int) -> list[tuple[str, Batch | list[Piece]]]:
+        """By job, what ended at or before `now`, as :meth:`free` takes it."""
+        found: list[tuple[str, Batch | list[Piece]]] = []
+        for job in self.jobs():
+            batch = self._batches.get(job)
+            if batch is not None:
+                if batch.end <= now:
+                    found.append((job, batch))
+                continue
+            held, implied = self._held, self.implied.get(job, {})
+            spans = [(v, span) for v in sorted(self._pools_of[job]) for span in held[v][job]]
+            spans += [(v, span) for v, of_pool in implied.items() for span in of_pool]
+            pieces = [(v, amount, s, e) for v, (s, e, amount) in spans if e <= now]
+            if pieces:
+                found.append((job, pieces))
+        return found
+
+    # -- staging ----------------------------------------------------------------------------------------------------------
 
     def stage(self, staged: Staged, planned: Sequence[Planned]) -> None:
-        """Apply what :meth:`plan_stage` found to be right; where the planner refuses it for its bounds, nothing has changed."""
+        """Apply what :func:`plans.stage` returned; where the planner refuses it for its bounds, nothing has changed."""
         owner = STAGE_OWNER + staged.stage
         try:
             for window, changes in planned:
                 self.allocate(changes, owner, *window)
         except FluxresError:
             if self.is_holder(owner):
-                self.free(self.plan_free(owner, None, None, None), owner)
+                self.free(self._everything(owner), owner)
             raise
         self.stages[staged.stage] = replace(staged, targets=_each_once(staged.targets))
         self._count(staged.stage)
 
-    def _count(self, stage: str) -> None:
-        if _NUMBERED.fullmatch(stage):
-            self.stages_made = max(self.stages_made, int(stage[1:]) + 1)
-
     def require_stage(self, stage: str) -> Staged:
-        """The stage of this id.
+        """The stage with this id.
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
@@ -87,65 +509,39 @@ class Records(Allocations):
             raise StaleHandle(f"no stage '{stage}': it was committed, released or has expired")
         return staged
 
-    def release(self, stage: str) -> Staged:
-        """Give back what a stage locked."""
-        staged = self.require_stage(stage)
-        owner = STAGE_OWNER + stage
-        self.free(self.plan_free(owner, None, None, None), owner)
-        del self.stages[stage]
-        return staged
-
-    def plan_commit(self, stage: str) -> list[Planned]:
-        """Check that a stage can become an allocation of its job.
-
-        Errors: StaleHandle; InsufficientResources when the units complete a whole pool below which another job came to hold
-        something meanwhile. The stage stays as it is.
-        """
-        staged = self.require_stage(stage)
-        return [((part.start, part.end), self._plan_commit_part(staged.job, part)) for part in staged.parts()]
-
     def commit(self, stage: str, planned: Sequence[Planned]) -> None:
-        """Apply what :meth:`plan_commit` found to be right."""
+        """Apply what :func:`plans.commit` returned."""
         staged = self.release(stage)
         for (window, changes), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
-            self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # as far as is known
+            self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # a stage does not say
 
-    def _plan_commit_part(self, job: str, part: Part) -> list[Change]:
-        changes, covered = list[Change](), Covered(self)
-        for v, amount in sorted(part.targets):
-            changes.append(self._plan_commit(job, part, v, amount, covered.around(v)))
-            covered.add(changes[-1])
-            self._require_implied_fits(changes[-1], job, {job})
-        return changes
+    def release(self, stage: str) -> Staged:
+        """Free what a stage locks, and return the stage."""
+        staged = self.require_stage(stage)
+        owner = STAGE_OWNER + stage
+        self.free(self._everything(owner), owner)
+        del self.stages[stage]
+        return staged
 
-    def _plan_commit(self, job: str, part: Part, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
-        # The stage holds the units already; what can have changed is only what the job's own units add up to.
-        start, end = part.start, part.end
-        around = around + self.whole_above(v, job, start, end)
-        change = Change(v, amount, [], [], steps.inside(start, end, around))
-        if self.accounts.end.item(v) > v + 1:
-            own, size = self.steps_of(v, job), self.accounts.size.item(v)
-            for s, e in steps.without(start, end, around):
-                covers = steps.whole(own, s, e, amount, size)
-                change.covers += covers
-                change.absorbs += self._absorbed(v, amount, job, job, covers)
-        return change
+    def _count(self, stage: str) -> None:
+        if _NUMBERED.fullmatch(stage):
+            self.stages_made = max(self.stages_made, int(stage[1:]) + 1)
 
     def expired_stages(self, now: int) -> list[str]:
-        """Stages whose time is over."""
+        """Ids of the stages whose time is over."""
         return [staged.stage for staged in self.stages.values() if staged.expires <= now]
 
     def stages_over(self, now: int) -> list[str]:
-        """Stages that lock nothing now or later: their time is over, or their window is."""
+        """Ids of the stages that lock nothing now or later: their time is over, or their window is."""
         return [staged.stage for staged in self.stages.values() if min(staged.expires, staged.end) <= now]
 
-    # -- what is held elsewhere --------------------------------------------------------------------------------------
+    # -- units held elsewhere ---------------------------------------------------------------------------------------------
 
     def set_elsewhere(self, v: int, held: steps.Steps) -> bool:
-        """Note what other instances draw from a supplier that is shared with them; whether that is another amount than before.
+        """Record what other instances draw from a shared supplier; returns whether that has changed.
 
-        Where they draw more than is left here, which only records changed by hand can say, what is left is noted.
+        Where they draw more than is left here, as only records edited by hand can say, what is left is recorded.
         """
         before = self.steps_of(v, ELSEWHERE)
         if held == before:
@@ -158,25 +554,16 @@ class Records(Allocations):
             self._note(v, ELSEWHERE, amount, start, end)
         return True
 
-    # -- moving ------------------------------------------------------------------------------------------------------
-
-    def _take_held(self, v: int, owner: str, held: Steps) -> None:
-        """Record what an owner has of a pool, after all above it: a pool that has become smaller may be held whole now."""
-        for start, end, amount in held:
-            recorded = steps.without(start, end, self.whole_above(v, owner, start, end))
-            for s, e in recorded:
-                self._put(v, owner, amount, s, e)
-            for s, e in steps.without(start, end, recorded):
-                self._imply(v, owner, amount, s, e)
+    # -- moving to another structure --------------------------------------------------------------------------------------
 
     def take(self, other: Records, old_to_new: Int32) -> None:
-        """Add the records and stages of another structure, by new vertex numbers; those on what is gone, or is
-        only a way now, are left out.
-
-        Args:
-            old_to_new: of the pools; edges are where both their ends are.
+        """Add the records and stages of another structure; those of pools that are gone, or are only ways now, are left out.
 
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
+
+        Args:
+            old_to_new: new vertex numbers of the pools; an edge follows from its ends.
+
         Errors: UsageError from the planner when units do not fit a pool.
         """
         self.stages_made = max(self.stages_made, other.stages_made)
@@ -184,7 +571,7 @@ class Records(Allocations):
         self.upward = {owner for owner in self.upward if not other.is_holder(owner)} | (other.upward - unknown)
         if not (other.held or other.implied or other.stages):
             return
-        # A way holds nothing, and yet something may be drawn for it: for a node of which a child has some cores.
+        # Nothing of a way is held, but units may be drawn for it: for a node of which a child has some cores.
         renumbered = other.accounts.renumbered(self.accounts, old_to_new)
         old_to_new = np.where(self.accounts.units[renumbered] == 0, -1, renumbered).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
@@ -193,7 +580,7 @@ class Records(Allocations):
             if new < 0:
                 continue
             for owner, held in other.held[v].items():
-                # What is held elsewhere is found anew, and what a child draws from its parent is drawn already.
+                # What is held elsewhere is read again from the parent, and what a child drew from it is drawn already.
                 if owner != ELSEWHERE:
                     self._take_held(new, owner, held)
         for owner, pools in other.implied.items():
@@ -202,27 +589,177 @@ class Records(Allocations):
                     self._take_held(new, owner, pools[v])
         self.drawn.take(other.drawn, renumbered, old_to_new)
         for staged in other.stages.values():
-            moved = tuple((int(old_to_new[v]), amount) for v, amount in staged.targets if old_to_new[v] >= 0)
-            rows = [(int(renumbered[v]), int(old_to_new[account]), units) for v, account, units in staged.drawn]
-            drawn = tuple(row for row in rows if row[0] >= 0 and row[1] >= 0)
-            apart = [(s, e, int(renumbered[v]), int(old_to_new[account]), units) for s, e, v, account, units in staged.apart]
-            relied_on = [(int(old_to_new[v]), s, e) for v, s, e in staged.relied_on]
             self._count(staged.stage)
-            if moved:
-                self.stages[staged.stage] = replace(
-                    staged,
-                    targets=moved,
-                    drawn=drawn,
-                    apart=tuple(row for row in apart if row[2] >= 0 and row[3] >= 0),
-                    relied_on=tuple(row for row in relied_on if row[0] >= 0),
-                )
+            moved = staged.renumbered(renumbered, old_to_new)
+            if moved.targets:
+                self.stages[staged.stage] = moved
         for job in known:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]
 
     def take_all(self, other: Records) -> None:
-        """Be the records of another structure over the same pools; there are none here yet."""
-        # Jobs are listed in the order they first held something, and not in that of their pools.
+        """Take over the records of another structure with the same pools; here are none yet."""
+        # Jobs stay in the order in which they first held something; taking them by pool would reorder them.
         self.pools_of = {owner: set() for owner in other.pools_of if owner != ELSEWHERE}
         self.take(other, np.arange(self.structure.n, dtype=np.int32))
         self.slots_of = dict(other.slots_of)
+
+    def _take_held(self, v: int, owner: str, held: Steps) -> None:
+        """Record what an owner has of a pool, after all pools above: one that shrank may be held exclusively now and imply it."""
+        for start, end, amount in held:
+            recorded = steps.without(start, end, self.exclusive_above(v, owner, start, end))
+            for s, e in recorded:
+                self._put(v, owner, amount, s, e)
+            for s, e in steps.without(start, end, recorded):
+                self._imply(v, owner, amount, s, e)
+
+    # -- units and their records, kept in step ----------------------------------------------------------------------------
+
+    def _hold(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        if self.upstream is not None:
+            self.upstream.take(vertices, amounts, start, end)
+        try:
+            if len(vertices) == 1:
+                self.planner.hold(int(vertices[0]), int(amounts[0]), start, end)
+            else:
+                self.planner.hold_all(vertices, amounts, start, end)
+        except FluxresError:
+            if self.upstream is not None:
+                self.upstream.give(vertices, amounts, start, end)
+            raise
+
+    def _release(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        if len(vertices) == 1:
+            self.planner.release(int(vertices[0]), int(amounts[0]), start, end)
+        else:
+            self.planner.release_all(vertices, amounts, start, end)
+        if self.upstream is not None:
+            self.upstream.give(vertices, amounts, start, end)
+
+    def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Record units that the owner has already: those of the parent instance were taken before."""
+        self.planner.hold(v, amount, start, end)
+        self._enter(v, owner, amount, start, end)
+
+    def _enter(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Record units that the planner counts as held already."""
+        covers = []
+        if self.accounts.end.item(v) > v + 1:
+            covers = steps.whole(self.steps_of(v, owner), start, end, amount, self.accounts.size.item(v))
+        self._note(v, owner, amount, start, end)
+        self._cover(v, covers)
+
+    def _cover(self, v: int, windows: Iterable[tuple[int, int]]) -> None:
+        if self.accounts.size.item(v) > 1:
+            for s, e in windows:
+                self.planner.cover(v, s, e, True)
+
+    def _uncover(self, v: int, owner: str, start: int, end: int) -> None:
+        size = self.accounts.size.item(v)
+        if size > 1 and self.accounts.end.item(v) > v + 1:
+            for s, e in steps.whole(self.held[v][owner], start, end, 0, size):
+                self.planner.cover(v, s, e, False)
+
+    def _imply(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Add units (or subtract, where negative) to what an exclusive pool of the owner implies.
+
+        Units of the parent instance are taken from it as for any holding: this graph may have only a part of the supplier.
+
+        Errors: InsufficientResources; nothing changes then.
+        """
+        if self.upstream is not None and amount > 0:
+            self.upstream.take([v], [amount], start, end)
+        self._note_implied(v, owner, amount, start, end)
+        if self.upstream is not None and amount < 0:
+            self.upstream.give([v], [-amount], start, end)
+
+    # -- records and what is derived from them ----------------------------------------------------------------------------
+
+    def _note_implied(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Note that units which the owner has are implied by an exclusive pool above; negative, that they no longer are."""
+        pools = self.implied.setdefault(owner, {})
+        after = steps.add(pools.get(v, ()), start, end, amount)
+        if after:
+            pools[v] = after
+        else:
+            del pools[v]
+            if not pools:
+                del self.implied[owner]
+
+    def _note(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Add units to a record."""
+        holders = self.held.setdefault(v, {})
+        before = holders.get(owner)
+        if before is not None:
+            holders[owner] = steps.add(before, start, end, amount)
+            return
+        holders[owner] = ((start, end, amount),)
+        self._pools_of.setdefault(owner, set()).add(v)
+        self._count_one_above(v, owner, 1)
+
+    def _erase(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
+        """Subtract units from a record."""
+        holders = self.held[v]
+        after = steps.add(holders[owner], start, end, -amount)
+        if after:
+            holders[owner] = after
+            return
+        del holders[owner]
+        if not holders:
+            del self._held[v]
+        pools = self._pools_of[owner]
+        pools.discard(v)
+        if not pools:
+            del self._pools_of[owner]
+        self._count_one_above(v, owner, -1)
+
+    def _write(self) -> None:
+        """Turn the batches into records."""
+        batches, self._batches = self._batches, {}
+        held = self._held
+        for owner, batch in batches.items():
+            vertices = batch.vertices.tolist()
+            record: dict[int, Steps] = {n: ((batch.start, batch.end, n),) for n in set(batch.amounts.tolist())}
+            for v, amount in zip(vertices, batch.amounts.tolist(), strict=True):
+                held.setdefault(v, {})[owner] = record[amount]
+            self._pools_of[owner] = set(vertices)
+            above, number = np.unique(self.accounts.parent[batch.vertices], return_counts=True)
+            self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
+            self.drawn.add(owner, batch.drawn, batch.start, batch.end)
+
+    def _count_one_above(self, v: int, owner: str, sign: int) -> None:
+        """Count one record that came (1) or went (-1) at every pool above it (rule A4)."""
+        parent, shared = self.accounts.parent.item, self._shared
+        u = parent(v)
+        while u >= 0:
+            owners = shared.get(u)
+            if owners is None:
+                owners = shared[u] = {}
+            count = owners.get(owner, 0) + sign
+            if count:
+                owners[owner] = count
+            else:
+                del owners[owner]
+                if not owners:
+                    del shared[u]
+            u = parent(u)
+
+    def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
+        """Count records that came (1) or went (-1), by the pool right above them, at that pool and every pool above (rule A4)."""
+        parent, shared = self.accounts.parent, self._shared
+        while records:
+            higher: dict[int, int] = {}
+            for u, number in records.items():
+                if u < 0:
+                    continue
+                owners = shared.setdefault(u, {})
+                count = owners.get(owner, 0) + sign * number
+                if count:
+                    owners[owner] = count
+                else:
+                    del owners[owner]
+                    if not owners:
+                        del shared[u]
+                above = parent.item(u)
+                higher[above] = higher.get(above, 0) + number
+            records = higher

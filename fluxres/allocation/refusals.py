@@ -1,23 +1,18 @@
-"""What an allocation that is refused is told: who or what is in the way, and when it would succeed.
+"""Why an allocation is refused: who or what is in the way, and when it would succeed.
 
-Apart from the records because it only reads them, and because a refusal may take its time: the earliest
-start is searched for here, and nowhere on the way of an allocation that succeeds.
+A refusal may take its time: it searches for the earliest start, which an allocation that succeeds never does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fluxres import clock
 from fluxres.allocation import steps
+from fluxres.allocation.records import Records
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.syntax.moment import in_message
 
-if TYPE_CHECKING:
-    from fluxres.allocation.allocations import Allocations
 
-
-def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
+def barred(records: Records, v: int, by: int) -> InsufficientResources:
     """The state of the pool, or of the one above it that is `by`, forbids new work (rule A7)."""
     accounts = records.accounts
     state, at = accounts.structure.state_name(by), accounts.where(by)
@@ -27,22 +22,22 @@ def barred(records: Allocations, v: int, by: int) -> InsufficientResources:
     )
 
 
-def way(records: Allocations, v: int) -> InfeasibleRequest:
-    """The pool is here only as the way to others (rule N1)."""
+def way(records: Records, v: int) -> InfeasibleRequest:
+    """The graph has the pool only as a way to others (rule N1)."""
     return InfeasibleRequest(
-        "this graph has the pool only as the way to others, and none of its units",
+        "this graph has the pool only as the way to others, without any of its units",
         where=records.accounts.where(v),
         hint="its units are in the graph that it was copied from, or left this one with unlink",
     )
 
 
 def units(amount: int) -> str:
-    """An amount in words."""
+    """An amount, such as ``1 unit``."""
     return f"{amount} unit{'s' * (amount != 1)}"
 
 
-def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
-    """Too few units are free, or a pool above is held whole."""
+def taken(records: Records, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
+    """Too few units are free, or a pool above is held exclusively."""
     accounts, held = records.accounts, records.held
     above = records.planner.covered_by(v, start, end)
     if above >= 0:
@@ -52,47 +47,47 @@ def taken(records: Allocations, v: int, amount: int, job: str, start: int, end: 
         return _refusal(records, (v, amount, job, start, end), f"held through {accounts.where(above)} by {who}", {above: who})
     holders = sorted({records.job_behind(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
     who, free = ", ".join(holders), records.planner.free(v, start, end)
-    message = f"{units(amount)} wanted, {free} of {accounts.size.item(v)} free (held by {who})"
+    message = f"requested {units(amount)}, {free} of {accounts.size.item(v)} free (held by {who})"
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
 
 
-def beyond(records: Allocations, v: int, amount: int, had: int, job: str) -> InsufficientResources:
-    """More units of a pool than it has, below one that the job holds whole."""
+def beyond(records: Records, v: int, amount: int, had: int, job: str) -> InsufficientResources:
+    """More units of a pool than it has, below one that the job holds exclusively."""
     where, size = records.accounts.where(v), records.accounts.size.item(v)
-    message = f"{units(amount)} wanted, {max(size - had, 0)} of {size} free (held by {job})"
+    message = f"requested {units(amount)}, {max(size - had, 0)} of {size} free (held by {job})"
     return InsufficientResources(message, where=where, reasons={where: job})
 
 
-def below(records: Allocations, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
-    """The pool would be held whole, and somebody else holds `u` below it (rule A3)."""
+def below(records: Records, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
+    """The pool would be held exclusively, and another job holds `u` below it (rule A3)."""
     who = records.job_behind(owner)
-    message = f"cannot be given whole: {who} holds {records.accounts.where(u)} below it"
+    message = f"cannot be allocated exclusively: {who} holds {records.accounts.where(u)} in it"
     return _refusal(records, (v, amount, job, start, end), message, {u: who})
 
 
 def exclusive(
-    records: Allocations, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
+    records: Records, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
 ) -> InsufficientResources:
-    """A pool at or above it is for one job at a time, and another has something in it (rule A8)."""
+    """A pool at or above it is for one job at a time, and another job holds something in it (rule A8)."""
     where = records.accounts.where
     message = f"{where(u)} is exclusive to one job, and {other} holds {where(held)} in it"
     return _refusal(records, (v, amount, job, start, end), message, {u: other})
 
 
-def too_many(records: Allocations, v: int, amount: int) -> InfeasibleRequest:
+def too_many(records: Records, v: int, amount: int) -> InfeasibleRequest:
     """More units than a pool or an edge has."""
     size, unit = records.accounts.size.item(v), records.accounts.unit(v)
     if not records.accounts.is_edge(v):
-        message = f"{units(amount)} wanted of a pool of {size}"
+        message = f"requested {units(amount)} of a pool of {size}"
     elif unit:
-        message = f"{amount} {unit} wanted of an edge that carries {size} {unit}"
+        message = f"requested {amount} {unit} of an edge that carries {size} {unit}"
     else:
-        message = f"{units(amount)} wanted of an edge that carries {size}"
+        message = f"requested {units(amount)} of an edge that carries {size}"
     return InfeasibleRequest(message, where=records.accounts.where(v), hint=f"ask for at most {size}")
 
 
 def _refusal(
-    records: Allocations, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
+    records: Records, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
 ) -> InsufficientResources:
     when = _earliest_s(records, *wanted)
     where = records.accounts.where
@@ -105,21 +100,21 @@ def _refusal(
     )
 
 
-def _earliest_s(records: Allocations, v: int, amount: int, job: str, start: int, end: int) -> float | None:
-    """First time from `start` on at which the amount is free for as long; None for never, and where it is not known."""
+def _earliest_s(records: Records, v: int, amount: int, job: str, start: int, end: int) -> float | None:
+    """First start from `start` on at which the amount is free for as long; None where there is none, or it is unknown."""
     leaf = records.accounts.end.item(v) == v + 1
     if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
-        return None  # the job's own units would be absorbed or complete the pool, and the planner knows no jobs
+        return None  # the job's own units would count, and the planner knows no jobs
     length = end - start if end < clock.FOREVER else clock.FOREVER
     earliest = records.planner.earliest([(v, amount)], length, start)
     while earliest is not None and (left := _left(records, v, job, earliest, min(earliest + length, clock.FOREVER))):
-        # Another job is in a pool around it that is for one at a time, and has to leave first.
+        # Another job holds something in an exclusive pool around it, and has to free that first.
         earliest = None if left >= clock.FOREVER else records.planner.earliest([(v, amount)], length, left)
     return None if earliest is None else clock.seconds(earliest)
 
 
-def _left(records: Allocations, v: int, job: str, start: int, end: int) -> int:
-    """When the first of the others in an exclusive pool around has left that is there in a window; 0 where none is."""
+def _left(records: Records, v: int, job: str, start: int, end: int) -> int:
+    """When the first of the other jobs that hold something in an exclusive pool around in a window frees it; 0 for none."""
     ends = [
         e
         for u in records.accounts.exclusive_around(v)

@@ -1,8 +1,8 @@
-"""R, the resource set that a job is given (RFC 20, version 1), from the pools it holds.
+"""R, the resource set of a job (RFC 20, version 1), from the pools it holds.
 
-R knows execution targets (ranks), cores and gpus; everything else a job holds is not in it, except in the graph that it
-carries on request for the scheduler below (RFC 40).  Ids are logical: the place of a core among the cores of its target,
-whatever levels lie between.  Targets that are held alike share an entry.
+R has execution targets (ranks), cores and gpus.  Anything else that a job holds is only in the graph that R carries on request
+for a nested scheduler (RFC 40).  Ids are logical: the position of a core among the cores of its target, whatever levels are in
+between.  Targets of which the same ids are held share an entry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fluxres.graph.structure import Structure
 from fluxres.graph.surgery import Along
 
 GRAPHS: Final = {"jgf": "fluxion:jgf", "jgf_shorthand": jgf.SHORTHAND}
-"""Forms of the graph that R may carry, and how each is called there."""
+"""Forms of the graph that R may carry, and the name of each in R."""
 
 
 def resource_set(
@@ -31,12 +31,12 @@ def resource_set(
 
     Args:
         structure: the machine.
-        vertices, amounts: the pools, ascending, each once, and the units held of each; one that is held whole stands for all
+        vertices, amounts: the pools, ascending, each once, and the units held of each; a pool held exclusively includes all
             below it.
         start, end: window in ticks; no end leaves the expiration unset (0).
-        nslots: slots of the request; where it had none (0), each target is one. None leaves the number out.
+        nslots: number of slots of the request; 0, for none, counts each target as one. None leaves the number out.
 
-    Cost: a few microseconds for whole targets or parts of one, and a microsecond for each target that is held in part.
+    Cost: a few microseconds for complete targets or parts of one, and a microsecond per target that is held in part.
     Source: RFC 20.
     """
     if len(vertices) == 1:
@@ -61,20 +61,20 @@ def resource_set(
 
 
 def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], form: str = "jgf") -> dict[str, Any]:
-    """The graph of what is held, as R carries it under `scheduling`.
+    """The graph of what is held, which R carries under `scheduling`.
 
     Args:
         structure: the machine.
         held: accounts (:mod:`fluxres.graph.accounts`), ascending, each once: pools, and edges that have a capacity.
         amounts: units of each.
-        form: ``jgf``; ``jgf_shorthand`` leaves out what is below pools held whole.
+        form: ``jgf``; ``jgf_shorthand`` leaves out what is below pools held exclusively.
 
     Errors: UsageError for another form.
     Cost: about 2 µs a pool of the graph; arrays as long as the machine where its auxiliary graphs distribute something.
     Source: RFC 40.
     """
     if form not in GRAPHS:
-        raise UsageError(f"no form '{form}' of the graph in R", hint=f"there is {', '.join(GRAPHS)}")
+        raise UsageError(f"no form '{form}' of the graph in R", hint=f"use one of {', '.join(GRAPHS)}")
     shorthand = form == "jgf_shorthand"
     pools = held < structure.n
     part = jgf.held(structure, held[pools], amounts[pools], shorthand=shorthand, along=_along(structure))
@@ -90,6 +90,6 @@ def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], fo
 def _along(structure: Structure) -> Along | None:
     if not structure.feeds:
         return None
-    from fluxres.match.paths import Paths  # the matcher, which those who allocate by name do not wait for
+    from fluxres.match.paths import Paths  # imports the matcher, which an allocation by name does not need
 
     return Paths(structure).along

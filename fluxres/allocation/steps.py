@@ -1,8 +1,8 @@
 """How many units of one pool one job holds over time: a step function, as a tuple of disjoint spans.
 
-RFC 4 lets an allocation grow and shrink under one name, and lets the records be arrays over time.  Both are
-one thing here: adding and taking units over a window.  Spans are ``(start, end, amount)`` in ticks, sorted,
-disjoint, of positive amount, and neighbours of equal amount are merged, so equal holdings are equal values.
+RFC 4 lets an allocation grow and shrink under one name, and lets the records be arrays over time.  Both are the same operation
+here: adding or subtracting units over a window.  Spans are ``(start, end, amount)`` in ticks, sorted, disjoint, of positive
+amount, and neighbours of equal amount are merged, so equal holdings are equal values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Steps = tuple[tuple[int, int, int], ...]
 def add(steps: Steps, start: int, end: int, amount: int) -> Steps:
     """The same holding with `amount` (positive or negative) more units over ``[start, end)``.
 
-    The result may not fall below zero anywhere; :func:`least` says beforehand whether it would.
-    Cost O(spans).
+    The result must not fall below zero anywhere; :func:`least` shows beforehand whether it would.
+    Cost: O(spans).
 
     >>> add(((0, 10, 4),), 5, 15, 2)
     ((0, 5, 4), (5, 10, 6), (10, 15, 2))
@@ -43,7 +43,7 @@ def add(steps: Steps, start: int, end: int, amount: int) -> Steps:
 
 
 def joined(parts: Iterable[Steps]) -> Steps:
-    """All of these together.
+    """The sum of holdings.
 
     >>> joined([((0, 10, 4),), ((5, 15, 2),)])
     ((0, 5, 4), (5, 10, 6), (10, 15, 2))
@@ -57,7 +57,7 @@ def joined(parts: Iterable[Steps]) -> Steps:
 
 
 def excess(steps: Steps, less: Steps) -> Steps:
-    """What is held beyond another holding, nowhere less than nothing.
+    """What is held beyond another holding, nowhere less than 0.
 
     >>> excess(((0, 10, 4),), ((5, 20, 3), (20, 30, 9)))
     ((0, 5, 4), (5, 10, 1))
@@ -70,7 +70,7 @@ def excess(steps: Steps, less: Steps) -> Steps:
 
 
 def least_of(one: Steps, other: Steps) -> Steps:
-    """What is in both holdings.
+    """The smaller of two holdings at every moment.
 
     >>> least_of(((0, 10, 4),), ((5, 20, 3),))
     ((5, 10, 3),)
@@ -79,7 +79,7 @@ def least_of(one: Steps, other: Steps) -> Steps:
 
 
 def clipped(steps: Steps, windows: Iterable[tuple[int, int]]) -> Steps:
-    """The part of a holding in some windows, which do not overlap.
+    """The part of a holding within some windows, which do not overlap.
 
     >>> clipped(((0, 10, 4),), [(2, 3), (8, 12)])
     ((2, 3, 4), (8, 10, 4))
@@ -121,7 +121,7 @@ def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]
 
 
 def beside(steps: Steps, others: list[tuple[int, int, int]], size: int) -> Steps:
-    """As much of the holding as others leave of a pool.
+    """As much of the holding as other holdings leave of a pool.
 
     >>> beside(((0, 10, 4),), ((5, 20, 3),), 6)
     ((0, 5, 4), (5, 10, 3))
@@ -171,7 +171,7 @@ def amount_at(steps: Steps, moment: int) -> int:
 
 
 def whole(steps: Steps, start: int, end: int, extra: int, size: int) -> list[tuple[int, int]]:
-    """Parts of ``[start, end)`` where the holding and `extra` units more make the pool's whole size.
+    """Parts of ``[start, end)`` in which the holding plus `extra` units is all of the pool.
 
     >>> whole(((0, 10, 2),), 5, 20, 2, 4)
     [(5, 10)]

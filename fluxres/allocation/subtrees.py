@@ -1,4 +1,4 @@
-"""Sets of pools with all in them: ranges of vertices, first and one past the last."""
+"""Sets of subtrees, as ranges of vertices: first and one past the last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Subtrees = list[tuple[int, int]]
 
 
 def topmost(pools: Subtrees) -> Subtrees:
-    """Of pools in any order, those that are in no other.
+    """Of subtrees in any order, those that are in no other.
 
     >>> topmost([(4, 6), (1, 7), (1, 2), (9, 10)])
     [(1, 7), (9, 10)]
@@ -31,7 +31,7 @@ def both(pools: Subtrees, others: Subtrees) -> Subtrees:
 
 
 def minus(pools: Subtrees, others: Subtrees) -> Subtrees:
-    """What is in a set and not in another.
+    """What is in the first set and not in the second.
 
     >>> minus([(1, 7)], [(2, 3), (5, 9)])
     [(1, 2), (3, 5)]

@@ -1,9 +1,9 @@
 """Several allocations as one: all of them, or none.
 
-What the first is given has to be out of reach while the others are checked, and nothing may remain of it when one of them
-is refused.  Stages do both already (RFC 4, "Staged"): units are locked under an owner of their own, and to release a stage
-restores what was there before, whatever the job holds besides.  So each share is staged, under an id that nobody
-sees; once all are, all of it can be given, and the stages fall.
+What the first share gets must be out of reach while the others are checked, and nothing of it may remain when one of them is
+refused.  A stage does both (RFC 4, "Staged"): it locks units under an owner of its own, and releasing it restores what was there
+before, whatever else the job holds.  So each share is staged under a hidden id.  When all of them are, all can be allocated; the
+stages are released first.
 """
 
 from __future__ import annotations
@@ -15,32 +15,34 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.allocation.allocations import Implies
+from fluxres.allocation import plans
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.holdings import STAGE_OWNER, Staged
+from fluxres.allocation.owners import STAGE_OWNER
+from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import Records
+from fluxres.allocation.staged import Staged
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UsageError
 from fluxres.graph.auxiliary import Int32
 
 Lock = Callable[["Share"], str]
-"""Locks what a share names until the block is left; gives the id of its stage."""
+"""Locks what a share names until the end of the block, and returns the id of the stage."""
 
 
 class Share(NamedTuple):
-    """What one job is given of what several get together.
+    """What one job gets of several allocations made as one.
 
     Args:
-        place: what a refusal calls it, such as ``request 2 (j2)``.
+        place: its name in a refusal, such as ``request 2 (j2)``.
         job: id.
         targets: (vertex, amount).
         start, end: window in ticks.
-        found: vertices, amounts and what is implied, as a matcher found them on the present state with what was locked before:
+        found: vertices, amounts and what is implied, which a matcher found on the present state with the earlier shares locked:
             nothing is checked again.
-        slots: of the request; 0 where pools were named.
-        implies: targets below one that is held whole are implied by it, all or these; else they are refused.
-        drawn: for which pools what of it is drawn.
-        is_routed: whether some of it is drawn along routes; None where it is not known.
+        slots: number of slots of the request; 0 where pools were named.
+        implies: as for :func:`plans.allocate`.
+        drawn: for which pools parts of it are drawn.
+        is_routed: whether some of it is drawn along routes; None where it is unknown.
     """
 
     place: str
@@ -57,7 +59,7 @@ class Share(NamedTuple):
 
 @contextmanager
 def located(place: str) -> Iterator[None]:
-    """Name the place in the errors of the block, before the place they name themselves."""
+    """Prefix the place to `where` of the errors in the block."""
     try:
         yield
     except FluxresError as error:
@@ -67,7 +69,7 @@ def located(place: str) -> Iterator[None]:
 
 @contextmanager
 def locking(records: Records) -> Iterator[Lock]:
-    """Locks for the length of a block: when it is left, everything is as it was."""
+    """Locks that last for a block: at its end everything is as it was."""
     taken: list[str] = []
 
     def lock(share: Share) -> str:
@@ -75,10 +77,10 @@ def locking(records: Records) -> Iterator[Lock]:
         staged = Staged(stage, share.job, tuple(share.targets), share.start, share.end, FOREVER)
         with located(share.place):
             if share.found is None:
-                records.stage(staged, records.plan_stage(staged, implies=share.implies))
+                records.stage(staged, plans.stage(records, staged, implies=share.implies))
             else:
                 owner, window = STAGE_OWNER + stage, (share.start, share.end)
-                records.allocate(records.plan_match(*share.found, owner, *window), owner, *window)
+                records.allocate(plans.match(records, *share.found, owner, *window), owner, *window)
                 records.stages[stage] = staged
         taken.append(stage)
         return stage
@@ -87,49 +89,47 @@ def locking(records: Records) -> Iterator[Lock]:
         yield lock
     finally:
         for stage in reversed(taken):
-            owner = STAGE_OWNER + stage
-            records.free(records.plan_free(owner, None, None, None), owner)
-            del records.stages[stage]
+            records.release(stage)
 
 
 def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | None = None) -> None:
-    """Give every share to its job, or none of them to anybody.
+    """Allocate every share to its job, or none of them.
 
     Args:
-        shares: those with `found` were found with what the others name out of reach.
-        tell: called when all of it is checked and nothing of it done; what it raises leaves nothing done.
+        shares: those with `found` were matched with what the others name out of reach.
+        tell: called when all shares are checked and nothing is allocated yet; if it raises, nothing is.
 
     Errors: those of an allocation, with the place of the share; nothing changes then.
-    Cost: as that of the allocations; where a job holds something already, or is given something twice, three times that.
+    Cost: that of the allocations; three times that where a job holds something already, or has several shares.
     """
     jobs = {share.job for share in shares}
     if len(jobs) < len(shares) or any(share.found is None for share in shares) or any(map(records.is_holder, jobs)):
         _check(records, shares)
-    # Who is told sees the state before, and no locks in it.
+    # After the check: `tell` must see no locks.
     if tell is not None:
         tell()
     for share in shares:
         window = share.start, share.end
         if share.found is None or records.is_holder(share.job):
-            planned = records.plan_allocate(share.targets, share.job, *window, implies=share.implies)
+            planned = plans.allocate(records, share.targets, share.job, *window, implies=share.implies)
             records.allocate(planned, share.job, *window, share.slots, share.drawn, is_routed=share.is_routed)
         else:
-            planned_match = records.plan_match(*share.found, share.job, *window)
+            planned_match = plans.match(records, *share.found, share.job, *window)
             records.allocate(planned_match, share.job, *window, share.slots, share.drawn, is_routed=share.is_routed)
 
 
 def _check(records: Records, shares: Sequence[Share]) -> None:
-    """Refuse shares that cannot all be given."""
+    """Refuse shares that cannot all be allocated."""
     _require_one_piece(records, shares)
     with locking(records) as lock:
         stages = [lock(share._replace(found=None)) for share in shares]
         for share, stage in zip(shares, stages, strict=True):
             with located(share.place):
-                records.plan_commit(stage)
+                plans.commit(records, stage)
 
 
 def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:
-    """Refuse two pieces of a pool for one job where together they might be all of it, and imply what others hold below it."""
+    """Refuse two shares of one pool for one job: together they might be all of it, and imply what others hold below it."""
     accounts = records.accounts
     seen: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for share in shares:

@@ -75,7 +75,7 @@ def _grow(parent: Instance, job: Job, child: Instance, graph: ResourceGraph, wan
         graph.free(growth)
         raise
     more = [(v, max(amount for _, _, amount in held)) for v, held in records.implied.get(growth, {}).items()]
-    drawn = graph.records.drawn_at(growth, parent.now)
+    drawn = graph.records.draws_of(growth).at(parent.now)
     graph.free(growth)
     changes.allocate_more(graph, fluid.encode(job.number), pools + more, (parent.now, min(job.limit, FOREVER)), drawn)
     return paths
@@ -102,7 +102,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
     if child.inventory.kind == "graph":
         child.queue.unreserve()
         child.queue.changed = True
-    reduction = _reduction(child, graph, graph.records.drawn_with(holder, given, parent.now))
+    reduction = _reduction(child, graph, graph.records.draws_of(holder).going_with(given, parent.now))
     with recording.ours(*{one.inventory for one, _ in ways}, child.inventory):
         if reduction:
             joining.leave(child._graph, reduction, child._time.now)
@@ -235,12 +235,12 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         below = structure.children(at).tolist()
         at, others = next(u for u in below if u <= v < structure.end.item(u)), below
         rest += [u for u in others if u != at]
-    before = records.drawn_at(job, now)
+    before = records.draws_of(job).at(now)
     graph.free(job, [above])
     if not rest:
         return
     # What was drawn for the rest stays with it.
-    left = records.drawn_at(job, now) if records.is_holder(job) else before[:0]
+    left = records.draws_of(job).at(now) if records.is_holder(job) else before[:0]
     lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
     lost = lost[[any(r < structure.end.item(u) and u < structure.end.item(r) for r in rest) for u in lost[:, 0].tolist()]]
     units: dict[int, int] = {u: structure.size.item(u) for u in rest}
@@ -252,7 +252,7 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
 
 def _release_cables(graph: ResourceGraph, job: str, v: int) -> None:
     """Take from a job what it draws through cables into a pool that it gave back, for what is around it, as a rack."""
-    cut_off = graph.records.cut_off(job, v)
+    cut_off = graph.records.draws_of(job).cut_off(v)
     if cut_off:
         changes.free_pieces(graph, job, [(u, units, s, e) for u, held in cut_off.items() for s, e, units in held])
 

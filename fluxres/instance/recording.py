@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from fluxres.allocation import plans
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources, NotHeld, UnknownJob, UnknownPool, UsageError
 from fluxres.model import changes
@@ -111,7 +112,7 @@ def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int,
     while low < high:
         middle = end if low == start and high == end else (low + high + 1) // 2
         try:
-            graph.records.plan_allocate([(v, amount)], job, start, middle)
+            plans.allocate(graph.records, [(v, amount)], job, start, middle)
         except (InsufficientResources, UsageError):  # a part of a pool that is only allocated exclusively
             high = middle - 1
         else:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
-from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.allocation.owners import ELSEWHERE
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool

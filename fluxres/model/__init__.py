@@ -1,8 +1,7 @@
-"""The face of fluxres: a machine with its records, pools on demand, selections.
+"""The public objects of fluxres: resource graph, pools, selections, allocations, stages.
 
-The layers below are arrays and rules; the layers above are files, stores and commands.  This one turns the
-first into objects that a scheduler developer talks to, and is the only place that speaks seconds and paths
-as well as ticks and vertex numbers.
+The layers below are arrays and rules, the layers above files, stores and commands.  This one makes objects for a scheduler
+developer of the arrays, and is the only one that uses seconds and paths as well as ticks and vertex numbers.
 """
 
 from fluxres.graph.structure import Problem

@@ -1,42 +1,40 @@
-"""The changes of who holds what, of states and of tags: check, tell the sink, apply.
+"""Changes of who holds what, on vertices and ticks: plan, emit the event, apply.
 
-The order is the point: what is refused has made no event and changed nothing, what had an event is applied
-without anything in between that could fail.
+The order matters: a change that is refused has made no event and changed nothing; once the event is out, nothing in between can
+fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.allocation import steps, together
-from fluxres.allocation.allocations import Change, Implies
+from fluxres.allocation import plans, steps, together
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
-from fluxres.allocation.holdings import Batch, Piece, Target
-from fluxres.allocation.records import Staged
+from fluxres.allocation.planned import Batch, Change, Piece, Target
+from fluxres.allocation.plans import Implies
 from fluxres.allocation.resource_set import resource_set, scheduling
+from fluxres.allocation.staged import Staged
 from fluxres.allocation.steps import Steps
 from fluxres.allocation.together import Share
-from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
+from fluxres.clock import FOREVER, Length, length_ticks, seconds
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model import drawing, events, extending, targets
 from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
-from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Span
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
-    from fluxres.match import Match, Policy
-    from fluxres.model.matching import Wanted
+    from fluxres.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
@@ -45,14 +43,14 @@ Held = tuple[Int32, NDArray[np.int64]]
 
 
 def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
-    """Tell the sink of a change that is about to be made.
+    """Send the event of a change that is about to be made to the sink, if there is one.
 
     Args:
-        event: makes it.
-        pools: how many it names.
+        event: makes the event.
+        pools: number of pools that it names.
     """
-    # An event names every pool by its path, which takes longer than the change: it is made only for somebody, and when
-    # they want it. The vertices it names are those of a structure that it keeps.
+    # Naming every pool by its path takes longer than the change: the event is only made for a sink, and when the sink wants it.
+    # Its vertices are those of a structure that it keeps.
     sink = graph.sink
     if isinstance(sink, events.PatientSink):
         sink.later(event, pools)
@@ -60,11 +58,17 @@ def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1
         sink(event())
 
 
+def tell_now(graph: ResourceGraph, event: events.Event) -> None:
+    """Send an event to the sink, if there is one: that of a change which replaces the structure its vertices are of."""
+    if graph.sink is not None:
+        graph.sink(event)
+
+
 def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change], Window]) -> None:
-    """Refuse before an event is made what the planner would refuse for its bounds after it.
+    """Refuse, before the event is made, what the planner would refuse for its bounds afterwards.
 
     Args:
-        planned: what is to be given, and the window of it.
+        planned: plans of allocations, each with its window.
 
     Errors: LimitExceeded.
     """
@@ -97,8 +101,8 @@ def given(
     nslots: int | None = 0,
     implied: Sequence[Target] = (),
 ) -> Allocation:
-    """What a job was given in a window, as the face answers."""
-    # Most callers look at R or at nothing: pools and spans are made when they are asked for.
+    """The Allocation of what a job got in one window."""
+    # Most callers look at R or at nothing: pools and spans are made on demand.
     structure, generation = graph.structure, graph.generation
 
     def pools() -> tuple[Pool, ...]:
@@ -112,7 +116,7 @@ def given(
 
 
 def columns(named: Iterable[tuple[int, int]]) -> Held:
-    """Vertices, ascending, and amounts of pairs; a pool named twice adds up."""
+    """Pairs of vertex and amount as columns; amounts of a vertex named twice add up."""
     total: dict[int, int] = {}
     for v, amount in named:
         total[v] = total.get(v, 0) + amount
@@ -121,15 +125,15 @@ def columns(named: Iterable[tuple[int, int]]) -> Held:
 
 
 def pairs(held: Held) -> list[tuple[int, int]]:
-    """The same as pairs."""
+    """Columns as pairs of vertex and amount."""
     return list(zip(held[0].tolist(), held[1].tolist(), strict=True))
 
 
 class DeferredR:
-    """R of the pools held, made when it is asked for, with the graph in it where a form of it is named.
+    """R of the pools held, made on demand, with the graph of them where the caller names its form.
 
     Args:
-        implied: what was drawn below pools held whole; of that, the graph has what an enclosing instance gives on request.
+        implied: what was drawn below pools held exclusively; the graph includes those that a parent instance gives on request.
     """
 
     __slots__ = ("held", "implied", "nslots", "structure", "window")
@@ -178,20 +182,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
     if end <= now:
         raise UsageError(
-            f"the window ended at {in_message(seconds(end))}, and now is {in_message(seconds(now))}",
-            hint="give a later end; what is over needs no allocation",
+            f"the window ended at {in_message(seconds(end))}, before now ({in_message(seconds(now))})",
+            hint="give a later end",
         )
 
 
-def allocate(graph: ResourceGraph, job: str, wanted: Targets, window: Window, *, with_draws: bool = False) -> Allocation:
-    """Give pools to a job; see :meth:`ResourceGraph.allocate`.
-
-    Args:
-        with_draws: with what they draw by themselves from their suppliers.
-    """
-    targets.job_id(job)
-    named, drawn = targets.with_amounts(graph, wanted), NO_ROWS
-    if with_draws and graph.structure.kinds.may_draw:
+def allocate(graph: ResourceGraph, job: str, named: drawing.Named, window: Window) -> Allocation:
+    """Allocate pools to a job, with what they draw by themselves from their suppliers."""
+    drawn = NO_ROWS
+    if graph.structure.kinds.may_draw:
         parts = drawing.by_window(graph, named, window, job)
         if len(parts) > 1:
             return _allocate_by_window(graph, job, parts)
@@ -212,7 +211,7 @@ def _give(
 ) -> None:
     start, end = window
     with drawing.NamingConsumers(graph, drawn):
-        planned = graph.records.plan_allocate(named, job, start, end, implies=implies)
+        planned = plans.allocate(graph.records, named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
     structure = graph.structure
     tell(graph, lambda: events.allocate(structure, job, named, start, end, drawn=drawn), len(named))
@@ -221,7 +220,7 @@ def _give(
 
 
 def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.Part]) -> Allocation:
-    """Give pools over windows that follow each other, in which what they draw differs: in all of them, or in none."""
+    """Allocate pools over consecutive windows in which they draw different units: in all of them, or in none."""
     structure = graph.structure
     shares = [
         Share(
@@ -243,7 +242,7 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.
 
 
 def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
-    """What a job was given in windows that follow each other, as the face answers."""
+    """The Allocation of what a job got in consecutive windows."""
     spans: dict[int, Steps] = {}
     for (start, end), named in parts:
         for v, amount in named:
@@ -252,29 +251,29 @@ def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Ite
 
 
 def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, drawn: Rows = NO_ROWS) -> None:
-    """Give units of pools to a job whose own holdings may imply some of them.
+    """Allocate units of pools to a job whose exclusive pools may imply some of them.
 
     Args:
-        drawn: for which pools what of it is drawn.
+        drawn: for which pools parts of it are drawn.
     """
     _give(graph, job, named, window, drawn, implies=True)
 
 
 def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = False) -> Allocation:
-    """Give what a matcher found on the present state to a job; see :meth:`ResourceGraph.commit_match`.
+    """Allocate to a job what a matcher found on the present state.
 
     Args:
-        anew: it was found on an earlier state of the same structure, or for another window, and is checked as any allocation is.
+        anew: the match was found on an earlier state of the same structure, or for another window: check it like any allocation.
 
-    Errors: InsufficientResources, InfeasibleRequest where it is not free any more; nothing changes then.
+    Errors: InsufficientResources, InfeasibleRequest where it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned: Batch | list[Change]
     if anew:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
-        planned = graph.records.plan_allocate([*pools, *found.implied], job, *window, implies=True)
+        planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
-        planned = graph.records.plan_match(*found.found, job, *window)
+        planned = plans.match(graph.records, *found.found, job, *window)
     require_room(graph, (planned, window))
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
@@ -283,43 +282,26 @@ def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = F
 
 
 def free(
-    graph: ResourceGraph, job: str, wanted: Targets | None, start: Time | None, end: Time | None, slots: int = 0
+    graph: ResourceGraph,
+    job: str,
+    named: list[tuple[int, int | None]] | None,
+    start: int | None,
+    end: int | None,
+    slots: int = 0,
 ) -> Batch | list[Piece]:
-    """Take back what a job holds; see :meth:`ResourceGraph.free`.  Returns what was taken.
+    """Free what a job holds, and return it.
 
     Args:
-        slots: that go back, where a request says what does.
+        named: vertices with amounts, None for all units that the job holds; None for everything.
+        start, end: window in ticks; None for all of the time.
+        slots: that are freed, where a request says what is.
     """
-    named = None if wanted is None else targets.resolve(graph, wanted)
-    lo = None if start is None else ticks(start, "start")
-    hi = None if end is None else ticks(end, "end")
-    pieces = graph.records.plan_free(job, named, lo, hi)
+    pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
-    tell(graph, lambda: events.free(structure, job, named, lo, hi, slots), len(named or ()))
+    tell(graph, lambda: events.free(structure, job, named, start, end, slots), len(named or ()))
     graph.records.free(pieces, job, slots)
     graph.revision += 1
     return pieces
-
-
-def shrink(
-    graph: ResourceGraph,
-    job: str,
-    wanted: Targets | Wanted,
-    start: Time | None,
-    end: Time | None,
-    policy: str | Policy,
-) -> Allocation:
-    """Take a part of what a job holds back; see :meth:`ResourceGraph.shrink`."""
-    slots = 0
-    if targets.is_request(graph, wanted):
-        from fluxres.model import matching, shrinking
-
-        request = matching.as_request(cast("Wanted", wanted))
-        lo, hi = (None if t is None else ticks(t, name) for t, name in ((start, "start"), (end, "end")))
-        wanted, slots = shrinking.answer(graph, job, request, lo, hi, policy)
-    freed = free(graph, job, cast("Targets", wanted), start, end, slots)
-    pieces = freed.pieces() if isinstance(freed, Batch) else freed
-    return of_spans(graph, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
 
 
 def of_spans(
@@ -329,17 +311,17 @@ def of_spans(
     nslots: int | None = None,
     implied: Sequence[Target] = (),
 ) -> Allocation:
-    """Records of one job as the face answers.
+    """The Allocation of records of one job.
 
     Args:
         held: (vertex, start, end, amount) in ticks, by vertex and start.
-        nslots: for R; None where it is not known.
-        implied: what was drawn below pools held whole, at most at one time.
+        nslots: for R; None where it is unknown.
+        implied: vertices below pools held exclusively, and the most units drawn there at one time.
     """
     structure = graph.structure
 
     def most() -> Held:
-        # R has one window and one amount of each pool, the longest and the largest, and nothing below a whole one.
+        # R has one window, the longest, one amount per pool, the largest, and nothing below an exclusive pool.
         amounts = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
         size, end, reach = structure.accounts.size, structure.accounts.end, 0
         named: list[Target] = []
@@ -357,40 +339,37 @@ def of_spans(
 
 
 def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
-    """Take back pieces that a job is known to hold, or to have implied: one change for each window."""
+    """Free pieces that a job is known to hold, recorded or implied: one change per window."""
     structure = graph.structure
     windows: dict[Window, list[tuple[int, int | None]]] = {}
     for v, amount, *window in pieces:
         windows.setdefault((window[0], window[1]), []).append((v, amount))
     for (start, end), named in windows.items():
-        planned = graph.records.plan_free(job, named, start, end, implied=True)
+        planned = plans.free(graph.records, job, named, start, end, implied=True)
         tell(graph, partial(events.free, structure, job, named, start, end, implied=True), len(named))
         graph.records.free(planned, job)
         graph.revision += 1
 
 
-def set_end(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> Allocation:
-    """Move the end of what a job holds; see :meth:`ResourceGraph.set_end`."""
-    now = graph.now()
-    until = extending.end_of(graph, job, end, duration_s)
+def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
+    """Move the end of what a job holds; what has ended by now stays as it is."""
     move = extending.plan(graph, job, until, now)
     if move.longer or move.shorter:
         require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
         tell(graph, lambda: events.set_end(job, now, until))
         move.apply(graph.records, job)
         graph.revision += 1
-    return graph.allocation(job)
 
 
 class Keeper(Protocol):
-    """Schedules jobs on a graph, and knows which of them have not ended though their records have."""
+    """A scheduler on the graph, which knows the jobs that have not ended although their records have."""
 
     def keep_ended(self, before: int) -> None:
-        """Remember what jobs had whose records ended by a moment: these expire now."""
+        """Remember what jobs had whose records ended by a moment: these are about to be dropped."""
 
 
 def expire(graph: ResourceGraph, before: int) -> list[str]:
-    """Drop the records that ended; see :meth:`ResourceGraph.expire`."""
+    """Drop the records that ended by a moment, and return the jobs concerned."""
     ended = graph.records.ended(before)
     if ended:
         for keeper in list(graph.keepers):
@@ -413,7 +392,7 @@ def stage(
     *,
     implies: Implies = False,
 ) -> Stage:
-    """Lock pools for a job; see :meth:`ResourceGraph.stage`."""
+    """Lock pools for a job."""
     expires = _expires(graph, job, window, ttl_s)
     rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
     staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
@@ -421,7 +400,7 @@ def stage(
 
 
 def stage_by_window(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, ttl_s: Length) -> Stage:
-    """Lock pools for a job with what they draw by themselves, as far as the job does not draw it already."""
+    """Lock pools for a job, with what they draw by themselves and the job does not draw already."""
     expires = _expires(graph, job, window, ttl_s)
     parts = drawing.by_window(graph, named, window, job)
     relied_on = tuple(drawing.drawn_already(graph, named, window, job))
@@ -447,7 +426,7 @@ def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> i
 
 def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
     with drawing.NamingConsumers(graph, drawn):
-        planned = graph.records.plan_stage(staged, implies=implies)
+        planned = plans.stage(graph.records, staged, implies=implies)
     require_room(graph, *((changed, window) for window, changed in planned))
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(staged.targets))
@@ -457,14 +436,16 @@ def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) 
 
 
 def commit(graph: ResourceGraph, stage: str) -> Allocation:
-    """Make a stage an allocation; see :meth:`ResourceGraph.commit`."""
+    """Turn a stage into an allocation of its job."""
     staged = graph.records.require_stage(stage)
     for v, start, end in staged.relied_on:
         start = max(start, graph.now())
         if start < end and not graph.records.has_throughout(staged.job, v, start, end):
-            message = f"{staged.job} gave it back since stage '{stage}' was made, which locks nothing of what it draws by itself"
-            raise StaleHandle(message, where=graph.structure.where(v), hint="release the stage and stage anew")
-    planned = graph.records.plan_commit(stage)
+            message = (
+                f"{staged.job} has freed it since stage '{stage}' was made, and the stage does not lock what it draws by itself"
+            )
+            raise StaleHandle(message, where=graph.structure.where(v), hint="release the stage and stage again")
+    planned = plans.commit(graph.records, stage)
     require_room(graph, *((changed, window) for window, changed in planned))
     tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
@@ -477,7 +458,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
-    """Give back what a stage locks; see :meth:`ResourceGraph.release`."""
+    """Release what a stage locks."""
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)
@@ -485,31 +466,7 @@ def release(graph: ResourceGraph, stage: str) -> None:
 
 
 def expire_stages(graph: ResourceGraph) -> None:
-    """Release the stages whose time is over: at every change, and at no question."""
+    """Release the stages whose time is over; every change does so first, a query never does."""
     if graph.records.stages:
         for stage in graph.records.expired_stages(graph.now()):
             release(graph, stage)
-
-
-def mark(graph: ResourceGraph, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:
-    """Give pools a state or a tag, or take a tag away."""
-    vertices = np.array(targets.pools(graph, where, "state and no tags"), np.int32)
-    name_of = graph.structure.where
-    tell(graph, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
-    apply(vertices)
-    graph.revision += 1
-
-
-def grow(
-    graph: ResourceGraph, job: str, wanted: Targets | Wanted, start: Time | None, end: Time | None, policy: str | Policy
-) -> Allocation:
-    """Give more to a job that holds something; see :meth:`ResourceGraph.grow`."""
-    have = graph.allocation(job)
-    begin = max(have.start, seconds(graph.now())) if start is None else start
-    window = graph.open_window(begin, have.end if end is None else end)
-    require_end(graph, window)
-    if not targets.is_request(graph, wanted):
-        return allocate(graph, job, cast("Targets", wanted), window, with_draws=True)
-    from fluxres.model import matching
-
-    return matching.give(graph, matching.match_within(graph, cast("Wanted", wanted), window, policy), job)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.allocation.owners import ELSEWHERE
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER
 from fluxres.errors import StillHeld
@@ -39,7 +39,7 @@ def require_drawn(records: Records, after: Structure, between: Iterable[Ends]) -
             drawn = records.planner.used(old, 0, FOREVER)
             room = math.inf if new < 0 and there[1] else 0 if new < 0 else after.accounts.size.item(new)
             if drawn > room:
-                would = f"would carry {room}" if there[1] else "would be gone"
+                would = f"would carry {room}" if there[1] else "would be removed"
                 raise StillHeld(
                     f"{_by(records, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
                 )
@@ -64,7 +64,7 @@ def require_kept(records: Records, after: Structure, old_to_new: Int32) -> None:
     for account in sorted(records.held):
         if account >= before.n and number[account] < 0 and (drawn := records.planner.used(account, 0, FOREVER)):
             where = before.accounts.where(account)
-            what = f"{_by(records, account)} {drawn} units through it, now or later, and it would be gone"
+            what = f"{_by(records, account)} {drawn} units through it, now or later, and it would be removed"
             raise StillHeld(what, where=where, hint=_FREE)
 
 

@@ -1,6 +1,6 @@
 """Changes of the edges of auxiliary graphs, with what jobs draw through them (rule F1).
 
-The pools stay what they are and where they are; graph, accounts and records are those of the next generation.
+The pools stay as they are; the auxiliary graph, the accounts and the records are replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def add(graph: ResourceGraph, ends: Ends, relation: str, values: Mapping[str, Any], hierarchy: bool | None) -> None:
-    """Add an edge; see :meth:`ResourceGraph.add_edge`."""
     _relation(relation)
     if hierarchy is not None and not isinstance(hierarchy, bool):
         raise UsageError(f"hierarchy: expected True, False or None, got {hierarchy!r:.80}")
@@ -42,7 +41,6 @@ def add(graph: ResourceGraph, ends: Ends, relation: str, values: Mapping[str, An
 
 
 def change(graph: ResourceGraph, ends: Ends, relation: str | None, values: Mapping[str, Any]) -> None:
-    """Change an edge; see :meth:`ResourceGraph.set_edge`."""
     if not values:
         raise UsageError("nothing of the edge is to be changed", hint="give a capacity, a unit or attributes")
     subsystem, rows = edges.require(graph.structure, *ends, relation)
@@ -55,7 +53,6 @@ def change(graph: ResourceGraph, ends: Ends, relation: str | None, values: Mappi
 
 
 def remove(graph: ResourceGraph, ends: Ends, relation: str | None) -> None:
-    """Remove an edge; see :meth:`ResourceGraph.remove_edge`."""
     subsystem, rows = edges.require(graph.structure, *ends, relation)
     relation = subsystem.relations[subsystem.relation.item(int(rows[0]))]
     structure = edges.remove(graph.structure, subsystem, rows)
@@ -80,7 +77,7 @@ def values_of(
     supply: str | None = None,
     removable: bool = False,
 ) -> dict[str, Any]:
-    """What an edge is to say of itself, as columns have it: without a limit there is no capacity.
+    """Attributes of an edge, as columns have them: an edge without a limit has no capacity.
 
     Errors: UsageError, LimitExceeded.
     """
@@ -122,7 +119,7 @@ def _named(graph: ResourceGraph, ends: Ends, relation: str) -> dict[str, Any]:
 
 
 def _take(graph: ResourceGraph, structure: Structure, ends: Ends, event: dict[str, Any]) -> None:
-    """Make it the next generation, if nothing that is drawn is in the way."""
+    """Make it the next generation, unless jobs draw something that is in the way."""
     changes.expire_stages(graph)
 
     def make(own: Records) -> Records:
@@ -130,5 +127,5 @@ def _take(graph: ResourceGraph, structure: Structure, ends: Ends, event: dict[st
         return joining.taken(graph, structure, own, np.arange(structure.n, dtype=np.int32))
 
     records = past.next_records(graph, make)
-    joining.tell(graph, event)
+    changes.tell_now(graph, event)
     graph.restructure(structure, records)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fluxres import limits
-from fluxres.allocation import together
+from fluxres.allocation import plans, together
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.records import Staged
+from fluxres.allocation.staged import Staged
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError
@@ -194,7 +194,7 @@ def _until(end: int | None) -> int:
 def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
     window = e["start"], _until(e["end"])
     with graph.structure.lifted():
-        planned = graph.records.plan_allocate(_targets(graph, e["pools"]), e["job"], *window, implies=True)
+        planned = plans.allocate(graph.records, _targets(graph, e["pools"]), e["job"], *window, implies=True)
     graph.records.allocate(planned, e["job"], *window, e.get("slots", 0), _rows(graph, e))
 
 
@@ -218,7 +218,7 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
 
 def _apply_free(graph: ResourceGraph, e: Event) -> None:
     pools = None if e["pools"] is None else _targets(graph, e["pools"])
-    planned = graph.records.plan_free(e["job"], pools, e["start"], e["end"], implied=bool(e.get("implied")))
+    planned = plans.free(graph.records, e["job"], pools, e["start"], e["end"], implied=bool(e.get("implied")))
     graph.records.free(planned, e["job"], e.get("slots", 0))
 
 
@@ -241,12 +241,12 @@ def _apply_stage(graph: ResourceGraph, e: Event) -> None:
     slots = e.get("slots", 0)
     staged = Staged(e["stage"], e["job"], pools, *window, _until(e["expires"]), slots, drawn, apart, relied_on)
     with graph.structure.lifted():
-        planned = graph.records.plan_stage(staged, implies=True)
+        planned = plans.stage(graph.records, staged, implies=True)
     graph.records.stage(staged, planned)
 
 
 def _apply_commit(graph: ResourceGraph, e: Event) -> None:
-    graph.records.commit(e["stage"], graph.records.plan_commit(e["stage"]))
+    graph.records.commit(e["stage"], plans.commit(graph.records, e["stage"]))
 
 
 def _apply_release(graph: ResourceGraph, e: Event) -> None:
@@ -337,6 +337,6 @@ def apply(graph: ResourceGraph, event: Event) -> None:
         change(graph, event)
         graph.revision = before + 1
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"event '{event['event']}' is not complete: {error}") from error
+        raise InputError(f"event '{event['event']}' is incomplete: {error}") from error
     finally:
         graph._clock_given = clock

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fluxres.allocation import steps
-from fluxres.allocation.allocations import Change
+from fluxres.allocation import plans, steps
 from fluxres.allocation.drawn import Rows
-from fluxres.allocation.holdings import Batch, Piece
+from fluxres.allocation.planned import Batch, Change, Piece
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, UsageError
@@ -103,10 +102,10 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
     if not lasting:
         over = max(spans[-1][1] for spans in given.values())
         message = f"job '{job}' ended at {in_message(seconds(over))}, and now is {in_message(seconds(now))}"
-        raise NotHeld(message, hint="allocate anew")
+        raise NotHeld(message, hint="allocate again")
     _require_later(job, lasting.values(), end, now)
     shorter = [(v, None) for v, spans in lasting.items() if spans[-1][1] > end]
-    pieces = records.plan_free(job, shorter, end, None) if shorter else []
+    pieces = plans.free(records, job, shorter, end, None) if shorter else []
     longer = _longer(graph, job, given, end, now)
     try:
         with records.structure.lifted():
@@ -122,12 +121,12 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
 
 
 def _plan(records: Records, job: str, window: tuple[int, int], named: list[tuple[int, int]]) -> list[Change]:
-    return records.plan_allocate(named, job, *window, implies=True)
+    return plans.allocate(records, named, job, *window, implies=True)
 
 
 def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> None:
     if end <= now:
-        message = f"the end {in_message(seconds(end))} is over, now is {in_message(seconds(now))}"
+        message = f"the end {in_message(seconds(end))} is in the past, now is {in_message(seconds(now))}"
         raise UsageError(message, hint="to end it now, free it")
     starts = [start for spans in lasting for start, stop, _ in spans if stop > now]
     if end <= min(starts):

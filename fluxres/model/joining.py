@@ -1,27 +1,26 @@
 """Copies of a graph and changes of its shape, records included (rules C1 and M1).
 
-The next structure and the next records are made beside the present ones and audited; the graph takes them
-in one step at the end.  A merge or unlink that would take something from a job, or give it what nobody
-gave, is refused with the graph as it was.
+The next structure and the next records are made beside the present ones and audited; in one step at the end they replace them.
+A merge or unlink that would take something from a job, or give it what nobody allocated, is refused and changes nothing.
 """
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.allocation import steps
+from fluxres.allocation import plans, steps
 from fluxres.allocation.audit import check_records
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER, Batch
-from fluxres.allocation.records import Records
+from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.planned import Batch
+from fluxres.allocation.records import Records, empty_planner
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StaleHandle, StillHeld, UnknownPool, UsageError
+from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
@@ -40,17 +39,16 @@ def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
 
 
 def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
-    """What is available below and at `v`; see :meth:`ResourceGraph.copy`."""
+    """What is available at and below `v`, with the way up to the root, as a graph of its own (rule C1)."""
     structure, planner = graph.structure, graph.planner
     _require_in_tree(structure, v, "name a pool of the containment tree")
     stop, window = structure.end.item(v), (moment, moment + 1)
     nothing = planner.covered_by(v, *window) >= 0 if structure.is_way(v) else planner.free(v, *window) == 0
     if structure.unavailable_above(v) >= 0 or nothing:
         where = structure.where(v)
-        raise InsufficientResources(
-            "nothing of it is available, so there is nothing to copy", where=where, hint=f"`show {where}` says who holds it"
-        )
-    # A way stays a way, whatever is free in it.
+        message = "nothing of it is available, so there is nothing to copy"
+        raise InsufficientResources(message, where=where, hint=f"`show {where}` shows who holds it")
+    # A way stays a way, whatever is free below it.
     ways = structure.ways
     free = np.where(ways[v:stop], structure.size[v:stop], planner.free_slice(v, stop, *window))
     barred = structure.unavailable_roots()
@@ -76,8 +74,9 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     """What a job holds at a moment, as a graph of its own with nothing allocated.
 
     Args:
-        linked: the copy is that of a child instance. The suppliers on the way to what it holds give of theirs on request, and the
-            ends of all edges of which it holds units come along. Otherwise an edge comes along where its ends do, as in R.
+        linked: copy for a child instance. The suppliers of what the job holds are copied as ways that give units on request, and
+            with each edge of which the job holds units its ends are copied. Otherwise an edge is copied where its ends are, as
+            in R.
 
     Errors: UnknownJob; InsufficientResources when it holds nothing then.
     """
@@ -97,12 +96,12 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
 
 
 def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool_]) -> ResourceGraph | None:
-    """Of what a job gave back, the ways that a copy of the rest of what it holds has, as the graph of a child instance.
+    """The pools that a job freed and that a copy of the rest, for a child instance, needs as ways.
 
     Args:
-        gone: bool over all pools.
+        gone: bool over all pools: what the job freed.
 
-    Returns: None where there are none. The edges at these ways carry what the job holds of them; nothing else is the child's own.
+    Returns: a graph of them, None where there are none. Their edges carry what the job holds of these; nothing else has units.
     """
     structure = graph.structure
     if not structure.subsystems or not graph.records.is_holder(job):
@@ -130,8 +129,8 @@ def _units_held(graph: ResourceGraph, job: str, moment: int, *, linked: bool) ->
     """By pool, the units that a job holds at a moment, by a record or by a pool around it.
 
     Args:
-        linked: for a child instance. Of a supplier all of which the job draws, it has below what it draws there: no more would be
-            its own when its parent gets more of that supplier.
+        linked: for a child instance. Below a supplier that the job draws completely, the child has only what the job draws there:
+            the rest would not be its own once its parent gets more of that supplier.
     """
     structure, records = graph.structure, graph.records
     size = np.zeros(structure.n, np.int64)
@@ -154,7 +153,7 @@ def _carried(graph: ResourceGraph, job: str, moment: int, edges: Int32) -> NDArr
 
 
 def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """What a copy of a part needs beside it: what supplies it, and the ends of the edges of which the job holds units.
+    """What a copy of a part needs as ways: its suppliers, and the ends of the edges of which the job holds units.
 
     Args:
         kept: the part, bool over all pools.
@@ -167,7 +166,7 @@ def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: NDArray[np.bool_
 
 
 def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
-    """Mark in the copy for a child instance what its parent gives on request, and what it counts (rule N1).
+    """Mark in the copy for a child instance what its parent gives on request, and the types its parent counts (rule N1).
 
     Args:
         vertices: the pools of the graph that were copied.
@@ -180,10 +179,10 @@ def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
 
 
 def _count_below(records: Records, job: str, v: int, moment: int, size: NDArray[np.int64], *, all_below: bool) -> None:
-    """Of what the enclosing instance gives on request, below a pool held whole, count what the job drew (rule N1).
+    """Below a pool held exclusively, reduce what the parent instance gives on request to what the job drew (rule N1).
 
     Args:
-        all_below: count so of everything below it.
+        all_below: reduce everything below it in this way.
     """
     structure, implied = records.structure, records.implied.get(job, {})
     below = slice(v + 1, structure.end.item(v))
@@ -198,21 +197,21 @@ def _count_below(records: Records, job: str, v: int, moment: int, size: NDArray[
 
 
 def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """What a part needs of auxiliary graphs, so that its charges lead the same ways."""
+    """The pools of auxiliary graphs that a part needs so that its charges take the same paths."""
     from fluxres.model import matching
 
     return matching.matcher(graph).typology.paths.along(kept)
 
 
 def _distributed(graph: ResourceGraph) -> frozenset[int]:
-    """Types that are distributed over an auxiliary graph, and the numbers of the graphs."""
+    """Numbers of the types that auxiliary graphs distribute, and of these graphs."""
     from fluxres.model import matching
 
     return matching.matcher(graph).typology.paths.channels
 
 
 def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
-    """Everything at and below `v`, unchanged, sharing nothing; see :meth:`ResourceGraph.duplicate`."""
+    """Everything at and below `v`, unchanged, sharing nothing with the graph."""
     if v:
         return _subtree(graph, v)
     made = _made(graph, surgery.duplicate(surgery.by_itself(graph.structure)))
@@ -226,7 +225,7 @@ def _require_in_tree(structure: Structure, v: int, hint: str) -> None:
 
 
 def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
-    """A pool and what is below it as a graph of its own, with what is held there."""
+    """A pool and everything below it as a graph of its own, with what is held there."""
     structure, records = surgery.by_itself(graph.structure), graph.records
     _require_in_tree(structure, v, "name a pool of the containment tree, or duplicate the whole graph")
     part, vertices = surgery.extract(
@@ -237,16 +236,16 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}
     with part.lifted():
         for owner in records.pools_of:
-            # What a whole holding above implies is the owner's here, too.
-            whole = steps.inside(0, FOREVER, records.whole_above(v, owner, 0, FOREVER))
+            # What an exclusive pool above implies is the owner's here, too.
+            whole = steps.inside(0, FOREVER, records.exclusive_above(v, owner, 0, FOREVER))
             if whole and owner.startswith(STAGE_OWNER):
                 staged = records.stages[owner.removeprefix(STAGE_OWNER)]
                 made.records.stages[staged.stage] = replace(staged, targets=((0, size),), drawn=(), apart=(), relied_on=())
-            # What the owner had of the top itself is taken below, with what else is implied.
+            # What the owner had of the top itself is taken below, with the other implied units.
             had = records.implied.get(owner, {}).get(v, ())
             for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
-                made.records.allocate(made.records.plan_allocate([(0, units)], owner, s, e), owner, s, e)
-    # Suppliers come along as the way to them; what is held of them is not held here.
+                made.records.allocate(plans.allocate(made.records, [(0, units)], owner, s, e), owner, s, e)
+    # Suppliers are copied as ways; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)
     made.records.take(records, old_to_new)
@@ -259,16 +258,16 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
     """The records of the next generation of a graph.
 
     Args:
-        own: that it has.
+        own: its present records.
         numbers: of the pools, new by old.
     """
-    records = Records(structure, graph.plan(structure))
+    records = Records(structure, empty_planner(structure))
     records.take(own, numbers)
     return records
 
 
 def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int | None = None) -> None:
-    """Take `other` in; see :meth:`ResourceGraph.merge`, and :func:`past.next_records` for `now`."""
+    """Add another graph; `now` is as for :func:`past.next_records`."""
     if now is None:
         changes.expire_stages(graph)
     if other.records.stages:
@@ -288,7 +287,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int |
         except FluxresError:
             raise error from None
         raise _over_in(other, error, now) from None
-    tell(
+    changes.tell_now(
         graph,
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
@@ -311,7 +310,7 @@ def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, I
 
 
 def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConflict:
-    """The refusal where only what is over in the other graph, which a merge leaves as it is, is in the way (rule T2)."""
+    """The refusal where only ended records of the other graph are in the way; a merge leaves that graph as it is (rule T2)."""
     accounts = other.structure.accounts
     ended = [
         (end, u, job)
@@ -320,7 +319,7 @@ def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConfli
     ]
     try:
         v = accounts.number(error.where)
-    except FluxresError:  # it has another name there
+    except FluxresError:  # the pool has another name there
         near = []
     else:
         near = [each for each in ended if each[1] < accounts.end.item(v) and v < accounts.end.item(each[1])]
@@ -334,7 +333,7 @@ def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConfli
 
 
 def _require_recorded(part: Records, records: Records, numbers: Int32) -> None:
-    """Refuse where a job has by a record what its holding of a pool of the other graph implies: it would be given twice."""
+    """Refuse where a job holds a pool in one graph and, exclusively, a pool around it in the other: it would hold it twice."""
     numbers = part.accounts.renumbered(records.accounts, numbers)
     for owner, pools in records.implied.items():
         for v in part.pools_of.get(owner, ()):
@@ -345,8 +344,8 @@ def _require_recorded(part: Records, records: Records, numbers: Int32) -> None:
 
 
 def _carry_from_parent(structure: Structure, *parts: tuple[Structure, Int32]) -> None:
-    """What a child instance shares with others, it shares in the next generation, as long as it has none of its own; what its
-    parent counts, it counts."""
+    """Carry over to the next generation which suppliers a child instance shares, unless it has units of its own there, and the
+    types that its parent counts."""
     structure.counts = frozenset().union(*(part.counts for part, _ in parts))
     if all(part.linked is None for part, _ in parts):
         return
@@ -358,7 +357,7 @@ def _carry_from_parent(structure: Structure, *parts: tuple[Structure, Int32]) ->
 
 
 def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
-    """Refuse where the records of both sides are more than the units of the pool they meet on."""
+    """Refuse where the records of both sides exceed the units of a pool that both have."""
     total: dict[int, steps.Steps] = {}
     for records, pools in parts:
         old_to_new = records.accounts.renumbered(structure.accounts, pools)
@@ -371,16 +370,16 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
         most = max(amount for _, _, amount in spans)
         if new >= 0 and most > structure.accounts.size.item(new):
             raise MergeConflict(
-                f"jobs of both hold {most} units of it together, and it has {structure.accounts.size.item(new)}",
+                f"jobs of both hold {most} units of it together, but it has {structure.accounts.size.item(new)}",
                 where=structure.accounts.where(new),
                 hint="free some of it first",
             )
 
 
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
-    """Refuse where a pool held whole, and thereby all below it, would no longer be held whole.
+    """Refuse where a pool held exclusively, and with it everything below, would no longer be held exclusively.
 
-    Not where all of it was drawn, for pools or by an instance below: then it is known what was drawn below it, too.
+    A pool that was drawn completely, for pools or by a child instance, is an exception: what was drawn below it is known.
     """
     size, end = before.accounts.size, before.accounts.end
     for v, holders in before.held.items():
@@ -390,7 +389,7 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
             windows = steps.whole(held, 0, FOREVER, 0, size.item(v))
             if windows and not _is_drawn(before, owner, v, windows):
                 raise MergeConflict(
-                    f"held whole by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
+                    f"held exclusively by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
                     f"{after.structure.size.item(int(old_to_new[v]))} units",
                     where=before.structure.where(v),
                     hint="free it first",
@@ -398,7 +397,7 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
 
 
 def _is_drawn(records: Records, owner: str, v: int, windows: list[tuple[int, int]]) -> bool:
-    """Whether all of a pool that a job holds whole in these windows is what it draws, or what it has of the pools right below."""
+    """Whether all of a pool that a job holds exclusively in these windows was drawn, or is what the job has of the children."""
     size, implied = records.accounts.size.item(v), records.implied.get(owner, {})
     below = steps.joined([implied.get(u, ()) for u in records.structure.children(v).tolist()])
     full = [each for held in (records.drawn.total(owner, v), below) for each in steps.whole(held, 0, FOREVER, 0, size)]
@@ -406,7 +405,7 @@ def _is_drawn(records: Records, owner: str, v: int, windows: list[tuple[int, int
 
 
 def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) -> None:
-    """Take a pool out of a hierarchy; see :meth:`ResourceGraph.unlink`."""
+    """Remove a pool and everything below it from a hierarchy."""
     changes.expire_stages(graph)
     v = targets.vertex(graph, where)
     if hierarchy is None and isinstance(where, str) and ":/" in where:
@@ -421,7 +420,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
         return taken(graph, structure, own, old_to_new)
 
     records = past.next_records(graph, make)
-    tell(
+    changes.tell_now(
         graph,
         {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
     )
@@ -429,7 +428,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
 
 
 def remove(graph: ResourceGraph, v: int, now: int) -> None:
-    """Take a pool and all below it out of every hierarchy; those above it are ways from now on.
+    """Remove a pool and everything below it from every hierarchy; the pools above it are ways from then on.
 
     Errors: StillHeld when a job holds something there; UsageError for the root and outside the containment tree.
     """
@@ -445,21 +444,21 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
     _give_way(graph, above, now)
     records = past.next_records(graph, make, now)
     where = graph.structure.where(v)
-    tell(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
+    changes.tell_now(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
 
 
 def _give_way(graph: ResourceGraph, changed: Container[int], now: int) -> None:
-    """Let what is over expire where it stands on accounts of which the graph is about to have less (rule T2)."""
+    """Let what is over expire where the graph is about to have fewer units of its accounts (rule T2)."""
     if past.is_over(graph.records, changed, now):
         past.expire(graph, now)
 
 
 def require_removable(graph: ResourceGraph, v: int, waiting: Container[str], now: int) -> None:
-    """Refuse to remove a pool of which anything is held, or drawn through an edge that goes with it, now or later.
+    """Refuse to remove a pool of which anything is held now or later, or drawn through an edge that would be removed with it.
 
     Args:
-        waiting: jobs whose reservations are no hindrance.
+        waiting: jobs whose reservations do not count.
 
     Errors: StillHeld; UsageError as `remove`.
     """
@@ -480,10 +479,10 @@ def require_removable(graph: ResourceGraph, v: int, waiting: Container[str], now
 
 
 def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -> None:
-    """Leave a child instance a number of units of some suppliers; of one of which it has none, its parent gives on request.
+    """Reduce the units that a child instance has of some suppliers; where it has none left, its parent gives units on request.
 
     Args:
-        left: by account, the units that are left, which are not less than is held, and the units that the parent has.
+        left: by account, the units that are left, no fewer than are held, and the units that the parent has.
     """
     before = graph.structure
     structure = surgery.duplicate(before)
@@ -510,10 +509,10 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
 
 
 def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
-    """Give edges of a child instance the capacity that they have in its parent now, of which it has nothing itself.
+    """Set edges of a child instance, of which it has no units itself, to the capacity that they have in its parent now.
 
     Args:
-        carried: units; None for an edge that carries whatever is asked.
+        carried: units; None for an edge without a limit.
     """
     before = graph.structure
     structure = surgery.duplicate(before)
@@ -535,7 +534,7 @@ def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
 
 
 def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
-    """Put a pool with all below it at another place; see :meth:`ResourceGraph.move`."""
+    """Move a pool and everything below it to another place."""
     changes.expire_stages(graph)
     before, v = graph.structure, targets.vertex(graph, where)
     hierarchy = to.partition(":/")[0] if isinstance(to, str) and ":/" in to and not to.startswith("/") else before.hierarchy
@@ -545,9 +544,9 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
         "to": to if isinstance(to, str) else before.where(targets.vertex(graph, to)),
     }
     if hierarchy != before.hierarchy and hierarchy in before.subsystems:
-        # Edges are what changes, and the accounts of those with a capacity.
+        # Only edges change, and the accounts of those with a capacity.
         subsystem, parent = before.subsystem(hierarchy), targets.vertex(graph, to)
-        before.forest(hierarchy)  # refuses a graph that is none
+        before.forest(hierarchy)  # refuses a graph that is not a hierarchy
         structure = moving.within_hierarchy(before, subsystem, v, parent)
         old_to_new = np.arange(before.n, dtype=np.int32)
         edges = [(hierarchy, above, v) for above in (subsystem.parent(v), parent) if above >= 0]
@@ -566,12 +565,12 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
         return records
 
     records = past.next_records(graph, make)
-    tell(graph, event)
+    changes.tell_now(graph, event)
     graph.restructure(structure, records)
 
 
 def _require_nothing_held(records: Records, v: int, parent: int) -> None:
-    """Refuse to move what a job holds, wholly or in part, and to move anything into what a job holds whole."""
+    """Refuse to move what a job holds, all or in part, and to move anything into a pool that a job holds exclusively."""
     structure = records.structure
     above = records.planner.covered_by(v, 0, FOREVER)
     if above >= 0:
@@ -584,12 +583,14 @@ def _require_nothing_held(records: Records, v: int, parent: int) -> None:
             if steps.whole(held, 0, FOREVER, 0, structure.size.item(u)):
                 who = records.job_behind(owner)
                 raise StillHeld(
-                    f"{who} holds it whole, and would get {structure.where(v)}", where=structure.where(u), hint="free it first"
+                    f"{who} holds it exclusively, and would get {structure.where(v)}",
+                    where=structure.where(u),
+                    hint="free it first",
                 )
 
 
 def _require_free(records: Records, after: Structure, old_to_new: Int32, top: int) -> None:
-    """Refuse where a job would lose a pool: one that goes has records, or one that leaves its tree is implied from above."""
+    """Refuse where a job would lose a pool: a removed one with records, or one implied from above that leaves its tree."""
     before = records.structure
     gone = old_to_new < 0
     leaving = gone | ((before.parent >= 0) & (after.parent[old_to_new] < 0))
@@ -604,48 +605,3 @@ def _require_free(records: Records, after: Structure, old_to_new: Int32, top: in
 
 def _still_held(structure: Structure, top: int, message: str) -> StillHeld:
     return StillHeld(message, where=structure.where(top), hint="free it first")
-
-
-def tell(graph: ResourceGraph, event: dict[str, Any]) -> None:
-    if graph.sink is not None:
-        graph.sink(event)
-
-
-class Destroyed:
-    """Stands in place of the columns of a destroyed graph and refuses every use."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise _destroyed()
-
-
-def _destroyed() -> StaleHandle:
-    return StaleHandle("this graph was destroyed", hint="load or copy it again")
-
-
-def require_alive(graph: ResourceGraph) -> None:
-    """Refuse to go on with a graph that was destroyed.
-
-    Errors: StaleHandle.
-    """
-    if isinstance(graph.structure, Destroyed):
-        raise _destroyed()
-
-
-def destroy(graph: ResourceGraph) -> None:
-    """Drop everything the graph holds on to; see :meth:`ResourceGraph.destroy`."""
-    if isinstance(graph.structure, Destroyed):
-        return
-    graph.withdraw_views()
-    gone: Any = Destroyed()
-    graph.generation += 1
-    graph.structure = graph.records = graph.planner = gone
-    graph.matcher = None
-    graph.sink = None
-    # A planner and its levels refer to each other, a structure and its lookup, too: counting references frees none of them.
-    gc.collect()
-
-
-def require_other(graph: ResourceGraph, other: object) -> None:
-    """Refuse to merge what is no other graph."""
-    if not isinstance(other, type(graph)) or other is graph:
-        raise UsageError(f"expected another ResourceGraph to merge, got {other!r}")

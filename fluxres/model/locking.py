@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from threading import RLock
 
-    from fluxres.model.inspection import Inspection
+    from fluxres.model.resource_graph import ResourceGraph
 
 
 class Locked(Protocol):
@@ -39,7 +39,7 @@ def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Conca
     return call
 
 
-def all_of(*graphs: Inspection) -> ExitStack:
+def all_of(*graphs: ResourceGraph) -> ExitStack:
     """The locks of several graphs, taken in one order, so that two threads never wait for each other."""
     held = ExitStack()
     for graph in sorted(graphs, key=lambda graph: graph.number):

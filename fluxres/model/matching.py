@@ -1,7 +1,7 @@
-"""Requests on a graph: find, reserve, explain, and hand what was found to the records.
+"""Requests on a graph: find pools, explain a refusal, and allocate what was found.
 
-A match is found by reading only and carries the revision it was found on; giving it to a job is a second step,
-which refuses a match that something has overtaken.  Between the two lies nothing but this module.
+Finding a match only reads.  A match carries the revision it was found on; allocating it is a second step, which refuses a match
+when the graph has changed in between.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.allocation.holdings import STAGE_OWNER
-from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
+from fluxres.allocation.owners import STAGE_OWNER
+from fluxres.clock import FOREVER, Length, Time, length_ticks, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.match import Match, Matcher, Policy, Refusal
@@ -29,14 +29,14 @@ as_request = parsing.as_request
 
 
 def matcher(graph: ResourceGraph) -> Matcher:
-    """The matcher of this generation, made when first asked for."""
+    """The matcher of this generation, made when it is first needed."""
     if graph.matcher is None:
         graph.matcher = Matcher(graph.structure, graph.planner)
     return graph.matcher
 
 
 def length(own_s: Length | None, duration_s: Length | None) -> int:
-    """Ticks that a request is for: as long as said, else as long as it says itself, else without end.
+    """Length of the allocation in ticks: the duration given, else that of the request, else FOREVER.
 
     Errors: UsageError for a duration that is not positive.
     """
@@ -47,7 +47,7 @@ def length(own_s: Length | None, duration_s: Length | None) -> int:
     return found
 
 
-def _window(
+def window_of(
     graph: ResourceGraph, request: Request, at: Time | None, duration_s: Length | None, name: str = "at"
 ) -> tuple[int, int]:
     now = graph.now()
@@ -63,17 +63,19 @@ def match(
     policy: str | Policy,
     name: str = "at",
 ) -> Match:
-    """Pools for a request; see :meth:`ResourceGraph.match`.
+    """A match for a request.
 
     Args:
         name: what the caller calls the start.
+
+    Errors: InsufficientResources, InfeasibleRequest, InputError.
     """
     request = as_request(wanted)
-    return match_within(graph, request, _window(graph, request, at, duration_s, name), policy)
+    return match_within(graph, request, window_of(graph, request, at, duration_s, name), policy)
 
 
 def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], policy: str | Policy) -> Match:
-    """Pools for a request over a window in ticks, whatever duration the request says."""
+    """A match for a request over a window in ticks, whatever the duration in the request."""
     request = as_request(wanted)
     found = matcher(graph).match(request, *window, policy)
     if found is None:
@@ -82,18 +84,18 @@ def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], 
 
 
 def stamped(graph: ResourceGraph, found: Match) -> Match:
-    """The match, as one of this graph in its present state."""
+    """The match, marked with this graph and its present revision."""
     generation = graph.generation
     return found.stamped(graph.number, generation, graph.revision, partial(_handles, graph, generation, graph.structure.n))
 
 
 def _handles(graph: ResourceGraph, generation: int, n: int, vertices: Int32) -> tuple[Pool, ...]:
-    # What a match draws through edges stands behind the pools.
+    # Accounts of edges, through which a match draws, come after those of the pools.
     return tuple(Pool(graph, v, generation) for v in vertices.tolist() if v < n)
 
 
-def _first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
-    """The match with the earliest start from the window's on, as long as the window; one without end stays without end."""
+def first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
+    """The match with the earliest start from that of the window on, of the same length; None when there is none."""
     start, end = window
     return matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
 
@@ -102,13 +104,13 @@ def _refused(
     graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy
 ) -> InsufficientResources | InfeasibleRequest:
     refusal = explained(graph, request, window, policy)
-    if refusal is None:  # the search above was given up where this one was not
+    if refusal is None:  # the matcher gave up the search above, and not this one
         return InsufficientResources("no pools found for the request", hint="ask for less at once")
     return refused(refusal)
 
 
 def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
-    """A refusal as an error: its first part that is short, and the reasons by part."""
+    """A refusal as an error: the sentence of its first short part, and the reasons by part."""
     short = next((part for part in refusal.parts if part.is_short), None)
     message = short.sentence() if short is not None else " ".join(refusal.sentences())
     if refusal.never:
@@ -118,7 +120,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 
 
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
-    """Why there are no pools for a request over a window in ticks, with the jobs that hold them; None when there are."""
+    """Why a request has no match over a window in ticks, with the jobs in the way; None when it has one."""
     records, now = graph.records, graph.now()
 
     def named(owner: str) -> str:
@@ -137,28 +139,6 @@ def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], p
     return matcher(graph).why_not(request, *window, policy, holders=holders)
 
 
-def why_not(
-    graph: ResourceGraph, wanted: Wanted, at: Time | None, duration_s: Length | None, policy: str | Policy
-) -> Refusal | None:
-    """Why there are no pools for a request; see :meth:`ResourceGraph.why_not`."""
-    request = as_request(wanted)
-    return explained(graph, request, _window(graph, request, at, duration_s), policy)
-
-
-def earliest(
-    graph: ResourceGraph, wanted: Wanted, after: Time | None, duration_s: Length | None, policy: str | Policy
-) -> float | None:
-    """The first start; see :meth:`ResourceGraph.earliest`."""
-    request = as_request(wanted)
-    found = _first(graph, request, _window(graph, request, after, duration_s, "after"), policy)
-    return None if found is None else seconds(found.start)
-
-
-def satisfiable(graph: ResourceGraph, wanted: Wanted) -> bool:
-    """Whether the machine could ever satisfy a request; see :meth:`ResourceGraph.satisfiable`."""
-    return matcher(graph).satisfiable(as_request(wanted))
-
-
 def allocate(
     graph: ResourceGraph,
     wanted: Wanted,
@@ -168,10 +148,10 @@ def allocate(
     policy: str | Policy,
     name: str = "at",
 ) -> Allocation:
-    """Match a request and give what was found; see :meth:`ResourceGraph.allocate`."""
+    """Match a request and allocate what was found."""
     targets.job_id(job)
     request = as_request(wanted)
-    window = _window(graph, request, at, duration_s, name)
+    window = window_of(graph, request, at, duration_s, name)
     if at is not None:
         changes.require_end(graph, window)
     revision = graph.revision
@@ -182,12 +162,12 @@ def allocate(
 def reserve(
     graph: ResourceGraph, wanted: Wanted, job: str, after: Time | None, duration_s: Length | None, policy: str | Policy
 ) -> Allocation:
-    """The same at the earliest start; see :meth:`ResourceGraph.allocate_orelse_reserve`."""
+    """Match a request at the earliest start and allocate what was found."""
     targets.job_id(job)
     request = as_request(wanted)
-    window = _window(graph, request, after, duration_s, "after")
+    window = window_of(graph, request, after, duration_s, "after")
     revision = graph.revision
-    found = _first(graph, request, window, policy)
+    found = first(graph, request, window, policy)
     if found is not None and (after is not None or found.start > window[0]):
         changes.require_end(graph, (found.start, found.end))
     return _given(graph, request, window, policy, found, job, revision)
@@ -204,16 +184,16 @@ def _given(
 ) -> Allocation:
     if found is None:
         raise _refused(graph, request, window, policy)
-    if graph.revision != revision:  # by a policy of the caller's own: nothing else runs in between
-        raise StaleHandle("the graph was changed while pools were sought for this request", hint="ask again")
+    if graph.revision != revision:  # a policy of the caller did it: nothing else runs in between
+        raise StaleHandle("the graph changed while the request was matched", hint="try again")
     require_picks(found)
     return changes.commit_match(graph, found, job)
 
 
 def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:
-    """Make a match an allocation.
+    """Allocate a match to a job.
 
-    Errors: StaleHandle when the graph changed since the match was found; nothing changes then.
+    Errors: StaleHandle when the graph has changed since the match was found; nothing changes then.
     """
     targets.job_id(job)
     require_fresh(graph, found)
@@ -223,14 +203,14 @@ def give(graph: ResourceGraph, found: Match, job: str) -> Allocation:
 
 
 def require_fresh(graph: ResourceGraph, found: Match) -> None:
-    """Refuse a match that something has overtaken.
+    """Refuse a match that was found on an earlier revision.
 
-    Errors: StaleHandle, also for a match of another graph; UsageError for what is no match.
+    Errors: StaleHandle, also for a match of another graph; UsageError for what is not a match.
     """
     if not isinstance(found, Match):
-        raise UsageError(f"expected a match, got {found!r:.80}", hint="match() finds one")
+        raise UsageError(f"expected a match, got {found!r:.80}", hint="match() returns one")
     if found.graph != graph.number:
-        raise StaleHandle("this match was not found on this graph", hint="match here")
+        raise StaleHandle("this match was found on another graph", hint="match on this graph")
     if (found.generation, found.revision) != (graph.generation, graph.revision):
         raise StaleHandle(
             f"this match was found on revision {found.revision}, the graph is at {graph.revision}", hint="match again"
@@ -238,9 +218,9 @@ def require_fresh(graph: ResourceGraph, found: Match) -> None:
 
 
 def require_picks(found: Match) -> None:
-    """Refuse to record a match in which there is nothing to record."""
+    """Refuse to allocate a match without pools to record."""
     if not len(found):
         raise UsageError(
-            "the request asks only for pools to be shared, of which nothing is recorded",
+            "the request only asks for shared pools, for which nothing is recorded",
             hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
         )

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.allocation.holdings import ELSEWHERE, STAGE_OWNER
-from fluxres.allocation.records import Records
+from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.records import Records, empty_planner
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError
 from fluxres.model import changes
@@ -51,7 +51,7 @@ def lasting(graph: ResourceGraph, now: int) -> Records:
     Cost: that of a duplicate.
     """
     records = graph.records
-    left = Records(graph.structure, graph.plan(graph.structure))
+    left = Records(graph.structure, empty_planner(graph.structure))
     left.take_all(records)
     for stage in left.stages_over(now):
         left.release(stage)

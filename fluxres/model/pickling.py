@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fluxres.allocation.drawn import Drawn
-from fluxres.allocation.holdings import Staged
 from fluxres.allocation.records import Records
+from fluxres.allocation.staged import Staged
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.errors import UsageError

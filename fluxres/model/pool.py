@@ -242,7 +242,7 @@ class Pool:
     def holder(self) -> str | None:
         """The job that holds all of it now, itself or through a pool above; None when there is none."""
         with self.graph.lock:
-            found = self.graph.records.whole_holder(self.vertex, self.graph.now())
+            found = self.graph.records.exclusive_holder(self.vertex, self.graph.now())
         return None if found is None else found[1]
 
     @property

@@ -1,37 +1,60 @@
 """A machine and who holds what of it: the object a scheduler developer works with.
 
-Every change goes the same way: names become vertex numbers and ticks, the records check it as a whole, the
-sink (a journal, where there is one) is told, and only then it is applied.  What is longer than a screen
-(search, copying and joining, replaying) stands in modules of its own.
+A method turns what the caller gave (names, seconds, requests) into vertices, ticks and matches, under the lock of the graph.
+What takes more than a screen is done by the module that the method calls.  Every change takes the same steps: the records check
+it as a whole, the sink (a journal, where there is one) gets the event, and only then the change is applied.
 """
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal, cast
+from weakref import WeakSet
+
+import numpy as np
 
 from fluxres import limits
-from fluxres.allocation.records import Records
-from fluxres.clock import FOREVER, Length, Time, seconds, ticks
+from fluxres.allocation import steps
+from fluxres.allocation.planned import Batch
+from fluxres.allocation.records import Records, empty_planner
+from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, now_ticks, seconds, ticks
 from fluxres.errors import UsageError
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
-from fluxres.graph.structure import Structure
-from fluxres.model import changes, edges, events, joining, targets
+from fluxres.graph.structure import Problem, Structure
+from fluxres.model import audit, changes, edges, events, extending, joining, pickling, search, targets, totals, walking
+from fluxres.model.destroyed import Destroyed
 from fluxres.model.locking import all_of, locked
-from fluxres.model.requests import Requests
+from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets, Where
-from fluxres.model.values import Allocation
+from fluxres.model.values import Allocation, Span
+from fluxres.syntax import criteria as language
+from fluxres.syntax.criteria import Criteria
+from fluxres.syntax.moment import in_message
 
+# `fluxres.model.matching` and `fluxres.model.several` are imported where a request is answered: the first request pays for the
+# import of the matcher, and commands that only name pools do not.
 if TYPE_CHECKING:
-    from fluxres.match import Match, Policy
+    import networkx
+
+    from fluxres.graph.views import Columns
+    from fluxres.match import Match, Matcher, Policy, Refusal
     from fluxres.model.matching import Wanted
+    from fluxres.model.several import Shortage
+
+
+_NUMBERS = count(1)
+"""Numbers the graphs of this process: a match knows the graph it was found on."""
 
 
 def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
-    """The start, and what the caller calls it."""
+    """The start, and the name of the argument it came in."""
     if at is None:
         return start, "start"
     if start is not None:
@@ -39,21 +62,475 @@ def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
     return at, "at"
 
 
-class ResourceGraph(Requests):
-    """A resource graph: pools, the containment tree, auxiliary graphs, and the records over them.
+class ResourceGraph:
+    """A resource graph: pools, the containment tree, auxiliary graphs, and who holds what of them.
 
     Args:
         structure: columns of the machine.
         name: of the graph; that of the root by default.
-        clock: called for "now" in seconds; stands still at 0 by default, `fluxres.clock.system` is the wall clock.
+        clock: called for "now" in seconds. By default time stands still at 0; `fluxres.clock.system` is the wall clock.
 
-    Threads may share a graph: each call is made as a whole, one after the other. Several calls are, too, within
-    ``with graph.lock:``; then `commit_match` finds what `match` found it on.
+    Threads may share a graph: each call runs alone.  ``with graph.lock:`` makes several calls run as one, so that
+    `commit_match` finds the graph as `match` found it.
 
-    Cost: O(1); what is derived is made when first asked for.
+    Cost: O(1); derived data is computed when it is first needed.
     """
 
+    def __init__(self, structure: Structure, *, name: str | None = None, clock: Clock | None = None) -> None:
+        self._clock_given = clock
+        self.number = next(_NUMBERS)
+        self.lock = RLock()
+        self.structure = structure
+        self.name = name if name is not None else structure.hierarchy
+        self.generation = 0
+        self.revision = 0
+        self.sink: Callable[[events.Event], None] | None = None
+        #: Whatever has to know what jobs held before their records expire.
+        self.keepers: WeakSet[changes.Keeper] = WeakSet()
+        self.planner = empty_planner(structure)
+        self.records = Records(structure, self.planner)
+        self.matcher: Matcher | None = None
+        self._views: Columns | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
+        """A graph is pickled by value, with its clock and without its sink; handles are pickled with their graph."""
+        with self.lock:
+            return pickling.reduced(self)
+
+    @locked
+    def __copy__(self) -> ResourceGraph:
+        return joining.duplicate(self)
+
+    @locked
+    def __deepcopy__(self, memo: object) -> ResourceGraph:
+        made = joining.duplicate(self)
+        made.generation = self.generation  # that of the handles that are copied with it
+        return made
+
+    def __len__(self) -> int:
+        return self.structure.n
+
+    @locked
+    def __repr__(self) -> str:
+        if isinstance(self.structure, Destroyed):
+            return f"<ResourceGraph {self.name}: destroyed>"
+        jobs = self._lasting(now_ticks(self.clock))  # unlike now(), this does not ask the parent instance
+        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(jobs)} jobs>"
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """Called for "now", in seconds."""
+        return self._clock_given if self._clock_given is not None else fixed(0.0)
+
+    @clock.setter
+    def clock(self, given: Clock) -> None:
+        self._clock_given = given
+
+    def now(self) -> int:
+        """Now, in ticks."""
+        if self.records.upstream is not None:
+            self.records.upstream.refresh()
+        return 0 if self._clock_given is None else now_ticks(self._clock_given)
+
+    def window(self, at: Time | None, duration_s: Length | None, name: str = "at") -> tuple[int, int]:
+        """A start (now by default) and a duration in seconds as a window in ticks, one tick long without a duration.
+
+        Args:
+            name: what the caller calls the start.
+
+        Errors: UsageError for a duration that is not positive.
+        """
+        now = self.now()
+        start = now if at is None else ticks(at, name)
+        if duration_s is None:
+            return start, start + 1
+        length = length_ticks(duration_s)
+        if length < 1:
+            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
+        return start, min(start + length, FOREVER)
+
+    def open_window(self, start: Time | None, end: Time | None, name: str = "start") -> tuple[int, int]:
+        """A start (now by default) and an end (none by default) in seconds as a window in ticks.
+
+        Args:
+            name: what the caller calls the start.
+
+        Errors: UsageError for a window that ends before it begins.
+        """
+        now = self.now()
+        lo = now if start is None else ticks(start, name)
+        hi = FOREVER if end is None else ticks(end, "end")
+        if not lo < hi:
+            raise UsageError(
+                f"the window ends at {in_message(seconds(hi))}, not after its beginning at {in_message(seconds(lo))}"
+            )
+        return lo, hi
+
+    def _given_window(
+        self, start: Time | None, end: Time | None, duration_s: Length | None, name: str = "start"
+    ) -> tuple[int, int]:
+        if end is not None and duration_s is not None:
+            raise UsageError("both an end and a duration were given", hint="give one of them")
+        if duration_s is None:
+            return self.open_window(start, end, name)
+        return self.window(start, duration_s, name)
+
+    def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None, name: str = "start") -> Length | None:
+        if end is None:
+            return duration_s
+        lo, hi = self._given_window(start, end, duration_s, name)
+        return seconds(hi - lo) if hi < FOREVER else math.inf
+
+    # -- pools -------------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Pool:
+        """The root of the containment tree."""
+        return Pool(self, 0)
+
+    def vertex(self, where: Where) -> int:
+        """Vertex number of a pool given by handle, path, URI, uuid or number.
+
+        Errors: UnknownPool, StaleHandle.  Cost: O(1) for a path whose parent was looked up before.
+        """
+        return targets.vertex(self, where)
+
+    def pool(self, where: Where) -> Pool:
+        """The pool with this path, URI, uuid or vertex number.
+
+        Errors: UnknownPool naming the part of the path that does not exist.
+        """
+        return Pool(self, targets.vertex(self, where))
+
+    def select(self, vertices: Int32) -> Selection:
+        """A selection of these vertex numbers (ascending)."""
+        return Selection(self, vertices)
+
+    # -- networkx ----------------------------------------------------------------------------------------------------
+
+    @property
+    def containment(self) -> networkx.DiGraph[int]:
+        """The containment tree as a read-only networkx.DiGraph over the columns; building it costs nothing.
+
+        It is valid for one generation: after a change of structure any access raises StaleHandle.
+        """
+        from fluxres.graph.views import ContainmentGraph  # networkx takes 0.1 s to import
+
+        return ContainmentGraph(self.structure, self._columns())
+
+    def subsystem(self, name: str) -> networkx.DiGraph[int]:
+        """An auxiliary graph as a read-only networkx.DiGraph, valid for one generation like `containment`.
+
+        Edges with a capacity have the attribute `free`: how much of it is free now.
+
+        Errors: UnknownGraph, which lists the names.
+        """
+        from fluxres.graph.views import SubsystemGraph  # networkx takes 0.1 s to import
+
+        planner = self.planner  # of this generation, like the view
+
+        def free(edge: int) -> int:
+            with self.lock:
+                now = self.now()
+                return planner.free(edge, now, now + 1)
+
+        return SubsystemGraph(self.structure, self.structure.subsystem(name), self._columns(), free)
+
+    def _columns(self) -> Columns:
+        from fluxres.graph.views import Columns
+
+        if self._views is None:
+            self._views = Columns(self.structure)
+        return self._views
+
+    def withdraw_views(self) -> None:
+        """Make every networkx view over the present structure raise StaleHandle: another structure replaces it."""
+        if self._views is not None:
+            self._views.withdraw()
+            self._views = None
+
+    @property
+    def subsystems(self) -> list[str]:
+        """Names of the auxiliary graphs."""
+        return list(self.structure.subsystems)
+
+    # -- searching ---------------------------------------------------------------------------------------------------
+
+    @locked
+    def find(
+        self,
+        criteria: str | Criteria | Callable[[Pool], object],
+        at: Time | None = None,
+        during: tuple[Time, Time] | None = None,
+    ) -> Selection:
+        """Pools that meet the criteria (RFC 4 Find and Match; specs/criteria.md describes the language).
+
+        Args:
+            criteria: text such as ``type=node and status=up and property=ssd and available>=8``; parsed criteria; or a function
+                that is called with every pool and returns whether it is selected.
+            at: the time, in seconds, for which amounts and jobs are compared; now by default.
+            during: a window instead: amounts free throughout it.
+
+        Errors: InputError with the column; UsageError for what is not a criterion.  Cost: a few vector scans; with a function
+        one object and one call per pool, about a second for a million pools.
+        """
+        if at is not None and during is not None:
+            raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
+        if during is not None and not (isinstance(during, tuple | list) and len(during) == 2):
+            raise UsageError(f"during: expected a pair of start and end, got {during!r}")
+        if callable(criteria) and not isinstance(criteria, type):
+            if at is not None or during is not None:
+                raise UsageError("a function was given with a time", hint="ask the pool for the time: available(at=…)")
+            return Selection(self, search.accepted_by(self, criteria))
+        if not isinstance(criteria, str | Criteria):
+            raise UsageError(
+                f"expected criteria, got {criteria!r:.80}",
+                hint="give text such as type=node and state=up, parsed criteria, or a function of a pool",
+            )
+        parsed = language.parse(criteria) if isinstance(criteria, str) else criteria
+        window = self.window(at, None) if during is None else self.open_window(*during)
+        return Selection(self, search.matching(self, parsed, window))
+
+    def walk(
+        self,
+        where: Where = "/",
+        order: str = "pre",
+        prune: Callable[[Pool], bool] | None = None,
+        sort: Callable[[list[Pool]], Iterable[Pool]] | None = None,
+        hierarchy: str | None = None,
+    ) -> Iterator[Pool]:
+        """Visit a pool and everything below it (RFC 4 Traversal).
+
+        Args:
+            where: where to start. A URI also names the hierarchy: ``power:/pdu0``; ``power:/`` is all of it. In an auxiliary
+                graph that is not a hierarchy, ``network:/spine``, the walk follows the edges and visits each pool once.
+            order: ``pre`` (a pool before its children), ``post``, or ``bfs`` (level by level).
+            prune: called with a pool; true skips it and everything below it.
+            sort: called with the children of a pool; returns those to visit, in order.
+            hierarchy: name of the hierarchy or graph, where `where` does not name it; containment by default.
+
+        Errors: UsageError for another order, and for a pool that is not in the hierarchy; UnknownGraph; StaleHandle when the
+        structure of the graph changes during the walk.
+        """
+        return walking.walk(self, targets.place(self, where, hierarchy), order, prune, sort)
+
+    @locked
+    def aggregate(
+        self,
+        where: Where = "/",
+        at: Time | None = None,
+        duration_s: Length | None = None,
+        all: bool = False,
+        hierarchy: str | None = None,
+    ) -> dict[str, int]:
+        """Available units by type in a subtree, its top included (RFC 4 Aggregation).
+
+        Units are counted once: 800 W of a PDU are 800 W of the feed that supplies it, so of suppliers of one type only the
+        topmost in the subtree count. A pool that a copy has only as the way from its root counts nothing. Units of one type are
+        converted to the one in `units`; a remainder below a whole unit has an entry such as ``memory[MiB]``, and units that do
+        not convert have entries such as ``memory[GiB]``.
+
+        Args:
+            where: top of the subtree; a URI also names the hierarchy: ``power:/pdu0``; ``power:/`` is all of it.
+            at, duration_s: a moment (now by default), or a window throughout which the units are free.
+            all: keep the types of which nothing is available.
+            hierarchy: name of the hierarchy, where `where` does not name it; containment by default.
+
+        Errors: UnknownPool, UnknownGraph; UsageError for a graph that is not a hierarchy.
+        """
+        place = targets.place(self, where, hierarchy)
+        return totals.aggregate(self, place, *self.window(at, duration_s), all)
+
+    @property
+    def units(self) -> dict[str, str | None]:
+        """The unit of each sum that `aggregate` can return; None for a plain number."""
+        return dict(self.structure.sums.units)
+
+    @locked
+    def available(self, at: Time | None = None, duration_s: Length | None = None) -> Selection:
+        """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
+        free = totals.available_units(self, *self.window(at, duration_s))
+        return Selection(self, np.flatnonzero(free).astype(np.int32))
+
     # -- who holds what ----------------------------------------------------------------------------------------------
+
+    @locked
+    def jobs(self) -> list[str]:
+        """Jobs that hold anything now or later, in the order in which they first did.
+
+        A job whose records have all ended is not listed, whether the records have been dropped or not.
+        """
+        return self._lasting(self.now())
+
+    def _lasting(self, now: int) -> list[str]:
+        records = self.records
+        over = {job for job, _ in records.ended(now)} if now else set()
+        return [
+            job
+            for job in records.jobs()
+            if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
+        ]
+
+    @locked
+    def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
+        """Pools with a record of a job, or of any job (RFC 16 Allocated).
+
+        Args:
+            job: id; every job by default.
+            at: only what is held at this moment; by default everything that has not ended, reservations included.
+
+        Errors: UnknownJob.
+        """
+        records, n = self.records, self.structure.n
+        start, end = (self.now(), FOREVER) if at is None else self.window(at, None)
+        vertices = {
+            v
+            for name in (records.jobs() if job is None else [job])
+            for v in (records.require_job(name))
+            if v < n and any(steps.within(records.held[v][name], start, end))
+        }
+        return Selection(self, np.array(sorted(vertices), np.int32))
+
+    @locked
+    def allocation(self, job: str, at: Time | None = None) -> Allocation:
+        """The records of one job: all of them, or those of one moment.
+
+        Errors: UnknownJob.
+        """
+        lo, hi = (0, FOREVER) if at is None else self.window(at, None)
+        steps_of = self.records.steps_of
+        pools = sorted(self.records.require_job(job))
+        held = [(v, s, e, amount) for v in pools for s, e, amount in steps_of(v, job) if s < hi and lo < e]
+        implied = [
+            (v, max(amounts))
+            for v, spans in self.records.implied.get(job, {}).items()
+            if (amounts := [amount for s, e, amount in spans if s < hi and lo < e])
+        ]
+        return changes.of_spans(self, job, held, self.records.slots_of.get(job) if at is None else None, implied)
+
+    def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
+        """A record, its ticks as seconds."""
+        return Span(job, amount, seconds(start), seconds(end), where)
+
+    # -- matching a request ------------------------------------------------------------------------------------------
+
+    def match(
+        self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
+    ) -> Match:
+        """Find pools for a request and record nothing (specs/matching.md); `commit_match` allocates them to a job.
+
+        Args:
+            wanted: a shape, short options, a jobspec or a Request.
+            at: start in seconds; now by default.
+            duration_s: length; by default the duration in the request, or no end.
+            policy: which pools to prefer: first, low, high, lonode, hinode, their node-exclusive forms (lonodex …), locality,
+                variation, pack, spread, or a Policy of your own.
+
+        A query changes nothing: a stage whose time is over keeps its lock until the next change, or `expire()`.
+
+        Errors: InsufficientResources with the earliest time, InfeasibleRequest with the reasons, InputError.
+        """
+        with self.lock:
+            from fluxres.model import matching
+
+            return matching.match(self, wanted, at, duration_s, policy)
+
+    @locked
+    def satisfiable(self, wanted: Wanted) -> bool:
+        """Whether a request could ever be matched: with everything up and nothing held.
+
+        Errors: InfeasibleRequest for a type that the machine does not have.
+        """
+        from fluxres.model import matching
+
+        return matching.matcher(self).satisfiable(matching.as_request(wanted))
+
+    @locked
+    def why_not(
+        self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
+    ) -> Refusal | None:
+        """Why a request has no match; None when it has one.  `.sentences()` puts it in words."""
+        from fluxres.model import matching
+
+        request = matching.as_request(wanted)
+        return matching.explained(self, request, matching.window_of(self, request, at, duration_s), policy)
+
+    @locked
+    def earliest(
+        self, wanted: Wanted, after: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
+    ) -> float | None:
+        """The first start, in seconds, at which a request has a match; None when there is none."""
+        from fluxres.model import matching
+
+        request = matching.as_request(wanted)
+        found = matching.first(self, request, matching.window_of(self, request, after, duration_s, "after"), policy)
+        return None if found is None else seconds(found.start)
+
+    # -- matching several requests at once ---------------------------------------------------------------------------
+
+    @locked
+    def match_all(
+        self,
+        wanted: Iterable[Wanted],
+        at: Time | None = None,
+        duration_s: Length | None = None,
+        policy: str | Policy = "first",
+    ) -> list[Match]:
+        """Find disjoint pools for several requests at one start; `commit_all` allocates them to jobs.
+
+        Args:
+            wanted: requests; each has its own duration, unless duration_s is given.
+            at, policy: as for match, for all of them.
+
+        Requests are matched in their order; one that then finds nothing is matched before the others in a second try. Where that
+        is not enough, the matcher weighs them against each other as parts of one request.
+
+        Errors: as match, with the number of the request that has no match.
+        """
+        from fluxres.model import several
+
+        parts = several.requests_of(wanted, duration_s)
+        found = several.match(self, parts, self.window(at, None)[0], policy)
+        return [match for match in found if match is not None]
+
+    @locked
+    def why_not_all(
+        self,
+        wanted: Iterable[Wanted] | Iterable[tuple[Targets | Wanted, str]],
+        at: Time | None = None,
+        duration_s: Length | None = None,
+        policy: str | Policy = "first",
+    ) -> Shortage | None:
+        """Which of several requests has no match beside the others, and why; None when all have one.
+
+        Args:
+            wanted: as for match_all, or as for allocate_all.
+
+        `.refusal` is that of `why_not`, with the earliest start of all together.
+        """
+        from fluxres.model import several
+
+        start = self.window(at, None)[0]
+        parts = several.parts_or_requests(self, list(wanted), duration_s, start)
+        return several.why_not(self, parts, start, policy)
+
+    @locked
+    def earliest_all(
+        self,
+        wanted: Iterable[Wanted],
+        after: Time | None = None,
+        duration_s: Length | None = None,
+        policy: str | Policy = "first",
+    ) -> float | None:
+        """The first start, in seconds, at which several requests have a match together; None when there is none."""
+        from fluxres.model import several
+
+        start = several.start_of_all(self, several.requests_of(wanted, duration_s), self.window(after, None, "after")[0], policy)
+        return None if start is None else seconds(start)
+
+    # -- allocating --------------------------------------------------------------------------------------------------
 
     def allocate(
         self,
@@ -66,14 +543,15 @@ class ResourceGraph(Requests):
         at: Time | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
-        """Give pools to a job, all or nothing; what it has already grows (RFC 4 Allocate, RFC 16 Allocate).
+        """Allocate pools to a job, all of them or none; a job that holds something grows (RFC 4 Allocate, RFC 16 Allocate).
 
         Args:
-            wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, without an amount the whole pool; or a
+            wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, all units where no amount is given; or a
                 request: a shape such as ``slot=4/[core=2;gpu=1]``, short options such as ``-N4 -c8``, a jobspec, a Request.
             job: id.
-            start: seconds, or a datetime with a time zone; now by default; `at` is the same. end or duration_s: until when; by
-                default as long as the request says, else without end. What begins later than now needs an end (RFC 16).
+            start: seconds, or a datetime with a time zone; now by default; `at` is the same.
+            end, duration_s: until when; by default the duration in the request, or no end. An allocation that begins later than
+                now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
@@ -82,29 +560,13 @@ class ResourceGraph(Requests):
             changes.expire_stages(self)
             begin, name = _one_start(start, at)
             if targets.is_request(self, wanted):
-                from fluxres.model import matching  # the first request pays for the matcher's import; commands on pools do not
+                from fluxres.model import matching
 
                 length = self._duration(begin, end, duration_s, name)
                 return matching.allocate(self, cast("Wanted", wanted), job, begin, length, policy, name)
             window = self._given_window(begin, end, duration_s, name)
             changes.require_end(self, window)
-            return changes.allocate(self, job, cast("Targets", wanted), window, with_draws=True)
-
-    def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None, name: str = "start") -> Length | None:
-        if end is None:
-            return duration_s
-        lo, hi = self._given_window(start, end, duration_s, name)
-        return seconds(hi - lo) if hi < FOREVER else math.inf
-
-    def commit_match(self, found: Match, *, job: str) -> Allocation:
-        """Give what `match` found to a job.
-
-        Errors: StaleHandle when the graph changed since; nothing changes then.
-        """
-        with self.lock:
-            from fluxres.model import matching
-
-            return matching.give(self, found, job)
+            return changes.allocate(self, targets.job_id(job), targets.with_amounts(self, cast("Targets", wanted)), window)
 
     def allocate_orelse_reserve(
         self,
@@ -115,9 +577,9 @@ class ResourceGraph(Requests):
         duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
-        """Give pools for a request to a job now (or at `after`), or else at the earliest time.
+        """Allocate what a request asks for now (or at `after`), or reserve it at the earliest time.
 
-        Errors: InsufficientResources where no time will do, InfeasibleRequest; nothing changes then.
+        Errors: InsufficientResources where there is no such time, InfeasibleRequest; nothing changes then.
         """
         with self.lock:
             from fluxres.model import matching
@@ -125,7 +587,42 @@ class ResourceGraph(Requests):
             changes.expire_stages(self)
             return matching.reserve(self, wanted, job, after, duration_s, policy)
 
-    # -- several at once ---------------------------------------------------------------------------------------------
+    def commit_match(self, found: Match, *, job: str) -> Allocation:
+        """Allocate the pools that `match` found to a job.
+
+        Errors: StaleHandle when the graph has changed since; nothing changes then.
+        """
+        with self.lock:
+            from fluxres.model import matching
+
+            return matching.give(self, found, job)
+
+    @locked
+    def grow(
+        self,
+        job: str,
+        wanted: Targets | Wanted,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        policy: str | Policy = "first",
+    ) -> Allocation:
+        """Allocate more pools, by name or by request, to a job that holds something; by default until it ends (RFC 16 grow).
+
+        Errors: UnknownJob, and those of allocate; nothing changes then.
+        """
+        changes.expire_stages(self)
+        have = self.allocation(job)
+        begin = max(have.start, seconds(self.now())) if start is None else start
+        window = self.open_window(begin, have.end if end is None else end)
+        changes.require_end(self, window)
+        if not targets.is_request(self, wanted):
+            return changes.allocate(self, targets.job_id(job), targets.with_amounts(self, cast("Targets", wanted)), window)
+        from fluxres.model import matching
+
+        return matching.give(self, matching.match_within(self, cast("Wanted", wanted), window, policy), job)
+
+    # -- allocating to several jobs at once --------------------------------------------------------------------------
 
     @locked
     def allocate_all(
@@ -138,15 +635,16 @@ class ResourceGraph(Requests):
         at: Time | None = None,
         policy: str | Policy = "first",
     ) -> list[Allocation]:
-        """Give pools to several jobs, or several times to one, at one start: all of it or none.
+        """Allocate pools to several jobs, or several times to one, at one start: all of them or none.
 
         Args:
             wanted: pairs of what allocate takes (a request, or pools by name) and a job; no two get the same units.
-            start, end, duration_s, at, policy: as for allocate, of all of them; a request may say its own duration.
+            start, end, duration_s, at, policy: as for allocate, for all of them; a request may have its own duration.
 
-        Requests are matched in the order `match_all` tells. What is given is one event: a journal has all of it or nothing.
+        Requests are matched in the order that `match_all` describes. The allocations are one event: a journal has all of them or
+        none.
 
-        Errors: as allocate, with the number and the job of the request that has no pools; nothing changes then.
+        Errors: as allocate, with the number and the job of the request that has no match; nothing changes then.
         """
         from fluxres.model import several
 
@@ -165,12 +663,12 @@ class ResourceGraph(Requests):
         duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> list[Allocation]:
-        """Give pools for several requests to their jobs now (or at `after`), or else at the earliest time at which all can start.
+        """Allocate what several requests ask for to their jobs now (or at `after`), or at the earliest time that suits them all.
 
         Args:
             wanted: pairs of a request and a job.
 
-        Errors: as allocate_all, where no time will do; nothing changes then.
+        Errors: as allocate_all, where there is no such time; nothing changes then.
         """
         from fluxres.model import several
 
@@ -182,12 +680,12 @@ class ResourceGraph(Requests):
 
     @locked
     def commit_all(self, found: Iterable[tuple[Match, str]]) -> list[Allocation]:
-        """Give several matches to their jobs, all or none.
+        """Allocate several matches to their jobs, all of them or none.
 
         Args:
-            found: pairs of a match and a job; of `match_all`, or any that have nothing in common.
+            found: pairs of a match and a job; matches of `match_all`, or any that have nothing in common.
 
-        Errors: StaleHandle when the graph changed since one was found; InsufficientResources when two take the same units;
+        Errors: StaleHandle when the graph has changed since one was found; InsufficientResources when two take the same units;
         nothing changes then.
         """
         from fluxres.model import several
@@ -197,35 +695,21 @@ class ResourceGraph(Requests):
     # -- giving back -------------------------------------------------------------------------------------------------
 
     def free(self, job: str, wanted: Targets | None = None, start: Time | None = None, end: Time | None = None) -> None:
-        """Take back what a job holds: everything, or pools, or units of them (RFC 4 Free, RFC 16 Release).
+        """Free what a job holds: everything, or some pools, or units of them (RFC 4 Free, RFC 16 Release).
 
         Args:
             job: id.
-            wanted: as for allocate; without an amount all the job has of the pool.
-            start, end: only this window; the whole time by default, what is past of it too.
+            wanted: as for allocate; all units that the job holds of a pool where no amount is given.
+            start, end: only this window; by default all of the time, past time included.
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
         with self.lock:
             changes.expire_stages(self)
-            changes.free(self, job, wanted, start, end)
-
-    def grow(
-        self,
-        job: str,
-        wanted: Targets | Wanted,
-        *,
-        start: Time | None = None,
-        end: Time | None = None,
-        policy: str | Policy = "first",
-    ) -> Allocation:
-        """Give more, pools or what a request asks for, to a job that holds something; by default until it ends (RFC 16 grow).
-
-        Errors: UnknownJob, and those of allocate; nothing changes then.
-        """
-        with self.lock:
-            changes.expire_stages(self)
-            return changes.grow(self, job, wanted, start, end, policy)
+            named = None if wanted is None else targets.resolve(self, wanted)
+            lo = None if start is None else ticks(start, "start")
+            hi = None if end is None else ticks(end, "end")
+            changes.free(self, job, named, lo, hi)
 
     @locked
     def shrink(
@@ -237,25 +721,39 @@ class ResourceGraph(Requests):
         end: Time | None = None,
         policy: str | Policy = "high",
     ) -> Allocation:
-        """Take part of what a job holds back (RFC 16 shrink).
+        """Free part of what a job holds (RFC 16 shrink).
 
         Args:
             wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. What
-                was drawn for a pool goes with the last of it that the job has (rule F2); what is named beside it is part of that.
-            start, end: only this window; the whole time by default, what is past of it too.
+                was drawn for a pool goes with the last units of it that the job has (rule F2), whether it is named or not.
+            start, end: only this window; by default all of the time, past time included.
             policy: for a request, which of the job's pools go first: the last ones by default, so that the first node stays.
 
-        Returns: what was taken back.
+        Returns: what was freed.
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
         changes.expire_stages(self)
-        return changes.shrink(self, job, wanted, start, end, policy)
+        lo = None if start is None else ticks(start, "start")
+        hi = None if end is None else ticks(end, "end")
+        slots = 0
+        named: list[tuple[int, int | None]]
+        if targets.is_request(self, wanted):
+            from fluxres.model import matching, shrinking
+
+            request = matching.as_request(cast("Wanted", wanted))
+            picks, slots = shrinking.answer(self, job, request, lo, hi, policy)
+            named = list(picks)
+        else:
+            named = targets.resolve(self, cast("Targets", wanted))
+        freed = changes.free(self, job, named, lo, hi, slots)
+        pieces = freed.pieces() if isinstance(freed, Batch) else freed
+        return changes.of_spans(self, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
 
     @locked
     def set_end(self, job: str, end: Time | None = None, *, duration_s: Length | None = None) -> Allocation:
         """Extend or shorten what a job holds: all of it ends at another time, or nothing changes.
 
-        Each pool keeps the units that the job holds of it last; what begins after the new end is given back.
+        Each pool keeps the units that the job holds of it last; what begins after the new end is freed.
 
         Args:
             job: id.
@@ -267,14 +765,16 @@ class ResourceGraph(Requests):
             NotHeld for a job that has ended; UsageError for an end that is over, or before the job begins.
         """
         changes.expire_stages(self)
-        return changes.set_end(self, job, end, duration_s)
+        now = self.now()
+        changes.set_end(self, job, extending.end_of(self, job, end, duration_s), now)
+        return self.allocation(job)
 
     @locked
     def expire(self, before: Time | None = None) -> list[str]:
-        """Drop the records that ended by now, or by `before`, and the stages whose time is over; the jobs concerned.
+        """Drop the records that ended by now, or by `before`, and the stages whose time is over; returns the jobs concerned.
 
-        RFC 16: an allocation that expires is removed from the resources.  Records that ended stay until then, or until a merge,
-        an unlink, a move or a change of an edge that they are in the way of: it lets them expire first (rule T2).
+        RFC 16: an allocation that expires is removed from the resources.  Records that have ended stay until then, or until they
+        are in the way of a merge, an unlink, a move or a change of an edge, which drops them first (rule T2).
         """
         changes.expire_stages(self)
         return changes.expire(self, self.now() if before is None else ticks(before, "before"))
@@ -296,7 +796,7 @@ class ResourceGraph(Requests):
 
         Args:
             wanted, job, start, end, duration_s, policy: as for allocate.
-            ttl_s: seconds after which the lock falls by itself.
+            ttl_s: seconds after which the lock expires.
 
         Errors: as for allocate.
         """
@@ -314,11 +814,11 @@ class ResourceGraph(Requests):
             return changes.stage_by_window(self, job, targets.with_amounts(self, cast("Targets", wanted)), window, ttl_s)
 
     def new_stage_id(self) -> str:
-        """The id of the next stage: none has it, and none had it, in this process or one before."""
+        """An id for the next stage that no other stage has or had, in this process or an earlier one."""
         return f"s{self.records.stages_made}"
 
     def commit(self, stage: str) -> Allocation:
-        """Make a stage an allocation of its job.
+        """Turn a stage into an allocation of its job.
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
@@ -327,7 +827,7 @@ class ResourceGraph(Requests):
             return changes.commit(self, stage)
 
     def release(self, stage: str) -> None:
-        """Give back what a stage locks.
+        """Release what a stage locks.
 
         Errors: StaleHandle when it was committed, released or has expired.
         """
@@ -339,11 +839,11 @@ class ResourceGraph(Requests):
 
     @locked
     def set_state(self, where: Where | Selection | Sequence[Where], state: str) -> None:
-        """Give pools a state (RFC 4 State).
+        """Set the state of pools (RFC 4 State).
 
         Errors: UsageError for an unknown state, UnknownPool.
         """
-        changes.mark(self, "state", where, lambda vertices: self.structure.set_state(vertices, state), events.check_state(state))
+        self._mark("state", where, lambda vertices: self.structure.set_state(vertices, state), events.check_state(state))
         if self.matcher is not None:
             self.matcher.forget()
 
@@ -354,12 +854,19 @@ class ResourceGraph(Requests):
         Errors: UsageError for an empty or overlong key or value, UnknownPool.
         """
         fields = events.check_tag(key, value)
-        changes.mark(self, "tag", where, lambda vertices: self.structure.set_tag(vertices, key, value), fields)
+        self._mark("tag", where, lambda vertices: self.structure.set_tag(vertices, key, value), fields)
 
     @locked
     def untag(self, where: Where | Selection | Sequence[Where], key: str) -> None:
-        """Take a tag from pools, where they have it."""
-        changes.mark(self, "untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
+        """Remove a tag from pools that have it."""
+        self._mark("untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
+
+    def _mark(self, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:
+        vertices = np.array(targets.pools(self, where, "state and no tags"), np.int32)
+        name_of = self.structure.where
+        changes.tell(self, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
+        apply(vertices)
+        self.revision += 1
 
     # -- copying and joining -----------------------------------------------------------------------------------------
 
@@ -367,16 +874,16 @@ class ResourceGraph(Requests):
     def copy(self, where: Where = "/", *, job: str | None = None, at: Time | None = None) -> ResourceGraph:
         """What is available of a subtree, with the way up to the root, as a graph of its own (RFC 4 Copy, rule C1).
 
-        What supplies it in auxiliary graphs comes along as a way and gives nothing, so no pool that draws from it (`draw`) can be
+        Its suppliers in auxiliary graphs are copied as ways without units, so no pool that draws from them (`draw`) can be
         allocated in the copy; :meth:`check` warns of these. The copy of a job has the units that the job holds.
 
         Args:
             where: top of the subtree.
-            job: instead of what is available, what this job holds at the moment: what a nested instance starts from.
+            job: copy what this job holds at the moment instead of what is available: what a nested instance starts from.
             at: moment in seconds; now by default.
 
-        Errors: InsufficientResources when nothing of it is available; UnknownJob; UnknownPool, also for a pool that does not
-        stand in the containment tree.
+        Errors: InsufficientResources when nothing of it is available; UnknownJob; UnknownPool, also for a pool outside the
+        containment tree.
         """
         if job is not None:
             return joining.copy_job(self, job, self.window(at, None)[0])
@@ -384,37 +891,38 @@ class ResourceGraph(Requests):
 
     @locked
     def duplicate(self, where: Where = "/") -> ResourceGraph:
-        """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate): all of it, or a pool and what is below it.
+        """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate): the graph, or a pool and all below it.
 
         Args:
-            where: top of the subtree. It is the root of the new graph, and keeps its name, its uuid and what is held in it; what
-                supplies it in auxiliary graphs comes along as the way to it, and has no units there: as with :meth:`copy`, what
-                draws from it cannot be allocated.
+            where: top of the subtree. It becomes the root of the new graph, and keeps its name, its uuid and what is held in it.
+                Its suppliers in auxiliary graphs are copied as ways without units: as with :meth:`copy`, no pool that draws from
+                them can be allocated.
 
-        Errors: UnknownPool, also for a pool that does not stand in the containment tree.
+        Errors: UnknownPool, also for a pool outside the containment tree.
         """
         return joining.duplicate(self, targets.vertex(self, where))
 
     def merge(self, other: ResourceGraph, at: str | None = None) -> None:
-        """Take another graph in (RFC 4 Merge, rule M1).
+        """Add another graph to this one (RFC 4 Merge, rule M1).
 
         Args:
-            other: left as it is.
-            at: path or URI where its root goes; by default its own path, from the common ancestor on. A URI of an auxiliary
-                hierarchy, such as ``power:/pdu0``, puts it below a pool outside the containment tree.
+            other: stays as it is.
+            at: path or URI for its root; by default its own path, from the common ancestor on. A URI of an auxiliary hierarchy,
+                such as ``power:/pdu0``, puts it below a pool outside the containment tree.
 
         Errors: MergeConflict, UnknownPool, UsageError; nothing changes then.
         """
-        joining.require_other(self, other)
+        if not isinstance(other, type(self)) or other is self:
+            raise UsageError(f"expected another ResourceGraph to merge, got {other!r}")
         with all_of(self, other):
             joining.merge(self, other, at)
 
     @locked
     def unlink(self, where: Where, hierarchy: str | None = None) -> None:
-        """Take a pool and all below it out of a hierarchy (RFC 4 Unlink).
+        """Remove a pool and everything below it from a hierarchy (RFC 4 Unlink).
 
         Args:
-            where: the pool; a URI of an auxiliary hierarchy takes it out of that one.
+            where: the pool; a URI of an auxiliary hierarchy removes it from that one.
             hierarchy: names the hierarchy instead.
 
         Errors: StillHeld when a job holds something there; UsageError for the root.
@@ -423,21 +931,49 @@ class ResourceGraph(Requests):
 
     @locked
     def move(self, where: Where, to: Where) -> None:
-        """Put a pool with all below it at another place (RFC 4 Merge: from its place to a path or URI); handles are stale then.
+        """Move a pool and everything below it to another place (RFC 4 Merge: from its place to a path or URI).
 
-        In the containment tree it keeps its uuid, name, state, tags, and the edges of auxiliary graphs. A job may not hold
-        anything of it, now or later, nor all of what it is put in. In an auxiliary hierarchy it stays where it is in the tree,
-        and comes to stand below another pool: the edge that leads to it begins there.
+        In the containment tree it keeps its uuid, name, state, tags, and the edges of auxiliary graphs. No job may hold anything
+        of it, now or later, nor all of the pool it is put in. In an auxiliary hierarchy its place in the tree stays the same: the
+        edge that leads to it comes from another pool. Handles are stale afterwards.
 
         Args:
             where: the pool.
-            to: the pool it is put in; or its whole new path, which may give it another name. A URI such as ``power:/pdu1`` says
-                below which pool of that hierarchy.
+            to: the pool it is put in; or its new path, which may give it another name. A URI such as ``power:/pdu1`` names the
+                pool of that hierarchy that it is put below.
 
         Errors: StillHeld; MergeConflict for a name that is taken there; UsageError for the root, and for a place in itself;
         UnknownPool; nothing changes then.
         """
         joining.move(self, where, to)
+
+    @locked
+    def destroy(self) -> None:
+        """Release the memory of this graph at once (RFC 16 Destroy).
+
+        Any later use of the graph, its pools, selections and stages raises StaleHandle.  An Allocation and a networkx view keep
+        the columns they need.  Cost: a run of the garbage collector.
+        """
+        if isinstance(self.structure, Destroyed):
+            return
+        self.withdraw_views()
+        gone: Any = Destroyed()
+        self.generation += 1
+        self.structure = self.records = self.planner = gone
+        self.matcher = None
+        self.sink = None
+        # A planner and its levels refer to each other, as do a structure and its lookup: counting references frees neither.
+        gc.collect()
+
+    def restructure(self, structure: Structure, records: Records) -> None:
+        """Replace structure and records by those of the next generation; handles of the last one are stale from here on."""
+        self.withdraw_views()
+        records.upstream = self.records.upstream
+        # First: a handle that another thread asks reads the structure before it compares generations.
+        self.generation += 1
+        self.structure, self.records, self.planner = structure, records, records.planner
+        self.matcher = None
+        self.revision += 1
 
     # -- edges of auxiliary graphs -----------------------------------------------------------------------------------
 
@@ -455,19 +991,20 @@ class ResourceGraph(Requests):
         attributes: Mapping[str, Value] | None = None,
         hierarchy: bool | None = None,
     ) -> None:
-        """Tie two pools in an auxiliary graph (RFC 4, "Resource Graph Data"); handles are stale from here on.
+        """Add an edge between two pools to an auxiliary graph (RFC 4, "Resource Graph Data"); handles are stale afterwards.
 
         Args:
             source, target: pools; the edge points from one to the other.
             subsystem: name of the auxiliary graph.
-            relation: what the edge says, such as ``supplies``.
-            capacity: units that it carries at once; no limit by default.
+            relation: type of the edge, such as ``supplies``.
+            capacity: units that the edge can carry at once; no limit by default.
             unit: of the capacity; that of the pools which the graph distributes by default.
-            supply: of a pool with several suppliers: ``all`` give all that it draws, or ``any`` does; ``all`` by default.
+            supply: for a pool with several suppliers: ``all`` of them give all that it draws, or ``any`` of them does; ``all`` by
+                default.
             attributes: further ones, by name.
-            hierarchy: makes the graph where there is none of this name: a hierarchy, or a graph that is none.
+            hierarchy: creates the graph if there is none of this name: a hierarchy (True) or not (False).
 
-        Errors: UnknownPool; UnknownGraph; UsageError for an edge that is there already, and for a second parent or a cycle in a
+        Errors: UnknownPool; UnknownGraph; UsageError for an edge that exists already, and for a second parent or a cycle in a
         hierarchy; nothing changes then.
         """
         values = edges.values_of(capacity, unit, attributes, supply=supply)
@@ -486,13 +1023,13 @@ class ResourceGraph(Requests):
         supply: Literal["all", "any"] | None = None,
         attributes: Mapping[str, Value | None] | None = None,
     ) -> None:
-        """Change what an edge says of itself; handles are stale from here on.
+        """Change the capacity, unit, supply or attributes of an edge; handles are stale afterwards.
 
         Args:
             source, target, subsystem: the edge.
             relation: which one, where there are several between the two pools.
-            capacity: units that it carries at once; `math.inf` for no limit. As it is by default.
-            unit, supply, attributes: those to be set; an attribute that is None is taken away.
+            capacity: units that the edge can carry at once; `math.inf` for no limit; unchanged by default.
+            unit, supply, attributes: those to set; an attribute that is None is removed.
 
         Errors: UsageError where there is no such edge; StillHeld when jobs draw more through it, now or later, and where it had
         no capacity and jobs may draw through it; nothing changes then.
@@ -502,7 +1039,7 @@ class ResourceGraph(Requests):
 
     @locked
     def remove_edge(self, source: Where, target: Where, subsystem: str, *, relation: str | None = None) -> None:
-        """Remove an edge; handles are stale from here on.  The pools stay, and so does the graph, were it without edges.
+        """Remove an edge; handles are stale afterwards.  The pools stay, and so does the graph, even without edges.
 
         Args:
             source, target, subsystem: the edge.
@@ -512,33 +1049,19 @@ class ResourceGraph(Requests):
         """
         edges.remove(self, edges.ends_of(self, source, target, subsystem), relation)
 
-    @locked
-    def destroy(self) -> None:
-        """Release the memory of this graph, at once (RFC 16 Destroy).
-
-        Every later use of the graph, its pools, selections and stages raises StaleHandle.  What outlives it keeps the columns
-        it needs: an Allocation, and a view of networkx.  Cost: a run of the garbage collector.
-        """
-        joining.destroy(self)
-
-    def restructure(self, structure: Structure, records: Records) -> None:
-        """Take the next generation, with records over it; handles of the last one are stale from here on."""
-        self.withdraw_views()
-        records.upstream = self.records.upstream
-        # First: a handle that another thread asks reads the structure before it compares generations.
-        self.generation += 1
-        self.structure, self.records, self.planner = structure, records, records.planner
-        self.matcher = None
-        self.revision += 1
-
-    # -- keeping -----------------------------------------------------------------------------------------------------
+    # -- journal and audit -------------------------------------------------------------------------------------------
 
     @locked
     def apply(self, event: events.Event) -> None:
         """Replay one event of a journal.
 
-        What is out of service may be given by it: its writer has checked that, and jobs hold on to what was drained.
+        An event may allocate pools that are out of service: its writer has checked that, and jobs keep what was drained.
 
-        Errors: InputError for an event it does not know; otherwise those of the operation.
+        Errors: InputError for an unknown event; otherwise those of the operation.
         """
         events.apply(self, event)
+
+    @locked
+    def check(self) -> list[Problem]:
+        """Audit the rules on live data; empty when all hold (specs/rules.md)."""
+        return audit.check(self)

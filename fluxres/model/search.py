@@ -17,17 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
-from fluxres.clock import FOREVER, Time, seconds, ticks
+from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import StaleHandle, UsageError
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, Kind
 from fluxres.graph.structure import CONTAINMENT
 from fluxres.model import targets
 from fluxres.model.considered import Mask, considered
 from fluxres.model.pool import Pool
-from fluxres.model.selection import Selection
 from fluxres.model.targets import Place
 from fluxres.model.totals import available_units
-from fluxres.syntax import criteria as language
 from fluxres.syntax.criteria import All, And, Compare, Criteria, Not, Or
 
 if TYPE_CHECKING:
@@ -41,39 +40,24 @@ _ORDER: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-Wanted = str | Criteria | Callable[[Pool], object]
-"""Criteria as text, parsed criteria, or a function that says of a pool whether it is meant."""
+def matching(graph: ResourceGraph, criteria: Criteria, window: tuple[int, int]) -> Int32:
+    """Vertices, ascending, of the pools that meet the criteria; amounts and jobs are compared over the window."""
+    found, every = _Search(graph, window).mask(criteria), considered(graph.structure)
+    return np.flatnonzero(found if every is None else found & every).astype(np.int32)
 
 
-def find(graph: ResourceGraph, criteria: Wanted, at: Time | None = None, during: tuple[Time, Time] | None = None) -> Selection:
-    """Pools that meet the criteria; see :meth:`ResourceGraph.find`."""
-    if at is not None and during is not None:
-        raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
-    if during is not None and not (isinstance(during, tuple | list) and len(during) == 2):
-        raise UsageError(f"during: expected a pair of start and end, got {during!r}")
-    if callable(criteria) and not isinstance(criteria, type):
-        if at is not None or during is not None:
-            raise UsageError("a function was given with a time", hint="ask the pool for the time: available(at=…)")
-        return _meant(graph, criteria)
-    if not isinstance(criteria, str | Criteria):
-        raise UsageError(
-            f"expected criteria, got {criteria!r:.80}",
-            hint="give text such as type=node and state=up, parsed criteria, or a function of a pool",
-        )
-    parsed = language.parse(criteria) if isinstance(criteria, str) else criteria
-    window = graph.window(at, None) if during is None else graph.open_window(*during)
-    found, every = _Search(graph, window).mask(parsed), considered(graph.structure)
-    return Selection(graph, np.flatnonzero(found if every is None else found & every).astype(np.int32))
+def accepted_by(graph: ResourceGraph, accepts: Callable[[Pool], object]) -> Int32:
+    """Vertices, ascending, of the pools that a function accepts.
 
-
-def _meant(graph: ResourceGraph, is_meant: Callable[[Pool], object]) -> Selection:
+    Errors: StaleHandle when the function changes the structure of the graph.
+    """
     every = considered(graph.structure)
     vertices = range(graph.structure.n) if every is None else np.flatnonzero(every).tolist()
     generation = graph.generation
-    found = [v for v in vertices if is_meant(Pool(graph, v, generation))]
+    found = [v for v in vertices if accepts(Pool(graph, v, generation))]
     if graph.generation != generation:
         raise StaleHandle("the graph changed its structure during this search", hint="search first, and change it then")
-    return Selection(graph, np.array(found, np.int32))
+    return np.array(found, np.int32)
 
 
 class _Search:
@@ -333,21 +317,3 @@ def _qualified(have: Mapping[str, object], node: Compare) -> bool:
         return bool(_ORDER[node.op](float(text), float(wanted)))
     except ValueError:
         return bool(_ORDER[node.op](text, wanted))
-
-
-def available(graph: ResourceGraph, start: int, end: int) -> Selection:
-    """Pools with units free throughout the window."""
-    return Selection(graph, np.flatnonzero(available_units(graph, start, end)).astype(np.int32))
-
-
-def allocated(graph: ResourceGraph, job: str | None, at: Time | None) -> Selection:
-    """Pools with a record; see :meth:`ResourceGraph.allocated`."""
-    records = graph.records
-    start, end = (graph.now(), FOREVER) if at is None else graph.window(at, None)
-    vertices = {
-        v
-        for name in (records.jobs() if job is None else [job])
-        for v in (records.require_job(name))
-        if v < graph.structure.n and any(steps.within(records.held[v][name], start, end))
-    }
-    return Selection(graph, np.array(sorted(vertices), np.int32))

@@ -1,4 +1,4 @@
-"""The answer of a search: pools as one array of vertex numbers, made into objects while it is read."""
+"""The result of a search: pools as one array of vertex numbers, which become objects when they are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.auxiliary import Int32
-from fluxres.model import joining
+from fluxres.model.destroyed import require_alive
 from fluxres.model.pool import Pool
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Selection:
         Errors: StaleHandle after the graph changed its structure, or was destroyed.
         """
         if self._generation != self.graph.generation:
-            joining.require_alive(self.graph)
+            require_alive(self.graph)
             raise StaleHandle("this selection was made before the graph changed its structure", hint="search again")
         return self._vertices
 
@@ -53,7 +53,7 @@ class Selection:
         return (Pool(graph, v, self._generation) for v in self.vertices.tolist())
 
     def __len__(self) -> int:
-        joining.require_alive(self.graph)
+        require_alive(self.graph)
         return len(self._vertices)
 
     def __bool__(self) -> bool:
@@ -70,7 +70,7 @@ class Selection:
     @overload
     def __getitem__(self, at: slice) -> Selection: ...
     def __getitem__(self, at: int | slice) -> Pool | Selection:
-        """A pool by its place, or some of the pools.
+        """A pool by its position, or some of the pools.
 
         Errors: UnknownPool beyond the end; UsageError for a step backwards (a selection is in vertex order).
         """
@@ -79,7 +79,7 @@ class Selection:
             if any(part is not None and not hasattr(part, "__index__") for part in (at.start, at.stop, at.step)):
                 raise UsageError(f"expected whole numbers in a slice, got {at!r:.80}")
             if at.step is not None and index(at.step) < 1:
-                raise UsageError(f"a selection stands in vertex order, and has no step {at.step}", hint="use reversed()")
+                raise UsageError(f"a selection is in vertex order and takes no step {at.step}", hint="use reversed()")
             return Selection(self.graph, vertices[at])
         if isinstance(at, bool) or not hasattr(at, "__index__"):
             raise UsageError(f"expected a place in the selection or a slice, got {at!r:.80}")
@@ -102,7 +102,7 @@ class Selection:
 
     def _joined(self, other: Selection, joined: Callable[..., Any]) -> Selection:
         if not isinstance(other, Selection):
-            raise UsageError(f"expected another selection, got {other!r:.80}", hint="find gives one")
+            raise UsageError(f"expected another selection, got {other!r:.80}", hint="find returns one")
         if other.graph is not self.graph:
             raise StaleHandle("these selections belong to two graphs", hint="search in one of them")
         return Selection(self.graph, joined(self.vertices, other.vertices).astype(np.int32))
@@ -136,7 +136,7 @@ class Selection:
         Args:
             hierarchy: its name; containment by default.
 
-        Errors: UnknownGraph; UsageError for a graph that is no hierarchy.  Cost O(levels) vector steps.
+        Errors: UnknownGraph; UsageError for a graph that is not a hierarchy.  Cost: O(levels) vector steps.
         """
         forest = self.graph.structure.forest(hierarchy)
         return Selection(self.graph, forest.with_above(self.vertices))
@@ -147,9 +147,9 @@ class Selection:
         Args:
             hierarchy: its name; containment by default.
 
-        Errors: as for `with_ancestors`.  Cost O(n) at most.
+        Errors: as for `with_ancestors`.  Cost: at most O(n).
         """
         forest = self.graph.structure.forest(hierarchy)
         found = forest.with_below(self.vertices)
-        found[self.vertices] = True  # what does not stand in the hierarchy has nothing below
+        found[self.vertices] = True  # pools outside the hierarchy have nothing below
         return Selection(self.graph, np.flatnonzero(found).astype(np.int32))

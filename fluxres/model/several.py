@@ -1,8 +1,8 @@
-"""Several requests at once: pools for all of them that no two share, or none (co-allocation).
+"""Co-allocation: disjoint pools for several requests at once, or for none.
 
-Requests are matched one after another, each with what the ones before it got out of reach.  Where one finds nothing though
-it would alone, it is matched before the others in another try: what has the least choice goes first.  Where no order does
-it, they are asked as one request, whose parts the matcher weighs against each other (:mod:`fluxres.model.weighing`).
+Requests are matched one after another, each with the matches of those before it locked.  A request that finds nothing although it
+would alone is matched before the others in another try: the one with the least choice goes first.  If no order works, they are
+matched as one request, whose parts the matcher weighs against each other (:mod:`fluxres.model.weighing`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """One of several things asked for.
+    """One of several requests.
 
     Args:
-        place: what a refusal calls it.
-        job: who asks.
-        request: what is sought, None for pools by name.
-        pools: by name, by the windows in which what they draw by themselves differs.
+        place: its name in a refusal.
+        job: id; empty where no job was named.
+        request: None for pools by name.
+        pools: the pools by name, by windows in which they draw different units.
         length: ticks; FOREVER without end.
     """
 
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     length: int
 
     def named(self) -> list[Share]:
-        """The pools by name, as they are locked and given."""
+        """The pools by name, as they are locked and allocated."""
         return [
             Share(self.place, self.job, named, start, end, implies=implicit(named, drawn), drawn=drawn, is_routed=False)
             for (start, end), named, drawn in self.pools
@@ -62,11 +62,11 @@ class Shortage:
     """Which of several requests has no match, and why.
 
     Args:
-        number: its place among them, from 0 on.
-        job: who asks for it, empty when no job was named.
+        number: its position among them, from 0 on.
+        job: id; empty where no job was named.
         refusal: the reasons; its earliest start is that of all together.
-        is_alone: whether it has none by itself, and not only because of the others.
-        is_never: whether this machine has never room for all of them at once, even with nothing held and everything up.
+        is_alone: whether it has no match even without the others.
+        is_never: whether this machine can never match all of them at once, even with nothing held and everything up.
     """
 
     number: int
@@ -77,11 +77,11 @@ class Shortage:
 
     @property
     def place(self) -> str:
-        """What messages call the request."""
+        """The name of the request in messages."""
         return _place(self.number, self.job)
 
     def sentences(self) -> list[str]:
-        """The shortage as a terminal shows it, one sentence an item."""
+        """The reasons as sentences, for a terminal."""
         found = [f"{self.place}:", *self.refusal.sentences()]
         found += [f"{_BESIDE.capitalize()}."] * (not self.is_alone)
         return found + [f"{_NEVER.capitalize()}."] * (self.is_never and not self.refusal.never)
@@ -90,10 +90,10 @@ class Shortage:
         return "\n".join(self.sentences())
 
     def error(self, said: InsufficientResources | InfeasibleRequest | None = None) -> InsufficientResources | InfeasibleRequest:
-        """The shortage as an error.
+        """The reasons as an error.
 
         Args:
-            said: the refusal as an error, where other words are wanted than those of the model.
+            said: the refusal as an error, to word it in another way than the model does.
         """
         error = matching.refused(self.refusal) if said is None else said
         where = f"{self.place}: {error.where}" if error.where else self.place
@@ -107,8 +107,8 @@ class Shortage:
         return InsufficientResources(error.message, where=where, hint=error.hint, earliest=error.earliest, reasons=reasons)
 
 
-_BESIDE: Final = "by itself it could be had; the others take what it needs"
-_NEVER: Final = "this machine has never room for all of them at once"
+_BESIDE: Final = "by itself it has a match; the others take what it needs"
+_NEVER: Final = "this machine can never have room for all of them at once"
 
 
 def _place(number: int, job: str) -> str:
@@ -123,7 +123,7 @@ def parts_of(
     *,
     sought_only: bool = False,
 ) -> list[Part]:
-    """What is asked for, checked.
+    """The requests, checked.
 
     Args:
         wanted: pairs of a request, or pools by name, and a job.
@@ -161,7 +161,7 @@ def _part(
 
 
 def requests_of(wanted: Iterable[Wanted], duration_s: Length | None) -> list[Part]:
-    """As :func:`parts_of`, for requests of nobody.
+    """As :func:`parts_of`, for requests without jobs.
 
     Errors: UsageError, InputError with the number of the request.
     """
@@ -188,7 +188,7 @@ def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s
 
 
 class _Fit(NamedTuple):
-    """What each part gets at one start; or the part that got nothing, after those before it in the order."""
+    """The match of each part at one start; or the part without one, and the matches of those before it in the order."""
 
     matches: dict[int, Match]
     order: list[int]
@@ -196,8 +196,8 @@ class _Fit(NamedTuple):
 
 
 def _fit(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> _Fit:
-    """Matches of all parts at one start, in the order given, or else with those first that found nothing."""
-    order = sorted(range(len(parts)), key=lambda i: parts[i].request is not None)  # pools by name leave no choice
+    """Matches of all parts at one start, in the order given, or with those first that found nothing in a try before."""
+    order = sorted(range(len(parts)), key=lambda i: parts[i].request is not None)  # pools by name go first: they leave no choice
     first: _Fit | None = None
     tried: set[tuple[int, ...]] = set()
     while tuple(order) not in tried and len(tried) <= len(parts):
@@ -213,7 +213,7 @@ def _fit(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
 
 
 def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> _Fit | None:
-    """Matches of all parts, weighed against each other as one request; None where that finds none, or cannot be done."""
+    """Matches of all parts, matched as one request; None where that finds none, or is not possible."""
     named = [i for i in range(len(parts)) if parts[i].request is None]
     sought = [i for i in range(len(parts)) if parts[i].request is not None]
     if len(sought) < 2 or len({parts[i].length for i in sought}) > 1:
@@ -230,7 +230,7 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
 
 
 def _meet(graph: ResourceGraph, found: Iterable[tuple[str, Match]]) -> bool:
-    """Whether two jobs would be in a pool that is for one at a time (rule A8), which one request may be in twice."""
+    """Whether two jobs would be in an exclusive pool (rule A8), as two parts of one request may be."""
     if not len(graph.structure.exclusive_composites):
         return False
     inside: dict[int, str] = {}
@@ -263,7 +263,10 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
 
 
 def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Match | None]:
-    """A match for each part that is a request, at one start; see :meth:`ResourceGraph.match_all`."""
+    """The match of each part at one start, None for pools by name.
+
+    Errors: InsufficientResources, InfeasibleRequest with the number of the request that has no match.
+    """
     fit = _fit(graph, parts, start, policy)
     if fit.failed is not None:
         raise _shortage(graph, parts, fit, start, policy).error()
@@ -271,16 +274,16 @@ def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str |
 
 
 def start_of_all(graph: ResourceGraph, parts: Sequence[Part], after: int, policy: str | Policy) -> int | None:
-    """The first start in ticks at which all requests have a match together, None when there is none.
+    """The first start in ticks at which all requests have a match together; None when there is none.
 
-    Cost: a match of all parts for each moment at which something ends and each of them alone could start.
+    Cost: a match of all parts for each moment at which a record ends and each of them alone could start.
     """
     start = _start_of_each(graph, parts, after, policy)
     moments = np.array(graph.planner.moments(after, FOREVER), np.int64) if start is not None else np.zeros(0, np.int64)
     while start is not None:
         if _fit(graph, parts, start, policy).failed is None:
             return start
-        # A window that slides only gains where something ends.
+        # Sliding the window gains free units only where a record ends.
         at = int(moments.searchsorted(start, "right"))
         start = _start_of_each(graph, parts, int(moments[at]), policy) if at < len(moments) else None
     return None
@@ -307,7 +310,7 @@ def _start_of_each(graph: ResourceGraph, parts: Sequence[Part], after: int, poli
 
 
 def why_not(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> Shortage | None:
-    """Which part has no match and why; see :meth:`ResourceGraph.why_not_all`."""
+    """The part that has no match, and why; None when all have one."""
     fit = _fit(graph, parts, start, policy)
     return None if fit.failed is None else _shortage(graph, parts, fit, start, policy)
 
@@ -315,7 +318,7 @@ def why_not(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str
 def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int, policy: str | Policy) -> Shortage:
     assert fit.failed is not None
     number, part = fit.failed, parts[fit.failed]
-    assert part.request is not None  # what is named and not available is an error where it is locked
+    assert part.request is not None  # pools by name that are not available raise where they are locked
     window = start, min(start + part.length, FOREVER)
     refusal = matching.explained(graph, part.request, window, policy)
     is_alone = refusal is not None
@@ -330,7 +333,7 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
                 for share in shares:
                     lock(share)
             refusal = matching.explained(graph, part.request, window, policy)
-    assert refusal is not None  # it had no match with the same pools out of reach
+    assert refusal is not None  # it had no match with the same pools locked
     if refusal.never:
         return Shortage(number, part.job, refusal, is_alone, is_never=True)
     first, never = None, False
@@ -344,10 +347,10 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 
 
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
-    """Whether not even the idle machine, with everything up, has all parts at once, however they are weighed."""
+    """Whether even the idle machine with everything up cannot match all parts at once."""
     requests = [part.request for part in parts if part.request is not None]
     if any(request.constraint is not None or weighing.meets(request) for request in requests):
-        return False  # one request has one constraint and one place where its nodes meet: these cannot be weighed as one
+        return False  # these cannot be joined: a request has one constraint, and one place where its nodes meet
     if matching.matcher(graph).satisfiable(joined(requests)):
         return False
     structure = surgery.duplicate(graph.structure)
@@ -359,7 +362,7 @@ def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy)
 
 
 def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Allocation]:
-    """Give every part to its job at one start, or nothing to anybody; see :meth:`ResourceGraph.allocate_all`."""
+    """Match every part at one start and allocate it to its job, or change nothing."""
     found = match(graph, parts, start, policy)
     for part, one in zip(parts, found, strict=True):
         if one is not None:
@@ -390,7 +393,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
 
 
 def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[Allocation]:
-    """Give several matches to their jobs, all or none; see :meth:`ResourceGraph.commit_all`."""
+    """Allocate several matches to their jobs, all of them or none."""
     shares = []
     for number, (found, job) in enumerate(matches):
         place = _place(number, job if isinstance(job, str) else "")

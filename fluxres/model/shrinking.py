@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
+from fluxres.allocation.records import empty_planner
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, NotHeld
@@ -67,7 +68,7 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
         raise NotHeld(
             f"job '{job}' holds it only as a part of {graph.structure.where(above)}",
             where=graph.structure.where(implied[0]),
-            hint="that is held whole, and can be given back whole",
+            hint=f"free {graph.structure.where(above)} instead",
         )
     why = _short(graph, amounts, sought, policy)
     raise NotHeld(f"job '{job}' does not hold that: {why}", hint="`allocated` shows what it holds")
@@ -169,15 +170,15 @@ def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> t
     return made, made.accounts.renumbered(structure.accounts, vertices)
 
 
-def _matcher(graph: ResourceGraph, made: Structure) -> Matcher:
-    return Matcher(made, graph.plan(made), with_draws=False)
+def _matcher(made: Structure) -> Matcher:
+    return Matcher(made, empty_planner(made), with_draws=False)
 
 
 def _match(graph: ResourceGraph, amounts: dict[int, int], request: Request, policy: str | Policy, *, below: bool) -> Answer:
     if not amounts:
         return [], 0
     made, vertices = _machine(graph.structure, amounts, below=below)
-    found = None if _lacking(graph.structure, made, request) else _matcher(graph, made).match(request, 0, FOREVER, policy)
+    found = None if _lacking(graph.structure, made, request) else _matcher(made).match(request, 0, FOREVER, policy)
     if found is None:
         return [], 0
     matching.require_picks(found)
@@ -197,5 +198,5 @@ def _short(graph: ResourceGraph, amounts: dict[int, int], request: Request, poli
     made, _ = _machine(graph.structure, amounts, below=True)
     if lacking := _lacking(graph.structure, made, request):
         return f"nothing of type {lacking}"
-    refusal = _matcher(graph, made).why_not(request, 0, FOREVER, policy)
+    refusal = _matcher(made).why_not(request, 0, FOREVER, policy)
     return "" if refusal is None else "; ".join(f"{place}: {why}" for place, why in refusal.reasons().items()).removesuffix(".")

@@ -1,7 +1,7 @@
-"""What callers may name pools with, turned into vertex numbers and amounts.
+"""The names that callers use for pools, as vertex numbers and amounts.
 
-A person types a path, a program passes handles, a search gives a selection, an event has pairs: all of them
-end here, so that every operation takes all of them and every message about a wrong one is the same.
+A person types a path, a program passes handles, a search returns a selection, an event has pairs.  All of them are resolved here,
+so every operation accepts all of them, with the same messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Where = str | int | Pool
 """A path, URI or uuid; a vertex number; a handle."""
 Targets = Where | Selection | Mapping[Where, int | None] | Iterable[Where | tuple[Where, int | None]]
-"""One pool or edge with a capacity, or many, with amounts or whole."""
+"""One pool or edge with a capacity, or many, with amounts or all units."""
 
 
 def vertex(graph: ResourceGraph, where: Where) -> int:
@@ -41,7 +41,7 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
             return graph.structure.vertex(where)
         except UnknownPool as error:
             if "[" in where:
-                error.hint = "one pool is named here, without brackets; find('path=…') takes brackets"
+                error.hint = "name one pool, without brackets; find('path=…') takes brackets"
             raise
     if isinstance(where, Pool):
         if where.graph is not graph:
@@ -55,7 +55,7 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
 
 
 def account(graph: ResourceGraph, where: Where) -> int:
-    """Number of a pool, or of an edge with a capacity by its name.
+    """Number of a pool, or of an edge with a capacity, by its name.
 
     Errors: as :func:`vertex`.
     """
@@ -70,7 +70,7 @@ def account(graph: ResourceGraph, where: Where) -> int:
 def vertices_named(structure: Structure, where: str) -> list[int]:
     """Vertex numbers of the pools that a path, URI or uuid names: several where it has brackets or commas.
 
-    A name that really has brackets or commas in it is taken as it is when there is such a pool.
+    A pool whose name really has brackets or commas takes precedence.
 
     Errors: UnknownPool; InputError for brackets that are wrong; LimitExceeded beyond IDSET_COUNT_MAX pools.
     """
@@ -83,7 +83,7 @@ def vertices_named(structure: Structure, where: str) -> list[int]:
 
 
 def accounts_named(structure: Structure, where: str) -> list[int]:
-    """The same for pools, and for edges with a capacity by the name that `allocated` shows.
+    """As :func:`vertices_named`, and edges with a capacity by the name that `allocated` shows.
 
     That is ``power: power:/pdu0 -> /demo/node[0-3]``.
 
@@ -103,10 +103,10 @@ def _accounts(graph: ResourceGraph, where: Where) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Pools of one hierarchy, or of a graph that is none, at which a question begins.
+    """Where a query starts: pools of a hierarchy, or of an auxiliary graph that is not one.
 
     Args:
-        structure: of the graph that was asked.
+        structure: of the resource graph.
         vertices: one pool; or all roots of an auxiliary hierarchy, for ``power:/``.
         name: of the auxiliary graph, None for containment.
         above_roots: whether the place is ``power:/``, above the roots.
@@ -119,26 +119,26 @@ class Place:
 
     @property
     def subsystem(self) -> Subsystem | None:
-        """The auxiliary graph, where it is one and no hierarchy."""
+        """The auxiliary graph, if it is not a hierarchy."""
         found = None if self.name is None else self.structure.subsystem(self.name)
         return None if found is None or found.hierarchy else found
 
     def require_forest(self) -> Forest:
         """The hierarchy.
 
-        Errors: UsageError for a graph that is none.
+        Errors: UsageError for a graph that is not one.
         """
         return self.structure.forest(self.name)
 
 
 def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> Place:
-    """The pool at which a question begins, and the hierarchy or graph it is asked in.
+    """Where a query starts, and in which hierarchy or graph.
 
     Args:
-        where: a pool; a URI names its hierarchy too, and ``power:/`` all of one.
-        hierarchy: name of the hierarchy or graph, over what a URI says; containment where neither says another.
+        where: a pool; a URI also names the hierarchy, and ``power:/`` all of one.
+        hierarchy: name of the hierarchy or graph, which overrides that of a URI; containment by default.
 
-    Errors: as :func:`vertex`; UnknownGraph; UsageError for a pool that does not stand in it.
+    Errors: as :func:`vertex`; UnknownGraph; UsageError for a pool that is not in it.
     """
     structure = graph.structure
     if hierarchy is None and isinstance(where, str) and where.startswith("/"):
@@ -163,11 +163,11 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
 
 
 def is_request(graph: ResourceGraph, wanted: object) -> bool:
-    """Whether this asks for pools of some kind (a shape, options, a jobspec, a Request), and not for pools by name."""
+    """Whether this is a request (a shape, options, a jobspec, a Request), and not pools by name."""
     if isinstance(wanted, str):
-        if wanted.lstrip()[:1] == "{" and '"' in wanted:  # JSON, whatever is said in it
+        if wanted.lstrip()[:1] == "{" and '"' in wanted:  # JSON, whatever it contains
             return True
-        # In the keys of a shape a pool may be named, such as {to:network:/core0}.
+        # A key of a shape may name a pool, such as {to:network:/core0}.
         before, is_uri, _ = wanted.partition(":/")
         named = wanted.startswith("/") or (bool(is_uri) and "{" not in before) or is_edge(wanted)
         return not (named or graph.structure.lookup.is_uuid(wanted))
@@ -202,7 +202,7 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
 
 
 def pools(graph: ResourceGraph, targets: Targets | Sequence[Where], what: str) -> list[int]:
-    """Vertices of pools, for what edges do not have.
+    """Vertices of pools, where edges are not allowed.
 
     Errors: as :func:`vertex`; UsageError for an edge.
     """
@@ -214,7 +214,7 @@ def pools(graph: ResourceGraph, targets: Targets | Sequence[Where], what: str) -
 
 
 def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]]:
-    """As :func:`resolve`, the whole size standing for an amount not given."""
+    """As :func:`resolve`, with the size of the pool where no amount was given."""
     size = graph.structure.accounts.size
     return [(v, size.item(v) if amount is None else amount) for v, amount in resolve(graph, targets)]
 

@@ -1,9 +1,8 @@
-"""Several requests weighed against each other: asked as one, and what that gets given to each again.
+"""Several requests matched as one, and the match split among them again.
 
-The matcher weighs the parts of one request against each other and finds what there is to find; so requests that agree in all
-that a request has once (window, constraint) can be asked as one. What it gets is told apart by slots.  That does
-not work for everything: what stands in no slot, and units of one pool for two requests, belong to no request for sure, and
-the nodes of one request would meet those of another.
+The matcher weighs the parts of one request against each other, so requests with the same window and constraint can be joined into
+one.  Its match is split by slots.  That has limits: a pool outside any slot, and units of one pool for two requests, cannot be
+attributed to a request, and the nodes of one request would have to meet those of another.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def matches(graph: ResourceGraph, requests: Sequence[Request], start: int, end: int, policy: str | Policy) -> list[Match] | None:
-    """A match for each request, disjoint; None where there is none, or none that can be told apart."""
+    """A match for each request, disjoint; None where there is none, or none that can be split."""
     if any(request.constraint != requests[0].constraint for request in requests):
         return None
     if any(meets(request) or not _is_in_slots(request.resources) for request in requests):
@@ -37,12 +36,12 @@ def matches(graph: ResourceGraph, requests: Sequence[Request], start: int, end: 
 
 
 def meets(request: Request) -> bool:
-    """Whether units are asked for between the nodes of a request."""
+    """Whether a request asks for units between its nodes."""
     return any(vertex.between is not None for vertex in request.vertices())
 
 
 def _is_in_slots(vertices: Sequence[Vertex]) -> bool:
-    """Whether everything that is taken is taken for a slot."""
+    """Whether everything that is allocated is part of a slot."""
     return all(
         vertex.is_slot or (bool(vertex.children) and not vertex.is_exclusive and _is_in_slots(vertex.children))
         for vertex in vertices
@@ -53,7 +52,7 @@ def _apart(graph: ResourceGraph, found: Match, lengths: Sequence[tuple[int, int]
     """The match of each request.
 
     Args:
-        lengths: how many counts and slots are each request's.
+        lengths: number of counts and of slots, by request.
     """
     owner = np.full(len(found), -1, np.int64)
     group = count = 0
@@ -68,12 +67,12 @@ def _apart(graph: ResourceGraph, found: Match, lengths: Sequence[tuple[int, int]
         group, count = group + slots, count + counts
     within = found.vertices[found.whole]
     if (owner < 0).any() or (_around(graph, within, found.shared) >= 0).any():
-        return None  # what is only looked at may be another's
+        return None  # a pool that is only shared may belong to another request
     return [_part(graph, found, np.flatnonzero(owner == number), *part) for number, part in enumerate(parts)]
 
 
 def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np.ndarray:
-    """Which of some pools that are taken whole each vertex stands in (or is), by place; -1 for none."""
+    """By vertex, the position of the exclusive pool that it is or is in; -1 for none."""
     at = whole.searchsorted(vertices, "right") - 1
     ends = graph.structure.accounts.end[whole]
     return np.where(at >= 0, np.where(vertices < ends[at], at, -1), -1) if len(whole) else np.full(len(vertices), -1)

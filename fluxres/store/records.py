@@ -13,8 +13,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.allocation import plans
 from fluxres.allocation.drawn import Drawn
-from fluxres.allocation.holdings import ELSEWHERE
+from fluxres.allocation.owners import ELSEWHERE
 from fluxres.allocation.records import Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
@@ -117,7 +118,7 @@ def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: C
     with structure.lifted():  # a pool that is down keeps what it holds (rule A7), but would not be given anew
         for lo, hi in pairwise(bounds):
             job, window = wanted.owners[owner[lo]], (int(start[lo]), int(end[lo]))
-            graph.records.allocate(graph.records.plan_allocate(targets[lo:hi], job, *window, implies=True), job, *window)
+            graph.records.allocate(plans.allocate(graph.records, targets[lo:hi], job, *window, implies=True), job, *window)
     graph.records.slots_of = dict(wanted.slots_of)
     _put_drawn(graph.records, wanted)
     return graph

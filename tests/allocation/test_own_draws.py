@@ -82,7 +82,7 @@ def test_rule_a6_growing_and_shrinking_leaves_what_was_drawn(seed: int) -> None:
     for _ in range(4):
         before, name = state(graph), source.choice(pools_of(graph, "node", "rack"))
         start, end = source.choice(((2, 8), (2, 8), (4, 6), (0, 8), (4, 10)))
-        if graph.records.whole_above(graph.structure.vertex(name) + 1, "j", 0, 10_000_000):
+        if graph.records.exclusive_above(graph.structure.vertex(name) + 1, "j", 0, 10_000_000):
             continue
         try:
             graph.allocate(name, job="j", start=start, end=end)

@@ -39,21 +39,21 @@ def trace(g: ResourceGraph) -> Any:
 
 
 REFUSED: list[tuple[str, dict[str, Any], type[FluxresError], str]] = [
-    ("allocate", {"wanted": [(MEMORY, 9)], "job": "b"}, InfeasibleRequest, "9 units wanted of a pool of 8"),
+    ("allocate", {"wanted": [(MEMORY, 9)], "job": "b"}, InfeasibleRequest, "requested 9 units of a pool of 8"),
     (
         "allocate",
         {"wanted": [(MEMORY, 6)], "job": "b", "start": 0, "end": 5},
         InsufficientResources,
-        "6 units wanted, 5 of 8 free (held by a)",
+        "requested 6 units, 5 of 8 free (held by a)",
     ),
     ("allocate", {"wanted": [(MEMORY, 0)], "job": "b"}, UsageError, "amount must be at least 1"),
     ("allocate", {"wanted": [(MEMORY, True)], "job": "b"}, UsageError, "whole number"),
     ("allocate", {"wanted": [], "job": "b"}, UsageError, "no pools named"),
-    ("allocate", {"wanted": NODE, "job": "b"}, InsufficientResources, f"a holds {MEMORY} below it"),
-    ("allocate", {"wanted": "/demo/rack", "job": "b"}, InsufficientResources, "below it"),
+    ("allocate", {"wanted": NODE, "job": "b"}, InsufficientResources, f"a holds {MEMORY} in it"),
+    ("allocate", {"wanted": "/demo/rack", "job": "b"}, InsufficientResources, "cannot be allocated exclusively: a holds"),
     ("allocate", {"wanted": "/demo/rack/node1/core1", "job": "b"}, InsufficientResources, "held through /demo/rack/node1 by a"),
     ("allocate", {"wanted": "/demo/rack/node1/core1", "job": "a"}, InsufficientResources, "held through /demo/rack/node1 by a"),
-    ("allocate", {"wanted": [("/demo/license", 4), FEATURE], "job": "b"}, UsageError, "implies it"),
+    ("allocate", {"wanted": [("/demo/license", 4), FEATURE], "job": "b"}, UsageError, "includes it"),
     ("allocate", {"wanted": [CORE, (MEMORY, 6)], "job": "b"}, InsufficientResources, "5 of 8 free"),
     ("allocate", {"wanted": [(BUNDLE, 2)], "job": "b"}, UsageError, "only allocated exclusively"),
     ("allocate", {"wanted": CORE, "job": "b", "start": 5, "end": 5}, UsageError, "not after its beginning"),
@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[FluxresError], str]] = [
     ("grow", {"job": "nobody", "wanted": CORE}, UnknownJob, "nobody"),
     ("shrink", {"job": "nobody", "wanted": CORE}, UnknownJob, "nobody"),
     ("stage", {"wanted": CORE, "job": "b", "ttl_s": 0}, UsageError, "ttl_s"),
-    ("stage", {"wanted": NODE, "job": "b"}, InsufficientResources, "below it"),
+    ("stage", {"wanted": NODE, "job": "b"}, InsufficientResources, "cannot be allocated exclusively: a holds"),
 ]
 
 
@@ -242,7 +242,7 @@ def test_committing_after_the_pool_went_down_keeps_what_was_promised() -> None:
 def test_a_job_cannot_take_whole_what_lies_above_its_own_stage() -> None:
     g = machine()
     stage = g.stage(NODE, job="a")
-    with pytest.raises(InsufficientResources, match="below it"):
+    with pytest.raises(InsufficientResources, match="cannot be allocated exclusively: a holds"):
         g.allocate("/demo/rack", job="a")
     stage.release()
     g.allocate("/demo/rack", job="a")

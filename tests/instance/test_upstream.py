@@ -789,7 +789,7 @@ def test_rule_n1_a_grandchild_that_draws_all_of_a_feed_has_no_pdu_that_it_does_n
 def test_a_child_all_of_whose_feed_a_job_holds_by_name_does_not_grow_by_more(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
     child.graph.allocate("power:/feed", job="j")
-    with pytest.raises(MergeConflict, match="held whole by j"):
+    with pytest.raises(MergeConflict, match="held exclusively by j"):
         child.grow("slot=1/[node{id:'1'};power=200]")
     assert (child.check(), top.check()) == ([], [])
 

@@ -13,6 +13,7 @@ from collections import Counter
 
 import numpy as np
 
+from fluxres.allocation import plans
 from fluxres.errors import FluxresError, LimitExceeded
 from fluxres.match import Match, Matcher
 from tests.match import cases
@@ -43,7 +44,7 @@ def compare(seed: int, tally: Counter[str]) -> list[str]:
         wrong.append(f"vector path {_shown(fast)}, traverser {_shown(slow)}")
     if fast is not None and len(fast):
         try:
-            scene.records.plan_allocate(fast.targets, "new", start, end, implies=True)
+            plans.allocate(scene.records, fast.targets, "new", start, end, implies=True)
         except FluxresError as error:
             wrong.append(f"the writer refuses {_shown(fast)}: {error}")
     case = Case(scene.structure, scene.holds, request, start, end, policy)

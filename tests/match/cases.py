@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fluxres.allocation import plans
 from fluxres.allocation.records import Records
 from fluxres.errors import FluxresError
 from fluxres.graph import uuids
@@ -105,11 +106,11 @@ def scene(source: random.Random, graphs: random.Random | None = None) -> Scene:
             # Levels come into being at any moment, and have to know what was before.
             planner.levels.of(structure.types.index("node"))
         try:
-            records.allocate(records.plan_allocate([(v, amount)], f"j{job}", start, end), f"j{job}", start, end)
+            records.allocate(plans.allocate(records, [(v, amount)], f"j{job}", start, end), f"j{job}", start, end)
         except FluxresError:
             continue
         if source.random() < 0.2:
-            records.free(records.plan_free(f"j{job}", None, None, None), f"j{job}")
+            records.free(plans.free(records, f"j{job}", None, None, None), f"j{job}")
     # A pool that goes out of service keeps what it holds.
     if source.random() < 0.1:
         structure.set_state([source.randrange(1, structure.n)], "down")

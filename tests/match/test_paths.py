@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from fluxres.allocation import plans
 from fluxres.allocation.records import Records
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
@@ -94,7 +95,7 @@ def test_the_writer_takes_the_charges(site: Matcher) -> None:
     found = site.match(request("slot=2/[core=2;power=300]"), 0, 10)
     assert found is not None
     records = Records(site.structure, site.planner)
-    records.allocate(records.plan_allocate(found.targets, "j", 0, 10), "j", 0, 10)
+    records.allocate(plans.allocate(records, found.targets, "j", 0, 10), "j", 0, 10)
     assert watts(site, found) == [600, 600, 0]
 
 

@@ -65,7 +65,7 @@ def test_rule_f2_a_node_held_longer_draws_on_beside_what_a_request_asked_for() -
     g.allocate(NODE0, job="a", start=2, end=6)
     g.set_end("a", 8)
     assert (steps(g), g.check()) == ([(300, 0, 2), (420, 2, 8)], [])
-    with pytest.raises(InsufficientResources, match="120 units wanted, 0 of 420 free"):
+    with pytest.raises(InsufficientResources, match="requested 120 units, 0 of 420 free"):
         g.allocate(NODE1, job="b", start=6, end=8)
 
 
@@ -247,7 +247,7 @@ def test_rule_f2_a_stage_is_stale_once_the_job_gave_back_what_draws_already() ->
     g.free("a", NODE0, start=0, end=2)  # which the stage does not need
     g.duplicate().commit(made.stage)
     g.free("a", NODE0, start=4, end=10)
-    with pytest.raises(StaleHandle, match=f"{NODE0}: a gave it back since stage 's0' was made"):
+    with pytest.raises(StaleHandle, match=f"{NODE0}: a has freed it since stage 's0' was made"):
         made.commit()
     assert g.check() == []
     made.release()
@@ -257,7 +257,7 @@ def test_rule_f2_a_stage_is_stale_once_the_job_gave_back_what_draws_already() ->
 def test_what_is_staged_at_different_amounts_is_refused_where_it_does_not_fit() -> None:
     g = lab(199)
     g.allocate(NODE0, job="a", start=0, end=10)
-    with pytest.raises(InsufficientResources, match=f"100 units wanted, 99 of 199 free .*; {NODE1} draws them"):
+    with pytest.raises(InsufficientResources, match=f"requested 100 units, 99 of 199 free .*; {NODE1} draws them"):
         g.stage(RACK, job="a", start=2, end=8)
     assert (g.records.stages, g.check()) == ({}, [])
 
@@ -286,5 +286,5 @@ def test_what_several_draw_together_is_locked_at_each_time() -> None:
     g.allocate_all([(RACK, "a"), ([("power:/pdu0", 100)], "b")], duration_s=20)
     assert (steps(g), steps(g, "b"), g.check()) == ([(200, 0, 20)], [(100, 0, 20)], [])
     g.free("b")
-    with pytest.raises(InsufficientResources, match=r"request 1 \(b\).*101 units wanted, 100 of 300 free"):
+    with pytest.raises(InsufficientResources, match=r"request 1 \(b\).*requested 101 units, 100 of 300 free"):
         g.allocate_all([([("power:/pdu0", 101)], "b")], start=5, duration_s=20)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fluxres
+from fluxres.allocation import plans
 from fluxres.cli import program as cli
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance import Instance
@@ -321,13 +322,15 @@ def test_a_refusal_of_units_that_nobody_named_says_which_pools_draw_them(site: R
 
     with pytest.raises(InfeasibleRequest) as never:
         give(*(node(number) for number in range(1, 8)))
-    assert never.value.message == "2800 units wanted of a pool of 2600; /site/rack0/node1 and 6 more draw them"
+    assert never.value.message == "requested 2800 units of a pool of 2600; /site/rack0/node1 and 6 more draw them"
     assert never.value.hint == "allocate fewer of these"
     site.allocate([("power:/feed/pdu1/power", 1500)], job="x", duration_s=10)
-    with pytest.raises(InsufficientResources, match=r"pdu1/power: 400 units wanted.*; /site/rack1/node4 draws them \(free from"):
+    with pytest.raises(
+        InsufficientResources, match=r"pdu1/power: requested 400 units.*; /site/rack1/node4 draws them \(free from"
+    ):
         give(node(4))
     assert site.jobs() == ["j", "x"]
-    with pytest.raises(InfeasibleRequest, match=r"9999 units wanted of a pool of 1800 \(ask for at most 1800\)"):
+    with pytest.raises(InfeasibleRequest, match=r"requested 9999 units of a pool of 1800 \(ask for at most 1800\)"):
         site.allocate([(node(1), 1), ("power:/feed/pdu1/power", 9999)], job="k", duration_s=10)
 
 
@@ -349,7 +352,7 @@ def test_what_can_never_be_given_is_never_free_later(site: ResourceGraph, way: s
         if site.jobs():
             site.free("j")
     assert refused[0] == refused[1]
-    assert "wanted of an edge that carries 300" in refused[0]
+    assert "requested 400 W of an edge that carries 300" in refused[0]
 
 
 def test_units_that_several_give_together_are_refused_for_now_where_they_would_be_there_later() -> None:
@@ -424,7 +427,7 @@ def test_rule_a1_a_node_that_draws_implies_no_pool_that_is_named(draw: str, insi
     graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
     name, units = inside
     before = graph.allocation("j").spans
-    with pytest.raises((InsufficientResources, UsageError), match=r"4 units wanted, 3 of 4 free|named beside /lab/node0"):
+    with pytest.raises((InsufficientResources, UsageError), match=r"requested 4 units, 3 of 4 free|named beside /lab/node0"):
         GIVES[way](graph, [("/lab/node0", 1), (f"/lab/node0/{name}", units)])
     assert graph.allocation("j").spans == before
     assert graph.check() == []
@@ -445,9 +448,9 @@ def test_units_that_are_implied_are_no_more_than_there_are() -> None:
     graph = two_nodes("")
     memory, node = graph.structure.vertex("/lab/node0/memory0"), graph.structure.vertex("/lab/node0")
     graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
-    with pytest.raises(InsufficientResources, match="4 units wanted, 3 of 4 free"):
-        graph.records.plan_allocate([(node, 1), (memory, 4)], "j", 0, 10_000_000, implies=True)
-    planned = graph.records.plan_allocate([(node, 1), (memory, 3)], "j", 0, 10_000_000, implies=True)
+    with pytest.raises(InsufficientResources, match="requested 4 units, 3 of 4 free"):
+        plans.allocate(graph.records, [(node, 1), (memory, 4)], "j", 0, 10_000_000, implies=True)
+    planned = plans.allocate(graph.records, [(node, 1), (memory, 3)], "j", 0, 10_000_000, implies=True)
     graph.records.allocate(planned, "j", 0, 10_000_000)
     assert graph.check() == []
     graph.shrink("j", "/lab/node0")

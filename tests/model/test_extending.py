@@ -60,7 +60,7 @@ def test_all_is_extended_or_nothing() -> None:
     g.allocate([CORE, (MEMORY, 3)], job="a", end=20)
     g.allocate([(MEMORY, 6)], job="b", start=50, end=60)
     before, revision = trace(g), g.revision
-    with pytest.raises(InsufficientResources, match=r"3 units wanted.*held by b\) \(free until 50 s\)") as caught:
+    with pytest.raises(InsufficientResources, match=r"requested 3 units.*held by b\) \(free until 50 s\)") as caught:
         g.set_end("a", math.inf)
     assert caught.value.reasons == {MEMORY: "b"}
     assert (trace(g), g.revision) == (before, revision)
@@ -87,7 +87,7 @@ def test_a_job_on_a_drained_node_is_extended() -> None:
     [
         ({"job": "z", "end": 90}, UnknownJob, "no job 'z'"),
         ({"job": "over", "end": 90}, NotHeld, "job 'over' ended at 10 s, and now is 30 s"),
-        ({"job": "a", "end": 30}, UsageError, "the end 30 s is over"),
+        ({"job": "a", "end": 30}, UsageError, "the end 30 s is in the past"),
         ({"job": "later", "end": 40}, UsageError, "would end at 40 s, not after its beginning at 40 s"),
         ({"job": "later", "end": math.inf}, UsageError, "holds something from 40 s on, later than now"),
         ({"job": "a"}, UsageError, "neither an end nor a duration"),

@@ -137,7 +137,7 @@ def test_what_a_job_holds_is_not_moved(g: ResourceGraph, held: str) -> None:
 
 def test_nothing_is_moved_into_what_a_job_holds_whole(g: ResourceGraph) -> None:
     g.allocate(RACK, job="j", end=60)
-    with pytest.raises(StillHeld, match="j holds it whole"):
+    with pytest.raises(StillHeld, match="j holds it exclusively"):
         g.move(NODE, RACK)
     g.free("j")
     g.allocate("/demo/rack1/node2", job="j", end=60)

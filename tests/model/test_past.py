@@ -183,7 +183,7 @@ def test_rule_t2_a_merge_drops_what_is_over_with_an_event(clock: Hand) -> None:
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
     other.allocate({"/lab/node1/core0": 1, "power:/pdu0": 100}, job="theirs", start=0, end=5)
-    with pytest.raises(MergeConflict, match="held whole by early"):
+    with pytest.raises(MergeConflict, match="held exclusively by early"):
         g.merge(other)
     clock.now_s = 20
     events, before, replayed = told(g), facts(other), g.duplicate()
@@ -210,7 +210,7 @@ def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_th
     error = refused.value
     assert error.where == "power:/pdu0"
     assert error.message.startswith(
-        "in the other graph early held power:/pdu0 until 10 s, and that is in the way: held whole by early"
+        "in the other graph early held power:/pdu0 until 10 s, and that is in the way: held exclusively by early"
     )
     assert error.hint == "expire(10.0) of the other graph drops it, `free --ended` on the command line"
     assert (events, (facts(g), facts(other))) == ([], before)
@@ -238,7 +238,7 @@ def test_rule_t2_a_merge_that_is_refused_for_what_is_held_says_so(clock: Hand) -
     other.allocate({"power:/pdu0": 400}, job="on", start=0, end=100)
     clock.now_s = 20
     before = facts(g)
-    with pytest.raises(MergeConflict, match="held whole by on"):
+    with pytest.raises(MergeConflict, match="held exclusively by on"):
         g.merge(other)
     assert facts(g) == before
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fluxres.allocation import plans
 from fluxres.allocation.records import Records
 from fluxres.model import search
 from tests.properties import long_run
@@ -28,10 +29,10 @@ def test_a_seed_gives_one_history() -> None:
 def test_records_kept_below_a_whole_pool_are_found_and_cut_down(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def absorb_nothing(self: Records, *given: Any) -> list[tuple[int, int, int]]:
+    def absorb_nothing(records: Records, *given: Any) -> list[tuple[int, int, int]]:
         return []
 
-    monkeypatch.setattr(Records, "_absorbed", absorb_nothing)
+    monkeypatch.setattr(plans, "_absorbed", absorb_nothing)
     assert long_run.main(["--steps", "4000", "--seed", "20", "--quiet"]) == 1
     told = capsys.readouterr().out.splitlines()
     replay = [json.loads(line) for line in told if line.startswith("[")]

@@ -1,0 +1,399 @@
+"""Allocations, frees and stages, checked as a whole against the records before anything changes.
+
+A plan only reads.  What it returns (:mod:`fluxres.allocation.planned`) the records apply as a whole, so a change that is refused
+leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.allocation import refusals, steps
+from fluxres.allocation.owners import STAGE_OWNER
+from fluxres.allocation.planned import Batch, Change, Piece, Planned, Target
+from fluxres.allocation.records import Records
+from fluxres.allocation.staged import Part, Staged
+from fluxres.allocation.steps import Steps
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import NotHeld, UsageError
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import EXCLUSIVE
+from fluxres.planner.lines import FEW_POOLS_MAX
+from fluxres.syntax.moment import in_message
+
+Implies = bool | frozenset[int]
+"""Whether an exclusive pool implies what lies below it; or the accounts that one implies."""
+
+
+class _Covered:
+    """The pools around the next one that the changes so far hold exclusively; changes come in the order of their pools.
+
+    Args:
+        end: one past the last descendant, by vertex.
+    """
+
+    def __init__(self, end: Int32) -> None:
+        self._end = end.item
+        self._above: list[Change] = []
+
+    def around(self, v: int) -> list[tuple[int, int]]:
+        """Windows in which a pool around this one is held exclusively."""
+        self._leave(v)
+        return [window for change in self._above for window in change.covers]
+
+    def add(self, change: Change) -> None:
+        self._leave(change.v)
+        if change.covers:
+            self._above.append(change)
+
+    def _leave(self, v: int) -> None:
+        while self._above and v >= self._end(self._above[-1].v):
+            self._above.pop()
+
+
+def _said(tick: int) -> str:
+    return in_message(seconds(tick))
+
+
+# -- allocating ----------------------------------------------------------------------------------------------------------
+
+
+def allocate(
+    records: Records, targets: Sequence[Target], job: str, start: int, end: int, *, implies: Implies = False
+) -> list[Change]:
+    """Check an allocation to a job, which grows if it holds something already.
+
+    Args:
+        targets: (vertex, amount); amounts of a vertex named twice add up.
+        start, end: window in ticks.
+        implies: whether an exclusive pool implies targets below it (all, or these vertices); otherwise it is an error to name
+            them.
+
+    Errors: InsufficientResources with the earliest time, InfeasibleRequest, UsageError.
+    """
+    return _plan(records, targets, job, job, start, end, implies=implies)
+
+
+def match(
+    records: Records,
+    vertices: Int32,
+    amounts: NDArray[np.int64],
+    implied: Sequence[Target],
+    job: str,
+    start: int,
+    end: int,
+) -> Batch | list[Change]:
+    """Check the allocation of a match; only a job that holds something already needs more than a look.
+
+    Args:
+        vertices, amounts: what the matcher found on the present revision: ascending, each vertex once, none below one that is
+            allocated exclusively.
+        implied: what it charged below a pool that is allocated exclusively.
+
+    Errors: as :func:`allocate`, for a job that holds something already, of which the matcher knows nothing.
+    """
+    if implied or records.is_holder(job):
+        targets = [*zip(vertices.tolist(), amounts.tolist(), strict=True), *implied]
+        return _plan(records, targets, job, job, start, end, implies=True)
+    size, stop = records.accounts.size, records.accounts.end
+    if len(vertices) <= FEW_POOLS_MAX:
+        few = zip(vertices.tolist(), amounts.tolist(), strict=True)
+        covered = [v for v, amount in few if amount > 1 and amount == size.item(v) and stop.item(v) > v + 1]
+    elif amounts.max() > 1:
+        covered = vertices[(amounts > 1) & (amounts == size[vertices]) & (stop[vertices] > vertices + 1)].tolist()
+    else:
+        covered = []
+    return Batch(vertices, amounts, covered, start, end)
+
+
+def _plan(
+    records: Records, targets: Sequence[Target], owner: str, job: str, start: int, end: int, *, implies: Implies = False
+) -> list[Change]:
+    """Check an allocation to an owner: a job, or a stage made for the job.
+
+    What the job holds itself is not in the way of its stage.
+    """
+    _require_window(start, end)
+    wanted: dict[int, int] = {}
+    for v, amount in targets:
+        if amount < 1:
+            raise UsageError(f"amount must be at least 1, got {amount}", where=records.accounts.where(v))
+        wanted[v] = wanted.get(v, 0) + amount
+    if not wanted:
+        raise UsageError("no pools named", hint="name at least one pool")
+    _require_possible(records, wanted)
+    if not implies:
+        changes = [_plan_one(records, v, wanted[v], owner, job, start, end) for v in sorted(wanted)]
+        _require_unnested(records, changes)
+        return changes
+    changes = []
+    covered = _Covered(records.accounts.end)
+    for v in sorted(wanted):
+        around: list[tuple[int, int]] = []
+        if implies is True or v in implies:
+            around = [*covered.around(v), *records.exclusive_above(v, owner, start, end)]
+        changes.append(_plan_one(records, v, wanted[v], owner, job, start, end, around))
+        covered.add(changes[-1])
+        _require_implied_fits(records, changes[-1], job, {owner, job})
+    if implies is not True:
+        _require_unnested(records, [change for change in changes if change.v not in implies])
+    return changes
+
+
+def _require_window(start: int, end: int) -> None:
+    if not start < end:
+        raise UsageError(
+            f"the window ends at {_said(end)}, not after its beginning at {_said(start)}",
+            hint="give an end (or a duration) after the start",
+        )
+
+
+def _require_possible(records: Records, wanted: Mapping[int, int]) -> None:
+    """Refuse what can never be allocated, before anything is refused because it is not free now."""
+    size, units = records.accounts.size.item, records.accounts.units.item
+    for v in sorted(wanted):
+        if wanted[v] > size(v):
+            raise refusals.too_many(records, v, wanted[v])
+        if not units(v):
+            raise refusals.way(records, v)
+
+
+def _plan_one(
+    records: Records, v: int, amount: int, owner: str, job: str, start: int, end: int, around: Sequence[tuple[int, int]] = ()
+) -> Change:
+    size = records.accounts.size.item(v)
+    if len(records.structure.unavailable_roots()) and (barred := records.accounts.unavailable_above(v)) >= 0:
+        raise refusals.barred(records, v, barred)
+    change = Change(v, amount, [], [])
+    for s, e in steps.without(start, end, list(around)) if around else ((start, end),):
+        own = records.steps_of(v, owner)
+        if records.accounts.flags.item(v) & EXCLUSIVE and steps.whole(own, s, e, amount, size) != [(s, e)]:
+            raise UsageError(
+                f"requested {amount} of {size} units of a pool that is only allocated exclusively",
+                where=records.accounts.where(v),
+                hint=f"ask for all {size}",
+            )
+        if records.planner.free(v, s, e) < amount:
+            raise refusals.taken(records, v, amount, job, s, e)
+        if len(records.structure.exclusive_composites):
+            _require_alone(records, v, amount, job, s, e)
+        if records.accounts.end.item(v) > v + 1:
+            covers = steps.whole(own, s, e, amount, size)
+            change.covers += covers
+            change.absorbs += _absorbed(records, v, amount, job, owner, covers)
+    if around:
+        change.implied = steps.inside(start, end, list(around))
+    return change
+
+
+def _require_alone(records: Records, v: int, amount: int, job: str, start: int, end: int) -> None:
+    """Refuse units in an exclusive-only pool in which another job holds something (rule A8)."""
+    for u in records.accounts.exclusive_around(v):
+        for w, other in records.inside(u, start, end):
+            if other != job:
+                raise refusals.exclusive(records, v, amount, job, u, w, other, start, end)
+
+
+def _absorbed(
+    records: Records, v: int, amount: int, job: str, owner: str, covers: list[tuple[int, int]]
+) -> list[tuple[int, int, int]]:
+    """Records of the owner below `v` that holding `v` exclusively implies (rules A3, A5): (vertex, start, end).
+
+    Errors: InsufficientResources where another job holds something there.
+    """
+    found: list[tuple[int, int, int]] = []
+    for start, end in covers:
+        if not records.planner.busy_below(v, start, end):
+            continue
+        for u in records.planner.busy(v + 1, records.accounts.end.item(v), start, end).tolist():
+            for other, held in records.held[u].items():
+                if not steps.touches(held, start, end):
+                    continue
+                if other != job:
+                    raise refusals.below(records, v, amount, job, u, other, start, end)
+                if owner == job:
+                    found.append((u, start, end))
+    return found
+
+
+def _require_implied_fits(records: Records, change: Change, job: str, owners: Collection[str]) -> None:
+    """Refuse more implied units of a pool than it has: they could not become records when the pool above is freed."""
+    if not change.implied:
+        return
+    had, size = steps.joined([records.given(change.v, owner) for owner in owners]), records.accounts.size.item(change.v)
+    for s, e in change.implied:
+        most = max((units for _, _, units in steps.within(had, s, e)), default=0)
+        if most + change.amount > size:
+            raise refusals.beyond(records, change.v, change.amount, most, job)
+
+
+def _require_unnested(records: Records, changes: list[Change]) -> None:
+    reach, above = 0, -1
+    for change in changes:
+        if change.v < reach:
+            raise UsageError(
+                f"named beside {records.accounts.where(above)}, which is allocated exclusively and includes it",
+                where=records.accounts.where(change.v),
+                hint="leave it out",
+            )
+        if change.covers:
+            reach, above = records.accounts.end.item(change.v), change.v
+
+
+# -- freeing --------------------------------------------------------------------------------------------------------------
+
+
+def free(
+    records: Records,
+    job: str,
+    targets: Iterable[tuple[int, int | None]] | None,
+    start: int | None,
+    end: int | None,
+    *,
+    implied: bool = False,
+) -> Batch | list[Piece]:
+    """Check a free of all or part of what a job holds.
+
+    Args:
+        targets: (vertex, amount or None for all of it); None for every pool of the job.
+        start, end: window in ticks; None for all the time that the job holds the pool.
+        implied: whether implied units may be freed without the pool above: a child instance drew them and returns them.
+
+    Returns: the job's batch, or pieces, for :meth:`Records.free`.
+    Errors: UnknownJob, NotHeld (naming the pool to free instead where the units are implied).
+    """
+    everything = targets is None and start is None and end is None and isinstance(job, str)
+    if everything and (batch := records.batch_of(job)) is not None:
+        return batch
+    records.require_job(job)
+    wanted: dict[int, int | None] = {} if targets is not None else dict.fromkeys(records.pools_with_implied(job))
+    for v, amount in targets or ():
+        if amount is not None and amount < 1:
+            raise UsageError(f"amount must be at least 1, got {amount}", where=records.accounts.where(v))
+        before = wanted.get(v, 0)
+        wanted[v] = None if amount is None or before is None else before + amount
+    pieces: list[Piece] = []
+    lo, hi = (0 if start is None else start), (FOREVER if end is None else end)
+    _require_window(lo, hi)
+    windowed = start is not None and end is not None
+    with_above = implied or targets is None
+    for v, amount in wanted.items():
+        above = with_above or (len(wanted) > 1 and any(u in wanted for u in records.accounts.ancestors(v)))
+        held = _freeable(records, job, v, lo, hi, above)
+        pieces.extend(_free_one(records, job, v, held, amount, lo, hi, windowed, targets is None))
+    if not pieces:
+        raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
+    if job in records.drawn.ledgers:
+        pieces = records.draws_of(job).with_drawn(pieces)
+    records.require_room_to_free(job, pieces)
+    return pieces
+
+
+def _freeable(records: Records, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
+    """What a job holds of a pool and can free: implied units only together with a pool above (rule A5).
+
+    Errors: NotHeld where the units are implied in a part of the window, and no pool above is named.
+    """
+    held = records.steps_of(v, job)
+    implied = records.implied.get(job, {}).get(v, ())
+    if not implied:
+        return held
+    if not with_above:
+        if steps.touches(implied, lo, hi):
+            what = "in a part of the window only through a pool above" if steps.touches(held, lo, hi) else "nothing of it"
+            raise NotHeld(
+                f"job '{job}' holds {what}", where=records.accounts.where(v), hint=_implied_hint(records, job, v, lo, hi)
+            )
+        return held
+    return steps.canonical([*held, *implied])
+
+
+def _free_one(
+    records: Records, job: str, v: int, held: Steps, amount: int | None, lo: int, hi: int, windowed: bool, lenient: bool
+) -> list[Piece]:
+    parts = list(steps.within(held, lo, hi))
+    if not parts:
+        if lenient:
+            return []
+        raise NotHeld(
+            f"job '{job}' holds nothing of it", where=records.accounts.where(v), hint=_implied_hint(records, job, v, lo, hi)
+        )
+    if amount is None:
+        left = [(v, units, s, e) for s, e, units in parts]
+    else:
+        fewest = steps.least(held, lo, hi) if windowed else min(units for _, _, units in parts)
+        if fewest < amount:
+            raise NotHeld(
+                f"cannot free {amount} units: job '{job}' holds {fewest} throughout the window",
+                where=records.accounts.where(v),
+                hint="free fewer, or name the window with start and end",
+            )
+        left = [(v, amount, s, e) for s, e, _ in parts]
+    if records.accounts.flags.item(v) & EXCLUSIVE and amount is not None and amount < records.accounts.size.item(v):
+        raise UsageError(
+            f"cannot free {amount} of {records.accounts.size.item(v)} units of a pool that is only allocated exclusively",
+            where=records.accounts.where(v),
+            hint="free all of it",
+        )
+    return left
+
+
+def _implied_hint(records: Records, job: str, v: int, lo: int, hi: int) -> str:
+    for u in records.accounts.ancestors(v):
+        whole = steps.whole(records.steps_of(u, job), lo, hi, 0, records.accounts.size.item(u))
+        if whole:
+            beside = " as well, or name a window beside" if steps.touches(records.steps_of(v, job), lo, hi) else ""
+            until = "" if whole[0][1] >= FOREVER else f" until {_said(whole[0][1])}"
+            times = f" from {_said(whole[0][0])}{until}" if beside else ""
+            return f"it is held through {records.accounts.where(u)}{times}: free that{beside}"
+    return "`allocated` shows what the job holds"
+
+
+# -- staging --------------------------------------------------------------------------------------------------------------
+
+
+def stage(records: Records, staged: Staged, *, implies: Implies = False) -> list[Planned]:
+    """Check a stage; arguments and errors as for :func:`allocate`."""
+    if staged.stage in records.stages:
+        raise UsageError(f"there is a stage '{staged.stage}' already")
+    owner = STAGE_OWNER + staged.stage
+    return [
+        ((part.start, part.end), _plan(records, part.targets, owner, staged.job, part.start, part.end, implies=implies))
+        for part in staged.parts()
+    ]
+
+
+def commit(records: Records, stage: str) -> list[Planned]:
+    """Check that a stage can become an allocation of its job.
+
+    Errors: StaleHandle; InsufficientResources when the job would hold a pool exclusively in which another job holds something by
+    now.
+    """
+    staged = records.require_stage(stage)
+    return [((part.start, part.end), _commit_part(records, staged.job, part)) for part in staged.parts()]
+
+
+def _commit_part(records: Records, job: str, part: Part) -> list[Change]:
+    changes, covered = list[Change](), _Covered(records.accounts.end)
+    for v, amount in sorted(part.targets):
+        changes.append(_commit_one(records, job, part, v, amount, covered.around(v)))
+        covered.add(changes[-1])
+        _require_implied_fits(records, changes[-1], job, {job})
+    return changes
+
+
+def _commit_one(records: Records, job: str, part: Part, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
+    # The stage holds the units already. Only what the job's own units add up to can have changed.
+    start, end = part.start, part.end
+    around = around + records.exclusive_above(v, job, start, end)
+    change = Change(v, amount, [], [], steps.inside(start, end, around))
+    if records.accounts.end.item(v) > v + 1:
+        own, size = records.steps_of(v, job), records.accounts.size.item(v)
+        for s, e in steps.without(start, end, around):
+            covers = steps.whole(own, s, e, amount, size)
+            change.covers += covers
+            change.absorbs += _absorbed(records, v, amount, job, job, covers)
+    return change
