@@ -16,17 +16,17 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fluxres import limits
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.json_typed import Places
+from fluxres.documents.part import Part
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed, typed
 from fluxres.formats.canary_schema import Flat, Instance, Local, Nodes, Types
 from fluxres.formats.canary_schema import Node as Described
 from fluxres.formats.inventory import EMPTY, Host, Stock, kept_properties, structure
 from fluxres.formats.inventory_runs import FRACTION_UNIT, FRACTIONS, Run, compact
-from fluxres.formats.json_typed import Places
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.part import Part
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax import canary as words
 
 Grammar = Literal["any", "seed", "current"]

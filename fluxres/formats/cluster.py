@@ -14,16 +14,16 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import Document, Key
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
-from fluxres.formats import typed, yaml_document
 from fluxres.formats.cluster_edges import Edges
 from fluxres.formats.cluster_entries import Entries
 from fluxres.formats.cluster_parts import Parts
 from fluxres.formats.cluster_schema import Cluster, Graph, Held, Resource
 from fluxres.formats.loaded import Hold, Loaded
 from fluxres.formats.selector import Selectors
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
 from fluxres.graph.draws import Draws

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import typed
 from fluxres.errors import InputError
-from fluxres.formats import typed
 from fluxres.formats.cluster_edges import LINK
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import CONTAINS, Subsystem

@@ -15,13 +15,14 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import ctest_schema, json_typed, typed
+from fluxres.formats import ctest_schema
 from fluxres.formats.inventory import Host, Stock, structure
 from fluxres.formats.inventory_runs import Run, compact
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax.ctest_groups import ID, TYPE
 
 VERSION: Final = {"major": 1, "minor": 0}

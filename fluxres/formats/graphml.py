@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 from fluxres import limits
+from fluxres.documents import json_typed, safe_xml
+from fluxres.documents.document import Key
+from fluxres.documents.safe_xml import Element
+from fluxres.documents.source import Source
+from fluxres.documents.typed import short
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed, safe_xml
 from fluxres.formats.graph_rows import CONTAINMENT, Edge, GraphRows
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.safe_xml import Element
-from fluxres.formats.source import Source
-from fluxres.formats.typed import short
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.kinds import STATES
 

@@ -10,13 +10,14 @@ from typing import Final
 
 from msgspec import UNSET
 
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Key
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats import json_typed, typed
 from fluxres.formats.jgf_schema import Jgf, RawJgf
 from fluxres.formats.jgf_structure import build
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Key
+from fluxres.formats.notes import keys_passed_over
 from fluxres.syntax import idset
 
 WRITERS: Final = ("", "fluxion", "fluxion:", "fluxion:jgf", "fluxion:jgf_shorthand")
@@ -48,7 +49,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
         except InputError as error:
             raise InputError(error.message, where=json_typed.where(source, ["free_ranks"]), hint=error.hint) from None
         made.structure.set_tag([0], FREE_RANKS, document.free_ranks)
-    return Loaded(made.structure, [], made.label or made.structure.name(0), json_typed.notes_of(source, passed_over))
+    return Loaded(made.structure, [], made.label or made.structure.name(0), keys_passed_over(source, passed_over))
 
 
 def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:

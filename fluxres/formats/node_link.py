@@ -13,14 +13,14 @@ import msgspec
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.documents import json_typed
+from fluxres.documents.document import Key
+from fluxres.documents.source import Source
+from fluxres.documents.typed import short
 from fluxres.errors import InputError
-from fluxres.formats import json_typed
 from fluxres.formats.graph_rows import CONTAINMENT, Edge, GraphRows
 from fluxres.formats.loaded import Hold, Loaded
 from fluxres.formats.node_link_schema import About, NodeLink, PlainEdge, RawNodeLink
-from fluxres.formats.source import Source
-from fluxres.formats.typed import short
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure

@@ -14,9 +14,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fluxres import limits
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import typed
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax.hostlist import Hostlist
 from fluxres.syntax.idset import IDset
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fluxres.clock import Length, length_ticks, seconds
+from fluxres.documents import source_text, yaml_document
 from fluxres.errors import UsageError
-from fluxres.formats import source_text, yaml_document
 from fluxres.model import parsing
 from fluxres.model.parsing import as_request
 from fluxres.syntax import jobspec

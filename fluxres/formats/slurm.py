@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.json_typed import collector_paused
+from fluxres.documents.source import Source
+from fluxres.documents.typed import short
 from fluxres.errors import LimitExceeded
 from fluxres.formats import slurm_gres, slurm_topology
-from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_lines import Line, Room, beside, lines
 from fluxres.formats.slurm_nodes import NODE_KEYS, Node, hardware_of, state_of
 from fluxres.formats.slurm_site import NETWORK, Partition, Site, Switch
-from fluxres.formats.source import Source
-from fluxres.formats.typed import short
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
 

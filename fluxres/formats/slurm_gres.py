@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.typed import short
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.slurm_lines import Line
-from fluxres.formats.typed import short
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe
 from fluxres.syntax import hostlist

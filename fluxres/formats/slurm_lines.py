@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents import source_text
+from fluxres.documents.source import Source
+from fluxres.documents.typed import nearest, short
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import source_text
-from fluxres.formats.source import Source
-from fluxres.formats.typed import nearest, short
 from fluxres.syntax import hostlist
 
 _PAIR = re.compile(r"\s*([A-Za-z][\w.]*+)\s*([-+*/]?)=\s*(?:\"([^\"]*)\"|([^\s\"]*))")

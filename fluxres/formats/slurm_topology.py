@@ -12,13 +12,13 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from fluxres import limits
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats import typed
 from fluxres.formats.slurm_lines import Line, Room
 from fluxres.formats.slurm_place import Place
 from fluxres.formats.slurm_site import NETWORK, Site, Switch
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 

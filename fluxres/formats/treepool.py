@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Key
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed, typed
 from fluxres.formats.rank_blocks import BlockRows
 from fluxres.formats.resource_set_schema import Storage, TreePool
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.kinds import Kind, KindTable
 from fluxres.syntax import idset
 

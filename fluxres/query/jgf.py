@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fluxres import limits
+from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.yaml_document import Document
 from fluxres.syntax import idset
 from fluxres.syntax.place import Place
 
@@ -66,7 +66,7 @@ def read(document: Document) -> Graph:
 
     Cost O(length). Errors: InputError with the place of what is wrong.
 
-    >>> from fluxres.formats import yaml_document
+    >>> from fluxres.documents import yaml_document
     >>> text = b'{"graph": {"nodes": [{"id": "0", "metadata": {"type": "node", "paths": {"containment": "/node0"}}}]}}'
     >>> read(yaml_document.load(text)).nodes[0].type
     'node'

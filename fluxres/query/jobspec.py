@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fluxres import limits
+from fluxres.documents.document import Document
 from fluxres.errors import LimitExceeded
-from fluxres.formats.yaml_document import Document
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.place import Place

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from fluxres.documents.document import Document
 from fluxres.errors import InputError
-from fluxres.formats.yaml_document import Document
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.place import Place
 
@@ -58,7 +58,7 @@ def read(document: Document) -> ResourceSet:
 
     Cost O(ids named). Errors: InputError with the place of what is wrong.
 
-    >>> from fluxres.formats import yaml_document
+    >>> from fluxres.documents import yaml_document
     >>> lite = '[{"rank": "0-1", "children": {"core": "0-3"}}]'
     >>> text = f'{{"version": 1, "execution": {{"R_lite": {lite}, "nodelist": ["n[0-1]"]}}}}'
     >>> read(yaml_document.load(text.encode())).host_of()

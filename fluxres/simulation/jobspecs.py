@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from fluxres import limits
 from fluxres.clock import FOREVER, ticks
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats.source import Source
 from fluxres.instance.dependencies import BEGIN, SCHEMES, SINGLETON
 from fluxres.model.matching import as_request
 from fluxres.simulation.workload import Submission, Workload, name_of

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from fluxres import limits
+from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.source import Source
 from fluxres.simulation import machine as machines
 from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads

@@ -19,9 +19,9 @@ from typing import Any, Final
 import msgspec
 
 from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import Document, Key
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import typed, yaml_document
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.simulation.figures import FIGURES, SHOWN
 from fluxres.simulation.study_schema import StudyDocument, WorkloadEntry
 

@@ -16,8 +16,8 @@ from collections import Counter
 from typing import Final
 
 from fluxres.clock import TICKS_PER_S
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats.source import Source
 from fluxres.simulation.workload import Submission, Workload, name_of
 from fluxres.syntax.excerpt import excerpt
 

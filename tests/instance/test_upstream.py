@@ -26,8 +26,8 @@ from fluxres import (
     limits,
 )
 from fluxres.clock import TICKS_PER_S
+from fluxres.documents.source import Source
 from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.graph.structure import Problem
 from fluxres.instance import Instance, Job, Runner, State
 from fluxres.instance.policy import QueuePolicy

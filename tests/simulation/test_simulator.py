@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fluxres import InputError, QueuePolicy, Resource, UsageError, build, limits
 from fluxres.clock import FOREVER
+from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest
-from fluxres.formats.source import Source
 from fluxres.instance import Instance, Queue
 from fluxres.model.matching import as_request
 from fluxres.simulation import jobspecs

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
+from fluxres.documents.document import Document, Key
 from fluxres.errors import InputError
-from fluxres.formats.yaml_document import Document, Key
 
 T = TypeVar("T")
 
@@ -36,7 +36,8 @@ def convert(document: Document, kind: type[T]) -> T:
 
     Errors: InputError with file, line, column, path, what was expected and what stands there.
 
-    >>> from fluxres.formats import cluster_schema, yaml_document
+    >>> from fluxres.documents import yaml_document
+    >>> from fluxres.formats import cluster_schema
     >>> convert(yaml_document.load(b"{fluxres: 1, resources: [{type: core, count: four}]}"), cluster_schema.Cluster)
     Traceback (most recent call last):
       ...
