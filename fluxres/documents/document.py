@@ -40,13 +40,13 @@ def path_text(path: Iterable[Key]) -> str:
     return text
 
 
-@dataclass
+@dataclass(eq=False)
 class Document:
     """The values of one file.
 
     Args:
         values: dicts, lists, str, int, float, bool and None; an aliased part is one object in several places.
-        file: its name for messages; empty where a place is named by its path alone.
+        file: its name for messages; empty for a request made of values, in which the path alone is the place.
         text: what it was read from.
         path: of the file, from whose folder includes start; None for standard input and text given.
         is_made: values of a caller, without a text: a place in them is a path without a line.
@@ -93,4 +93,4 @@ class Document:
         if not self.is_made:
             line, column = self.position(path, key=key)
             place = f"{self.file}:{line}:{column}"
-        return ": ".join(part for part in (place, path_text(path)) if part)
+        return ": ".join(part for part in (place, path_text(path)) if part) or "request"

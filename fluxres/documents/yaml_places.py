@@ -47,7 +47,7 @@ def places(text: str) -> Place:
     (2, 8)
     """
     stack: list[_Open] = []
-    anchors: dict[str, dict[Key, Place]] = {}
+    anchors: dict[str | None, dict[Key, Place]] = {}
     for event in events(text):
         if isinstance(event, _ENDS):
             frame = stack.pop()

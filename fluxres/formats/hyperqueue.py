@@ -18,6 +18,7 @@ from msgspec import UNSET
 from fluxres import limits
 from fluxres.documents import json_typed, typed
 from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
 from fluxres.documents.json_typed import Places
 from fluxres.documents.part import Part
 from fluxres.documents.source import Source
@@ -252,7 +253,7 @@ def _of_json(document: Document) -> list[Started]:
 
 def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Started:
     if not isinstance(values, Mapping):
-        raise InputError(f"expected a worker, got {typed.short(values)}", where=document.where(path))
+        raise InputError(f"expected a worker, got {shown(values)}", where=document.where(path))
     if "configuration" in values:
         kept = _kept(values, "configuration", "id")
         below = (*path, "configuration", "resources")

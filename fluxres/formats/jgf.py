@@ -10,8 +10,9 @@ from typing import Final
 
 from msgspec import UNSET
 
-from fluxres.documents import json_typed, typed
+from fluxres.documents import json_typed
 from fluxres.documents.document import Key
+from fluxres.documents.excerpt import shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats.jgf_schema import Jgf, RawJgf
@@ -59,4 +60,4 @@ def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:
     """
     if writer not in WRITERS:
         hint = "fluxion:jgf and fluxion:jgf_shorthand are read"
-        raise InputError(f"a graph of the writer {typed.short(writer)}", where=json_typed.where(source, path), hint=hint)
+        raise InputError(f"a graph of the writer {shown(writer)}", where=json_typed.where(source, path), hint=hint)

@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from fluxres.documents import json_typed, typed
 from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
 from fluxres.documents.json_typed import Places
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
@@ -25,7 +26,6 @@ from fluxres.formats.jqm_schema import ManagedResource, Node, Site, Word
 from fluxres.formats.loaded import Loaded
 from fluxres.syntax import jqm
 from fluxres.syntax.jqm import Discrete, Highlander, Quantity, Rules
-from fluxres.syntax.place import shown
 
 #: the property that keeps what is no resource: by key of a manager
 RULES: Final = f"{OF_FILE}managers"

@@ -25,8 +25,9 @@ from fluxres.syntax.count import Count
 from fluxres.syntax.hyperqueue import CPUS
 from fluxres.syntax.hyperqueue_request import ALL, Ask, Variant
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
-from fluxres.syntax.jobspec import SLOT, Request, Vertex, settled
+from fluxres.syntax.jobspec import Request
 from fluxres.syntax.range import Range
+from fluxres.syntax.vertex import SLOT, Vertex, settled
 
 FORMATS: Final = ("hyperqueue", "canary", "ctest")
 #: type of the pool in which an index has its ten-thousandths

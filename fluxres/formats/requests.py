@@ -99,14 +99,9 @@ def _document(source: str | bytes | Path) -> Request:
     found = _known.get(data)
     if found is None:
         document = yaml_document.parse(data, file=file, path=path)
-        found = _of(jobspec.parse(document.values, dialect="any", position=lambda path: _spot(document, path)))
+        found = _of(jobspec.parse(document, dialect="any"))
         if len(data) <= parsing.LENGTH_MAX:
             if len(_known) >= parsing.KEPT:
                 del _known[next(iter(_known))]
             _known[data] = found
     return found
-
-
-def _spot(document: yaml_document.Document, path: tuple[str | int, ...]) -> str:
-    line, column = document.position(path)
-    return f"{document.file}:{line}:{column}"

@@ -13,7 +13,8 @@ import numpy as np
 
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex
 
 
 class Simple(NamedTuple):

@@ -48,7 +48,9 @@ def as_request(wanted: Wanted) -> Request:
 def _of_text(text: str) -> Request:
     stripped = text.strip()
     if stripped.startswith("{"):
-        return jobspec.parse_json(stripped, dialect="any")
+        from fluxres.documents import yaml_document
+
+        return jobspec.parse(yaml_document.parse(stripped.encode("utf-8", "surrogatepass"), file="jobspec"), dialect="any")
     if stripped.startswith("-"):
         return Request(jobspec.parse_resources(options.of_words(stripped)))
     return Request(shape.vertices(stripped))

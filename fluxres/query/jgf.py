@@ -13,9 +13,9 @@ from typing import Any
 
 from fluxres import limits
 from fluxres.documents.document import Document
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import idset
-from fluxres.syntax.place import Place
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def read(document: Document) -> Graph:
     >>> read(yaml_document.load(text)).nodes[0].type
     'node'
     """
-    place = Place(position=lambda path: "{}:{}:{}".format(document.file, *document.position(path)))
+    place = Place(document=document)
     given = place.mapping(document.values)
     if "graph" not in given and isinstance(given.get("scheduling"), Mapping):
         given, place = given["scheduling"], place.at("scheduling")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fluxres.documents.document import Document
+from fluxres.documents.place import Place
 from fluxres.errors import InputError
 from fluxres.syntax import hostlist, idset
-from fluxres.syntax.place import Place
 
 NUMBER_MAX: Final = 2**63 - 1
 """Largest number that a host name may end in."""
@@ -64,7 +64,7 @@ def read(document: Document) -> ResourceSet:
     >>> read(yaml_document.load(text.encode())).host_of()
     {0: 'n0', 1: 'n1'}
     """
-    place = Place(position=lambda path: "{}:{}:{}".format(document.file, *document.position(path)))
+    place = Place(document=document)
     given = place.mapping(document.values, (), ("version", "execution"))
     if given["version"] != 1 or isinstance(given["version"], bool):
         raise place.at("version").expected("version 1", given["version"])

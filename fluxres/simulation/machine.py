@@ -12,7 +12,8 @@ from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.syntax import count as counts
 from fluxres.syntax import shape
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph

@@ -15,11 +15,10 @@ from typing import Any, Literal
 import orjson
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import idset
 from fluxres.syntax import range as ranges
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import shown
 from fluxres.syntax.range import Range
 
 _KEYS = ("min", "max", "operator", "operand")

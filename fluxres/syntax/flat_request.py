@@ -16,7 +16,8 @@ from fluxres.syntax import constraint as constraints
 from fluxres.syntax import count as counts
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.count import Count
-from fluxres.syntax.jobspec import SLOT, Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import SLOT, Vertex
 
 NODE: Final = "node"
 _COUNTED: Final = (NODE, SLOT, "core", "gpu")

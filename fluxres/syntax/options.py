@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from fluxres.documents.excerpt import excerpt
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax import count as counts
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import Place
 from fluxres.syntax.shape import DEFAULT_LABEL
 
 

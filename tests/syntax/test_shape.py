@@ -126,7 +126,7 @@ def test_vertices() -> None:
         ("core", 8, True),
         ("gpu", 1, False),
     ]
-    with pytest.raises(InputError, match=r"resources\[0\]: unknown key 'key'"):
+    with pytest.raises(InputError, match=r"resources\[0\]\.key: unknown key 'key'"):
         shape.vertices("node{key}")
 
 
