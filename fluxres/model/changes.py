@@ -32,12 +32,13 @@ from fluxres.model.pool import Pool
 from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Span
+from fluxres.syntax.jobspec import as_request
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.match import Match, Policy
-    from fluxres.model.matching import Wanted
     from fluxres.model.resource_graph import ResourceGraph
+    from fluxres.syntax.jobspec import Wanted
 
 Window = tuple[int, int]
 Held = tuple[Int32, NDArray[np.int64]]
@@ -294,9 +295,9 @@ def shrink(
     """Take a part of what a job holds back; see :meth:`ResourceGraph.shrink`."""
     slots = 0
     if targets.is_request(graph, wanted):
-        from fluxres.model import matching, shrinking
+        from fluxres.model import shrinking
 
-        request = matching.as_request(cast("Wanted", wanted))
+        request = as_request(cast("Wanted", wanted))
         lo, hi = (None if t is None else ticks(t, name) for t, name in ((start, "start"), (end, "end")))
         wanted, slots = shrinking.answer(graph, job, request, lo, hi, policy)
     freed = free(graph, job, cast("Targets", wanted), start, end, slots)

@@ -14,9 +14,9 @@ from fluxres.model.locking import locked
 
 if TYPE_CHECKING:
     from fluxres.match import Match, Policy, Refusal
-    from fluxres.model.matching import Wanted
     from fluxres.model.several import Shortage
     from fluxres.model.targets import Targets
+    from fluxres.syntax.jobspec import Wanted
 
 
 class Requests(Inspection):

@@ -27,7 +27,7 @@ from fluxres.model.values import Allocation
 
 if TYPE_CHECKING:
     from fluxres.match import Match, Policy
-    from fluxres.model.matching import Wanted
+    from fluxres.syntax.jobspec import Wanted
 
 
 def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:

@@ -30,11 +30,10 @@ from fluxres.documents.place import Place
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.instance.dependencies import BEGIN, SCHEMES, SINGLETON
-from fluxres.model.matching import as_request
 from fluxres.simulation.workload import Submission, Workload, name_of
 from fluxres.syntax import duration as durations
 from fluxres.syntax import jobspec
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, as_request
 
 KEYS: Final = (
     "id",

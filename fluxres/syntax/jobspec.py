@@ -1,23 +1,32 @@
-"""Jobspecs: what a job asks for, from documents into frozen values and back (Flux RFC 14 and RFC 25).
+"""Requests: what a job asks for, from a jobspec (Flux RFC 14 and RFC 25), a shape or short options, and back.
 
 :mod:`fluxres.syntax.jobspec_schema` has the form of the document.  Here its counts and constraints are parsed, exclusivity is
 decided, and labels are checked.  What differs between canonical jobspec, version 1 and the forms that Fluxion takes is a matter
 of the `dialect`, whose rules are in :mod:`fluxres.syntax.jobspec_dialects`.
+
+A workload asks for the same few things again and again: ten thousand jobs, a dozen jobspecs.  Reading one takes as long as
+finding its pools, so :func:`as_request` keeps what it read by content.
 """
 
 from __future__ import annotations
 
+import marshal
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
+from fluxres.clock import Length, length_ticks, seconds
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.place import Place
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax import count as counts
+from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec_dialects import RULES, Dialect, Rules
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
@@ -46,7 +55,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A job's request. Mappings in it are private copies, to be read only."""
+    """What a job asks for. Mappings in it are private copies, to be read only."""
 
     resources: tuple[Vertex, ...]
     tasks: tuple[Task, ...] = ()
@@ -57,6 +66,37 @@ class Request:
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+
+    @classmethod
+    def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
+        """A request from any form.
+
+        Args:
+            source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; short options such as ``-N4 -c8``; a jobspec
+                (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
+            duration_s: seconds, in place of those of the jobspec.
+            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
+                honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peer_requests`).
+
+        Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
+
+        >>> Request.parse("slot=4/[core=2;gpu=1]", duration_s=3600).duration_s
+        3600.0
+        >>> [vertex.type for vertex in Request.parse("gpus=2", format="hyperqueue").vertices()]
+        ['slot', 'gpu', 'core']
+        """
+        if format is not None:
+            found: Request = import_module(_PEERS).request(source, format)
+        elif isinstance(source, Path | bytes) or source == "-":
+            found = _of_document(source)
+        else:
+            found = as_request(source)
+        if duration_s is None:
+            return found
+        length = length_ticks(duration_s)
+        if length < 1:
+            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r:.80}")
+        return replace(found, duration_s=seconds(length))
 
     @property
     def by_part(self) -> list[tuple[Vertex, ...]]:
@@ -95,6 +135,93 @@ def joined(requests: Sequence[Request]) -> Request:
     """
     vertices = tuple(vertex for request in requests for vertex in request.resources)
     return Request(vertices, constraint=requests[0].constraint, parts=tuple(len(request.resources) for request in requests))
+
+
+# -- any form ----------------------------------------------------------------------------------------------------------
+
+Wanted = Request | str | Mapping[str, Any]
+"""A request; a shape, short options or a jobspec as text; a jobspec as plain values."""
+
+KEPT: Final = 1024
+"""Contents that are remembered."""
+LENGTH_MAX: Final = 16 * 1024
+"""Longer contents are not remembered: together they would be large, and they take long anyway."""
+_MARSHAL: Final = 2
+"""The format of marshal in which equal values are equal bytes, however they are shared between each other."""
+_PEERS: Final = "fluxres.formats.peer_requests"
+"""What reads the languages of HyperQueue, canary and CTest; loaded when one of them is named."""
+_LINES_OF_DOCUMENT: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\n)*[ \t]*(?:\{|['\"]?[A-Za-z_]\w*['\"]?[ \t]*:(?:\s|$))")
+
+_known: dict[str | bytes, Request] = {}
+"""What was read, by its content: a text, the bytes of a document, or values as marshal writes them, behind a NUL."""
+
+
+def as_request(wanted: Wanted) -> Request:
+    """The request that a text, plain values or a request mean.
+
+    Cost: that of a look-up for contents that were read before.
+    Errors: InputError with the place.
+
+    >>> as_request("slot=2/core") is as_request("slot=2/" + "core")
+    True
+    """
+    if isinstance(wanted, Request):
+        return wanted
+    if isinstance(wanted, str):
+        return _known.get(wanted) or _keep(wanted, _of_text(wanted))
+    if isinstance(wanted, Mapping):
+        return _of_values(wanted)
+    raise UsageError(f"a request is a shape, a jobspec or a Request, not {wanted!r:.80}")
+
+
+def _keep(content: str | bytes, found: Request) -> Request:
+    if len(content) <= LENGTH_MAX:
+        if len(_known) >= KEPT:
+            del _known[next(iter(_known))]
+        _known[content] = found
+    return found
+
+
+def _of_text(text: str) -> Request:
+    stripped = text.strip()
+    if stripped.startswith("{") or ("\n" in stripped and _LINES_OF_DOCUMENT.match(text)):
+        return _of_document(text.encode("utf-8", "surrogatepass"))
+    return Request(options.of_words(stripped) if stripped.startswith("-") else parse_shape(stripped))
+
+
+def _of_document(source: str | bytes | Path) -> Request:
+    from fluxres.documents import source_text, yaml_document
+
+    data, file, path = source_text.opened(source)
+    return _known.get(data) or _keep(data, parse(yaml_document.parse(data, file=file, path=path), dialect="any"))
+
+
+def _of_values(values: Mapping[str, Any]) -> Request:
+    # By the bytes that marshal writes, which tell 1 from 1.0 and true.
+    plain: Any = values
+    try:
+        written = marshal.dumps(plain, _MARSHAL)
+    except ValueError:  # another mapping than a dict, a value of a class, or too deep
+        return parse(values, dialect="any")
+    content = b"\0" + written
+    found = _known.get(content)
+    if found is None:
+        found = parse(values, dialect="any")
+        if marshal.loads(written) == values:  # a number of NumPy comes back as something else
+            _keep(content, found)
+    return found
+
+
+def parse_shape(text: str) -> tuple[Vertex, ...]:
+    """The resources of a shape (RFC 46). Errors: as `shape.parse` and :func:`parse_resources`.
+
+    >>> [(v.type, v.count.min, v.label) for v in parse_shape("slot=4/[core=8;gpu]")]
+    [('slot', 4, 'task')]
+    """
+    return parse_resources(shape.parse(text))
+
+
+# -- jobspecs ----------------------------------------------------------------------------------------------------------
 
 
 def parse(source: object, *, dialect: Dialect = "rfc14") -> Request:

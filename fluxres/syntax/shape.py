@@ -20,8 +20,7 @@ from fluxres.documents.excerpt import excerpt, shown
 from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
-from fluxres.syntax import jobspec
-from fluxres.syntax.vertex import SLOT, Vertex
+from fluxres.syntax.vertex import SLOT
 
 Resource = dict[str, Any]
 
@@ -57,15 +56,6 @@ def parse(text: str, *, default_label: str = DEFAULT_LABEL, range_as_mapping: bo
     if len(text) > limits.REQUEST_TEXT_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where=_at(0))
     return _Reader(text, default_label, range_as_mapping).read()
-
-
-def vertices(text: str) -> tuple[Vertex, ...]:
-    """The resources that a shape names, read as canonical jobspec. Errors: as :func:`parse` and `jobspec.parse_resources`.
-
-    >>> [(v.type, v.count.min, v.label) for v in vertices("slot=4/[core=8;gpu]")]
-    [('slot', 4, 'task')]
-    """
-    return jobspec.parse_resources(parse(text))
 
 
 def format(resources: Sequence[Mapping[str, Any]], *, default_label: str = DEFAULT_LABEL) -> str:  # noqa: A001 - read as shape.format

@@ -15,8 +15,8 @@ import fluxres
 from fluxres.errors import InputError
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.model import parsing
-from fluxres.model.parsing import as_request
+from fluxres.syntax import jobspec as jobspecs
+from fluxres.syntax.jobspec import as_request
 
 
 def jobspec(cores: Any = 2, duration: Any = 60) -> dict[str, Any]:
@@ -75,13 +75,13 @@ def test_values_that_are_not_plain_are_read_each_time() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "KEPT", 3)
-    kept: dict[bytes, Any] = {}
-    monkeypatch.setattr(parsing, "_known_values", kept)
+    monkeypatch.setattr(jobspecs, "KEPT", 3)
+    kept: dict[str | bytes, Any] = {}
+    monkeypatch.setattr(jobspecs, "_known", kept)
     for cores in range(1, 9):
         assert as_request(jobspec(cores)).resources[0].children[0].count.min == cores
     assert len(kept) == 3
-    monkeypatch.setattr(parsing, "LENGTH_MAX", 10)
+    monkeypatch.setattr(jobspecs, "LENGTH_MAX", 10)
     kept.clear()
     assert as_request(jobspec()) is not as_request(jobspec())
     assert as_request("slot=2/[core=1]") is not as_request("slot=2/[core=1]")
