@@ -37,7 +37,7 @@ class _Found(Exception):  # carries the first finding out of the walk
 def convert(document: Document, kind: type[T]) -> T:
     """The document as `kind`.
 
-    Errors: InputError with file, line, column, path, what was expected and what stands there; LimitExceeded for a text that is
+    Errors: InputError with file, line, column, path, what was expected and what was found; LimitExceeded for a text that is
     too long or a number that is too large.
 
     >>> from fluxres.documents import yaml_document

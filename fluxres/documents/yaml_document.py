@@ -64,13 +64,17 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     return parse(data, file=name, path=path)
 
 
-def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Document:
-    """The document in these bytes; see :func:`load`."""
+def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, unique_keys: bool = True) -> Document:
+    """The document in these bytes; see :func:`load`.
+
+    Args:
+        unique_keys: refuse JSON in which a mapping has a key twice; else the last one counts. YAML never has one twice.
+    """
     if len(data) > limits.DOCUMENT_BYTES_MAX:
         raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
     text = source_text.decode(data, file)
     if text.lstrip()[:1] in ("{", "["):
-        values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file)
+        values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file, unique_keys=unique_keys)
         if values is not None:
             return Document(values, file, text, path, is_json=True)
     if len(data) > limits.YAML_BYTES_MAX:
@@ -82,7 +86,7 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Doc
     return Document(_Composer(file).compose(text), file, text, path)
 
 
-def _parse_json(text: str, data: bytes, file: str) -> object | None:
+def _parse_json(text: str, data: bytes, file: str, *, unique_keys: bool) -> object | None:
     """The values of a JSON text, or None if it is not JSON: then it may still be YAML's flow style."""
     try:
         values = orjson.loads(text)
@@ -91,7 +95,7 @@ def _parse_json(text: str, data: bytes, file: str) -> object | None:
             raise InputError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}:{error.colno}") from None
         return None
     json_places.require_bounded(data, values, file)
-    if json_places.keys_of(values) != json_places.written_keys(data):
+    if unique_keys and json_places.keys_of(values) != json_places.written_keys(data):
         line, column, path = json_places.first_duplicate(text)
         raise InputError("the key stands here twice", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
     return values  # type: ignore[no-any-return]  # whatever JSON has: the caller checks

@@ -112,6 +112,7 @@ class Plan:
         named: whether any demand names pools by id.
         charged: whether anything is charged along the ways of an auxiliary graph.
         between: the number of the graph of which units are asked for between the nodes of the request; -1 for none.
+        lowest: the least counts, by number.
     """
 
     request: Request
@@ -121,12 +122,8 @@ class Plan:
     measured: int
     named: bool
     charged: bool
-    between: int = -1
-
-    @property
-    def lowest(self) -> tuple[int, ...]:
-        """The least counts, by number."""
-        return tuple(demand.count.min for demand in self.all)
+    between: int
+    lowest: tuple[int, ...]
 
     @property
     def is_of_one_type(self) -> bool:

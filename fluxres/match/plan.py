@@ -49,6 +49,7 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
         any(demand.named for demand in reader.all),
         any(demand.charged or demand.upstream for demand in reader.all),
         reader.between,
+        tuple([demand.count.min for demand in reader.all]),
     )
 
 

@@ -193,7 +193,10 @@ def _of_document(source: str | bytes | Path) -> Request:
     from fluxres.documents import source_text, yaml_document
 
     data, file, path = source_text.opened(source)
-    return _known.get(data) or _keep(data, parse(yaml_document.parse(data, file=file, path=path), dialect="any"))
+    if (known := _known.get(data)) is not None:
+        return known
+    document = yaml_document.parse(data, file=file, path=path, unique_keys=False)
+    return _keep(data, parse(document, dialect="any"))
 
 
 def _of_values(values: Mapping[str, Any]) -> Request:

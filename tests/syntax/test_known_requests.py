@@ -102,3 +102,13 @@ def test_json_is_a_request_whatever_stands_in_it() -> None:
     g = fluxres.ResourceGraph(expand(Recipe("cluster", children=(Recipe("core", count=4),)), origin=uuids.new_origin()))
     text = str(jobspec()).replace("'", '"').replace("app", "https://site/data")
     assert len(g.allocate("\n " + text, job="a")) == 2
+
+
+def test_text_of_several_lines_is_a_shape_options_or_a_document() -> None:
+    assert as_request("slot=2/\n core=3").resources == as_request("slot=2/core=3").resources
+    assert as_request("-N2\n-c4").resources == as_request("-N2 -c4").resources
+    text = json.dumps(jobspec(), indent=1)
+    for written in (text, f"\n# a comment\n---\n{text}", text.replace("{\n", '{\n "version": 1,\n', 1)):
+        assert as_request(written) == as_request(jobspec())
+    with pytest.raises(InputError, match=r"<text>:1:1: cores: unknown key 'cores'"):
+        as_request("cores: 4\nnodes: 2\n")
