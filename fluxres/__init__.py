@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fluxres.formats.builder import AuxiliaryGraph, Edge, Resource, build
-    from fluxres.formats.requests import Request
     from fluxres.instance import Instance, Job, QueuePolicy
     from fluxres.match import Match, Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
+    from fluxres.syntax.jobspec import Request
     from fluxres.syntax.resource_set import ResourceSet
 
 __version__ = "0.1.0"
@@ -97,7 +97,7 @@ _MODULE = {
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     **dict.fromkeys(("Match", "Policy"), "fluxres.match"),
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),
-    "Request": "fluxres.formats.requests",
+    "Request": "fluxres.syntax.jobspec",
     "Hostlist": "fluxres.syntax.hostlist",
     "IDset": "fluxres.syntax.idset",
     "ResourceSet": "fluxres.syntax.resource_set",

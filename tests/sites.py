@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fluxres.documents.source import Source
 from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.model import ResourceGraph
 
 TWO_PDUS = """

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres import clock, limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import FluxresError, UsageError
 from fluxres.render.amounts import when
 from fluxres.syntax import moment
-from fluxres.syntax.excerpt import excerpt
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph, Selection

@@ -9,7 +9,7 @@ among words, are words as well, behind `--`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -76,12 +76,14 @@ class Asked:
         default: str = "first",
         language: str | None = None,
     ) -> None:
-        letters = [_letter(letter, value) for letter, value in zip(LETTERS, short, strict=bool(short)) if value]
+        letters = {letter: _stated(value) for letter, value in zip(LETTERS, short, strict=bool(short)) if value}
         if language is not None and (letters or len(words) != 1):
             message = f"--request-format goes with one word, got {len(words)} and {len(letters)} short options"
             raise UsageError(message, hint=f"quote what {language} would be told, behind -- where it begins with -")
         self.pools = [word for word in words if names_pool(word)] if language is None else []
-        texts = [word for word in words if word not in self.pools] + [" ".join(letters)] * bool(letters)
+        texts = [word for word in words if word not in self.pools]
+        if letters:
+            texts.append(" ".join(f"-{letter}" if value is True else f"-{letter} {value}" for letter, value in letters.items()))
         if len(texts) > 1:
             raise UsageError(
                 f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}",
@@ -92,7 +94,7 @@ class Asked:
                 f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
                 hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of them",
             )
-        self.request = (_read(texts[0]) if language is None else _of_peer(texts[0], language)) if texts else None
+        self.request = _of_letters(letters) if letters else _read(texts[0], language) if texts else None
         if policy is not None and self.request is None:
             raise UsageError("--policy goes with a request", hint="pools that are named need none")
         self.policy = default if policy is None else policy
@@ -127,31 +129,28 @@ def names_pool(word: str) -> bool:
     return _POOL.match(word) is not None or is_edge(word) or _UUID.fullmatch(word) is not None
 
 
-def _letter(letter: str, value: str | bool | None) -> str:
-    return f"-{letter}" if value is True else f"-{letter} {value}"
+def _stated(value: str | bool) -> str | bool:
+    """The value of a short option, which may be written as `-N=4`."""
+    return value.strip().removeprefix("=").strip() if isinstance(value, str) else value
 
 
-def _read(word: str) -> Request:
-    if word == "-" or word.endswith(_ENDINGS) or word.lstrip().startswith("{") or "\n" in word:
-        from fluxres.cli.output import note
-        from fluxres.formats.requests import Request
+def _of_letters(letters: Mapping[str, str | bool]) -> Request:
+    from fluxres.syntax import options
+    from fluxres.syntax.jobspec import Request
 
-        found = Request.parse(Path(word) if word.endswith(_ENDINGS) else word)
-        for slot in found.stray_slots:
-            note(f"a task names the slot {slot!r:.80}, which the resources do not have")
-        return found
-    from fluxres.model.matching import as_request
-
-    return as_request(word)
+    return Request(options.of_letters(letters))
 
 
-def _of_peer(word: str, language: str) -> Request:
+def _read(word: str, language: str | None) -> Request:
     from fluxres.cli.output import note
-    from fluxres.formats.requests import Request
+    from fluxres.syntax.jobspec import Request
 
-    found = Request.parse(word, format=language)
-    for left in found.attributes["user"]["asked"]["left_out"]:
-        note(f"left out: {left}")
+    found = Request.parse(Path(word) if word.endswith(_ENDINGS) and language is None else word, format=language)
+    for slot in found.stray_slots:
+        note(f"a task names the slot {slot!r:.80}, which the resources do not have")
+    if language is not None:
+        for left in found.attributes["user"]["asked"]["left_out"]:
+            note(f"left out: {left}")
     return found
 
 

@@ -16,17 +16,18 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fluxres import limits
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import Places
+from fluxres.documents.part import Part
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed, typed
 from fluxres.formats.canary_schema import Flat, Instance, Local, Nodes, Types
 from fluxres.formats.canary_schema import Node as Described
 from fluxres.formats.inventory import EMPTY, Host, Stock, kept_properties, structure
 from fluxres.formats.inventory_runs import FRACTION_UNIT, FRACTIONS, Run, compact
-from fluxres.formats.json_typed import Places
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.part import Part
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax import canary as words
 
 Grammar = Literal["any", "seed", "current"]
@@ -248,7 +249,7 @@ def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
     if isinstance(values, Mapping) and "resource_pool" in values:
         values, path = values["resource_pool"], ("resource_pool",)
     if not isinstance(values, Mapping):
-        raise InputError(f"expected a mapping, got {typed.short(values)}", where=document.where(path), hint="such as {cpus: 4}")
+        raise InputError(f"expected a mapping, got {shown(values)}", where=document.where(path), hint="such as {cpus: 4}")
     if grammar == "current" or (grammar == "any" and "nodes" in values and not isinstance(values["nodes"], int)):
         return _nodes(document, values, path)
     if "resources" in values or "local" in values:
@@ -264,7 +265,7 @@ def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...])
         below = (*path, "nodes", at)
         name = str(node.id)
         if name in seen:
-            message = f"the node {typed.short(name)} stands twice"
+            message = f"the node {shown(name)} stands twice"
             raise InputError(message, where=document.where([*below, "id"]), hint="rename one")
         seen.add(name)
         resources = _instances(document, node.resources, (*below, "resources"))
@@ -296,7 +297,7 @@ def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> Types
     for word, listed in types.items():
         twice = _named(listed)
         if twice is not None:
-            message = f"the id {typed.short(listed[twice].id)} stands twice"
+            message = f"the id {shown(listed[twice].id)} stands twice"
             raise InputError(message, where=document.where([*path, word, twice, "id"]), hint="ids of one type differ")
     return types
 
@@ -352,9 +353,9 @@ def _counted(document: Document, values: Mapping[str, Any], path: tuple[Key, ...
         where = partial(document.where, [*path, word])
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             hint = "a pool has counts such as gpus: 4, or 'resources', or 'nodes'"
-            raise InputError(f"Missing key: resources; expected a count >= 0, got {typed.short(value)}", where=where(), hint=hint)
+            raise InputError(f"Missing key: resources; expected a count >= 0, got {shown(value)}", where=where(), hint=hint)
         if value > limits.POOLS_MAX:
-            raise LimitExceeded(f"expected a count up to {limits.POOLS_MAX}, got {typed.short(value)}", where=where())
+            raise LimitExceeded(f"expected a count up to {limits.POOLS_MAX}, got {shown(value)}", where=where())
         counts[word] = value
     if not counts:
         hint = "a pool has counts such as gpus: 4, or 'resources', or 'nodes'"

@@ -14,16 +14,17 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
-from fluxres.formats import typed, yaml_document
 from fluxres.formats.cluster_edges import Edges
 from fluxres.formats.cluster_entries import Entries
 from fluxres.formats.cluster_parts import Parts
 from fluxres.formats.cluster_schema import Cluster, Graph, Held, Resource
 from fluxres.formats.loaded import Hold, Loaded
 from fluxres.formats.selector import Selectors
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
 from fluxres.graph.draws import Draws
@@ -94,14 +95,14 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
 
 def _typed(document: Document) -> Cluster:
     if not isinstance(document.values, dict):
-        message = f"expected a mapping, got {typed.short(document.values)}"
+        message = f"expected a mapping, got {shown(document.values)}"
         raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
     version = document.values.get("fluxres")
     if version is None:
         message = "the key 'fluxres' is missing"
         raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
     if type(version) is not int or version != 1:
-        message = f"expected 1, got {typed.short(version)}"
+        message = f"expected 1, got {shown(version)}"
         raise InputError(message, where=document.where(["fluxres"]), hint="1 is the only version of this format so far")
     return typed.convert(document, Cluster)
 
@@ -200,7 +201,7 @@ def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[st
             structure.uuid_texts[at] = text
             structure.serial[at] = -1  # no uuid of base and serial may lead here
         else:
-            raise InputError(f"expected a UUID, got {typed.short(text)}", where=document.where(path))
+            raise InputError(f"expected a UUID, got {shown(text)}", where=document.where(path))
         at += count
     if at < structure.n:
         message = f"{at} uuids for {structure.n} pools"

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents import json_places, yaml_document
+from fluxres.documents.document import Document
 from fluxres.errors import LimitExceeded
-from fluxres.formats import cluster, cluster_write, json_places, yaml_document
+from fluxres.formats import cluster, cluster_write
 from fluxres.formats.loaded import Hold, Loaded, Output
-from fluxres.formats.yaml_document import Document
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 

@@ -12,10 +12,10 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.document import Document, Key
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.cluster_schema import Edge, Graph
 from fluxres.formats.selector import Selectors
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.edges import RESERVED, is_float

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.excerpt import shown
 from fluxres.errors import InputError
-from fluxres.formats import typed
 from fluxres.formats.cluster_edges import LINK
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
@@ -184,7 +184,7 @@ def _codes(column: NDArray[Any]) -> Int64:
     known: dict[tuple[type, object], int] = {}
     odd = next((value for value in column.tolist() if not isinstance(value, str | int | float | bool | None)), None)
     if odd is not None:
-        raise InputError(f"an edge has the value {typed.short(odd)}, which is neither text nor number", hint="write it as text")
+        raise InputError(f"an edge has the value {shown(odd)}, which is neither text nor number", hint="write it as text")
     return np.array([known.setdefault((type(value), value), len(known)) for value in column.tolist()], np.int64)
 
 

@@ -14,10 +14,10 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.document import Document, Key
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats.cluster_parts import Entry, Layer, Parts
 from fluxres.formats.cluster_schema import IdStart, Resource
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW
 from fluxres.graph.recipe import NO_RANK, Recipe

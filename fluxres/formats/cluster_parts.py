@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import Document, Key
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import typed, yaml_document
 from fluxres.formats.cluster_schema import Cluster, Resource
-from fluxres.formats.yaml_document import Document, Key
 
 
 @dataclass(slots=True, eq=False)

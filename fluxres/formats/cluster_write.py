@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import yaml_text
+from fluxres.documents.document import Document
 from fluxres.errors import InputError
-from fluxres.formats import yaml_text
 from fluxres.formats.cluster import ROOT_TYPES, Hold
 from fluxres.formats.cluster_edges_write import edge_entries, outside_homes
 from fluxres.formats.cluster_entries import DefaultIds
 from fluxres.formats.cluster_runs import Group, Runs, per_parent
 from fluxres.formats.selector import Selectors
-from fluxres.formats.yaml_document import Document
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.lookup import OUTSIDE

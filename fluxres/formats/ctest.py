@@ -15,13 +15,15 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from fluxres.documents import json_typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import ctest_schema, json_typed, typed
+from fluxres.formats import ctest_schema
 from fluxres.formats.inventory import Host, Stock, structure
 from fluxres.formats.inventory_runs import Run, compact
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax.ctest_groups import ID, TYPE
 
 VERSION: Final = {"major": 1, "minor": 0}
@@ -98,7 +100,7 @@ def parse(document: Document, *, strict: bool = True) -> Machine:
     """
     top = document.values
     if not isinstance(top, Mapping):
-        raise InputError(f"expected an object, got {typed.short(top)}", where=document.where(()), hint="JSON begins with {")
+        raise InputError(f"expected an object, got {shown(top)}", where=document.where(()), hint="JSON begins with {")
     local = top.get("local")
     if strict or not isinstance(local, Mapping) or "version" in top:
         _version(document, top)
@@ -108,10 +110,10 @@ def parse(document: Document, *, strict: bool = True) -> Machine:
     if isinstance(local, Mapping) and not strict:
         return _socket(document, local, ("local",))
     if not isinstance(local, list) or len(local) > 1:
-        message = f"Invalid socket object: expected a list of one object, got {typed.short(local)}"
+        message = f"Invalid socket object: expected a list of one object, got {shown(local)}"
         raise InputError(message, where=document.where(["local"]), hint="CTest knows one machine, and of it one part")
     if local and not isinstance(local[0], Mapping):
-        message = f"Invalid socket object: expected an object in the list, got {typed.short(local[0])}"
+        message = f"Invalid socket object: expected an object in the list, got {shown(local[0])}"
         raise InputError(message, where=document.where(["local", 0]), hint='write [{"gpus": [{"id": "0"}]}]')
     return _socket(document, local[0], ("local", 0)) if local else {}
 
@@ -129,9 +131,9 @@ def _version(document: Document, top: Mapping[str, Any]) -> None:
     version = top["version"]
     if not isinstance(version, Mapping) or not all(_is_integer(version.get(key)) for key in VERSION):
         hint = 'write {"major": 1, "minor": 0}'
-        raise InputError(f"Invalid version object: got {typed.short(version)}", where=document.where(["version"]), hint=hint)
+        raise InputError(f"Invalid version object: got {shown(version)}", where=document.where(["version"]), hint=hint)
     if {key: version[key] for key in VERSION} != VERSION:
-        got = f"{typed.short(version['major'])}.{typed.short(version['minor'])}"
+        got = f"{shown(version['major'])}.{shown(version['minor'])}"
         raise InputError(f"Unsupported version: {got}, expected 1.0", where=document.where(["version"]))
 
 
@@ -141,7 +143,7 @@ def _socket(document: Document, socket: Mapping[str, Any], path: tuple[Key, ...]
         if not TYPE.fullmatch(word):
             continue
         if not isinstance(instances, list):
-            message = f"Invalid resource specification: expected a list, got {typed.short(instances)}"
+            message = f"Invalid resource specification: expected a list, got {shown(instances)}"
             raise InputError(message, where=document.where([*path, word]), hint='write [{"id": "0", "slots": 1}]')
         made[word] = [_instance(document, each, (*path, word, at)) for at, each in enumerate(instances)]
     return made
@@ -149,18 +151,18 @@ def _socket(document: Document, socket: Mapping[str, Any], path: tuple[Key, ...]
 
 def _instance(document: Document, value: object, path: tuple[Key, ...]) -> Instance:
     if not isinstance(value, Mapping) or "id" not in value:
-        message = f"Invalid resource object: expected an object with an id, got {typed.short(value)}"
+        message = f"Invalid resource object: expected an object with an id, got {shown(value)}"
         raise InputError(message, where=document.where(path), hint='write {"id": "0", "slots": 1}')
     name, slots = value["id"], value.get("slots", 1)
     if not isinstance(name, str) or not ID.fullmatch(name):
-        message = f"Invalid resource object: expected an id, got {typed.short(name)}"
+        message = f"Invalid resource object: expected an id, got {shown(name)}"
         hint = "ids are text of lower case letters, digits and underscores"
         raise InputError(message, where=document.where([*path, "id"]), hint=hint)
     if not _is_integer(slots) or slots < 0:
-        message = f"Invalid resource object: expected a number of slots, got {typed.short(slots)}"
+        message = f"Invalid resource object: expected a number of slots, got {shown(slots)}"
         raise InputError(message, where=document.where([*path, "slots"]), hint="slots are a whole number, 1 unless given")
     if slots > _U32_MAX:
-        message = f"Invalid resource object: expected at most {_U32_MAX} slots, got {typed.short(slots)}"
+        message = f"Invalid resource object: expected at most {_U32_MAX} slots, got {shown(slots)}"
         raise LimitExceeded(message, where=document.where([*path, "slots"]))
     return Instance(name, slots)
 

@@ -38,7 +38,7 @@ class Format:
         title: what it is, in a few words.
         extensions: of its files, the first for new ones.
         matches: whether the beginning of a file (64 KiB) looks like it; a guess that may be wrong, never slow.
-        reader: ``module:function`` from a :class:`~fluxres.formats.source.Source` to what was loaded; None where none reads it.
+        reader: ``module:function`` from a :class:`~fluxres.documents.source.Source` to what was loaded; None where none reads it.
         writer: ``module:function`` from structure, allocations and name to an :class:`~fluxres.formats.loaded.Output`; None where
             none writes it.
         many: ``module:function`` from a sequence of sources to one machine, where each file is a part of it.

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.documents.document import Key
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.pool_uuids import give_uuids
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid
 from fluxres.graph.auxiliary import Int32, Subsystem

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 from fluxres import limits
+from fluxres.documents import json_typed, safe_xml
+from fluxres.documents.document import Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.safe_xml import Element
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed, safe_xml
 from fluxres.formats.graph_rows import CONTAINMENT, Edge, GraphRows
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.safe_xml import Element
-from fluxres.formats.source import Source
-from fluxres.formats.typed import short
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.kinds import STATES
 
@@ -116,7 +116,7 @@ class _Reading:
         for number, element in enumerate(self._nodes):
             key = element.attributes.get("id")
             if key is None or row.setdefault(key, number) != number:
-                self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else short(key)))
+                self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else shown(key)))
         subsystems = self._value(self._graph, "subsystems")
         own = None if subsystems is None else self._json(self._graph, subsystems, "subsystems", bool)
         rows = self._rows(row, own)
@@ -173,7 +173,7 @@ class _Reading:
             ends = [row.get(element.attributes.get(side, "")) for side in ("source", "target")]
             if ends[0] is None or ends[1] is None:
                 side = "source" if ends[0] is None else "target"
-                self._refuse(element, f"no node has the id {short(element.attributes.get(side))}")
+                self._refuse(element, f"no node has the id {shown(element.attributes.get(side))}")
             subsystem = self._value(element, "subsystem") or CONTAINMENT
             if subsystem == CONTAINMENT:
                 for column, value in zip(parents, (ends[0], ends[1], number), strict=True):
@@ -193,13 +193,13 @@ class _Reading:
 
     def _word(self, element: Element, name: str, text: str) -> str:
         if len(text) > limits.NAME_LENGTH_MAX:
-            message = f"{name}: expected at most {limits.NAME_LENGTH_MAX} characters, got {short(text)}"
+            message = f"{name}: expected at most {limits.NAME_LENGTH_MAX} characters, got {shown(text)}"
             raise LimitExceeded(message, where=self._source.where(element.line))
         return text
 
     def _whole(self, element: Element, name: str, text: str) -> int:
         if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > limits.SIZE_MAX:
-            self._refuse(element, f"{name}: expected a whole number of 0 to {limits.SIZE_MAX}, got {short(text)}")
+            self._refuse(element, f"{name}: expected a whole number of 0 to {limits.SIZE_MAX}, got {shown(text)}")
         return int(text)
 
     def _rank(self, element: Element, name: str, text: str) -> int:
@@ -210,13 +210,13 @@ class _Reading:
 
     def _state(self, element: Element, name: str, text: str) -> str:
         if text not in STATES:
-            self._refuse(element, f"{name}: expected one of {', '.join(STATES)}, got {short(text)}")
+            self._refuse(element, f"{name}: expected one of {', '.join(STATES)}, got {shown(text)}")
         return text
 
     def _truth(self, element: Element, name: str, text: str) -> bool:
         found = _TRUTH.get(text.lower())
         if found is None:
-            self._refuse(element, f"{name}: expected true or false, got {short(text)}")
+            self._refuse(element, f"{name}: expected true or false, got {shown(text)}")
         return found
 
     def _double(self, element: Element, text: str) -> float:
@@ -225,9 +225,9 @@ class _Reading:
         except ValueError:
             found = -1.0
         if not found >= 0:
-            self._refuse(element, f"capacity: expected a number >= 0, got {short(text)}")
+            self._refuse(element, f"capacity: expected a number >= 0, got {shown(text)}")
         if not is_countable(found):
-            self._refuse(element, f"capacity: expected at most {limits.CAPACITY_MAX}, got {short(text)}", LARGER_UNIT)
+            self._refuse(element, f"capacity: expected at most {limits.CAPACITY_MAX}, got {shown(text)}", LARGER_UNIT)
         return found
 
     def _properties(self, element: Element, name: str, text: str) -> dict[str, Any]:
@@ -241,14 +241,14 @@ class _Reading:
         try:
             found = json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
-            self._refuse(element, f"{name}: expected a mapping in JSON: {short(str(error))}")
+            self._refuse(element, f"{name}: expected a mapping in JSON: {shown(str(error))}")
         if not isinstance(found, dict):
-            self._refuse(element, f"{name}: expected a mapping in JSON, got {short(found)}")
+            self._refuse(element, f"{name}: expected a mapping in JSON, got {shown(found)}")
         for key, value in found.items():
             self._word(element, name, key)
             long = isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX
             if not key or not isinstance(value, kind) or long or (isinstance(value, int) and abs(value) >= limits.NUMBER_MAX):
-                self._refuse(element, f"{name}: {short(key)} cannot be {short(value)}")
+                self._refuse(element, f"{name}: {shown(key)} cannot be {shown(value)}")
         return found
 
 

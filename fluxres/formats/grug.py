@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from fluxres import limits
+from fluxres.documents import safe_xml
+from fluxres.documents.safe_xml import Element
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import safe_xml
-from fluxres.formats.safe_xml import Element
 
 Method = Literal["MULTIPLY", "ASSOCIATE_IN", "ASSOCIATE_BY_PATH_IN"]
 METHODS: Final[dict[str, Method]] = {

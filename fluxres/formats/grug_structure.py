@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import grug
 from fluxres.formats.grug import Kind, Recipe, Rule
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
 from fluxres.graph import kinds as pool_kinds
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fluxres.formats import safe_xml
+from fluxres.documents import safe_xml
+from fluxres.documents.source import Source
 from fluxres.formats.hwloc_objects import Object, machine_of
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
 
 __all__ = ["Object", "load", "parse", "read"]
 

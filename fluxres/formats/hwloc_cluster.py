@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import safe_xml
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.formats import hwloc_devices, hwloc_pools, safe_xml
+from fluxres.formats import hwloc_devices, hwloc_pools
 from fluxres.formats.hwloc_objects import Machine, Object, machines_of
 from fluxres.formats.hwloc_pools import Keep, Row
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.notes import Notes
-from fluxres.formats.source import Source
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable
 

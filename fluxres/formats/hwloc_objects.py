@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from fluxres.documents.safe_xml import Element
 from fluxres.errors import InputError
-from fluxres.formats.safe_xml import Element
 
 MEMORY: Final = frozenset(("NUMANode", "MemCache"))
 DEVICES: Final = frozenset(("Bridge", "PCIDev", "OSDev"))

@@ -16,17 +16,19 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import Places
+from fluxres.documents.part import Part
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import hyperqueue_version0, json_typed, typed
+from fluxres.formats import hyperqueue_version0
 from fluxres.formats.hyperqueue_schema import Configuration, Number, Resource, Resources, Worker
 from fluxres.formats.hyperqueue_words import Started, add_options, of_words
 from fluxres.formats.inventory import Host, Stock, structure
 from fluxres.formats.inventory_runs import FRACTION_UNIT, Run
-from fluxres.formats.json_typed import Places
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.part import Part
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hyperqueue, hyperqueue_coupling
@@ -251,7 +253,7 @@ def _of_json(document: Document) -> list[Started]:
 
 def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Started:
     if not isinstance(values, Mapping):
-        raise InputError(f"expected a worker, got {typed.short(values)}", where=document.where(path))
+        raise InputError(f"expected a worker, got {shown(values)}", where=document.where(path))
     if "configuration" in values:
         kept = _kept(values, "configuration", "id")
         below = (*path, "configuration", "resources")

@@ -10,11 +10,11 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.part import Part
 from fluxres.errors import InputError
-from fluxres.formats import typed
 from fluxres.formats.hyperqueue_schema import List, Number, Word
-from fluxres.formats.part import Part
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax import hyperqueue
 from fluxres.syntax.hyperqueue import CPUS
 from fluxres.syntax.hyperqueue_pools import Listed, Pool, Range, Sum

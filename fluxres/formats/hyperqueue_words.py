@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
 
+from fluxres.documents.excerpt import excerpt
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats.source import Source
 from fluxres.syntax import hyperqueue, hyperqueue_coupling
-from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.hyperqueue_coupling import Coupling
 from fluxres.syntax.hyperqueue_pools import Pool
 

@@ -45,7 +45,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     Cost: O(pools) array operations, O(hosts × types + labels that are no range) Python.
 
     >>> from fluxres.formats.hyperqueue import read
-    >>> from fluxres.formats.source import Source
+    >>> from fluxres.documents.source import Source
     >>> write(read(Source(b"cpus=2x4\\ngpus=[a]\\n")).structure).data
     b"hq worker start --hostname node0 --cpus 2x4 --resource 'gpus=[a]'\\n"
     """

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.inventory_runs import DIGITS, LABEL, OF_FILE, Run, entries, free, is_name, shares
 from fluxres.graph import uuids
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from fluxres.syntax.excerpt import excerpt
 
 #: their words for what everybody else calls otherwise
 TYPES: Final = {"cpus": "core", "gpus": "gpu"}

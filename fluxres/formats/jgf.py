@@ -10,13 +10,15 @@ from typing import Final
 
 from msgspec import UNSET
 
+from fluxres.documents import json_typed
+from fluxres.documents.document import Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats import json_typed, typed
 from fluxres.formats.jgf_schema import Jgf, RawJgf
 from fluxres.formats.jgf_structure import build
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Key
+from fluxres.formats.notes import keys_passed_over
 from fluxres.syntax import idset
 
 WRITERS: Final = ("", "fluxion", "fluxion:", "fluxion:jgf", "fluxion:jgf_shorthand")
@@ -48,7 +50,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
         except InputError as error:
             raise InputError(error.message, where=json_typed.where(source, ["free_ranks"]), hint=error.hint) from None
         made.structure.set_tag([0], FREE_RANKS, document.free_ranks)
-    return Loaded(made.structure, [], made.label or made.structure.name(0), json_typed.notes_of(source, passed_over))
+    return Loaded(made.structure, [], made.label or made.structure.name(0), keys_passed_over(source, passed_over))
 
 
 def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:
@@ -58,4 +60,4 @@ def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:
     """
     if writer not in WRITERS:
         hint = "fluxion:jgf and fluxion:jgf_shorthand are read"
-        raise InputError(f"a graph of the writer {typed.short(writer)}", where=json_typed.where(source, path), hint=hint)
+        raise InputError(f"a graph of the writer {shown(writer)}", where=json_typed.where(source, path), hint=hint)

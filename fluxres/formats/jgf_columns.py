@@ -11,7 +11,9 @@ import msgspec
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.formats import json_typed
+from fluxres.documents import json_typed
+from fluxres.documents.json_typed import Buffer
+from fluxres.documents.source import Source
 from fluxres.formats.jgf_schema import (
     Edge,
     EdgeMetadata,
@@ -22,8 +24,6 @@ from fluxres.formats.jgf_schema import (
     PlainMetadata,
     PlainNode,
 )
-from fluxres.formats.json_typed import Buffer
-from fluxres.formats.source import Source
 from fluxres.graph.jgf_subsystems import CONTAINMENT
 
 _OPTIONAL: Final = tuple(name for name in Metadata.__struct_fields__ if name not in ("type", "paths"))

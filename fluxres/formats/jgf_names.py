@@ -10,8 +10,8 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.document import Key
 from fluxres.formats.jgf_columns import NodeColumns
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.auxiliary import Int32
 from fluxres.syntax import template
 

@@ -2,7 +2,7 @@
 
 Everything that a node may leave out is UNSET then, since its default depends on the rest of the node.  There are two types of a
 node, and of an edge: what nearly each of nearly every file is, which takes half the memory, and all that it may have.  Keys that
-are not known here are passed over, as by Fluxion, and a note names them (:func:`fluxres.formats.json_typed.passed_over`).
+are not known here are passed over, as by Fluxion, and a note names them (:func:`fluxres.documents.json_typed.passed_over`).
 """
 
 from __future__ import annotations

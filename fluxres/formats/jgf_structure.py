@@ -16,14 +16,14 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import json_typed
+from fluxres.documents.document import Key
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed
 from fluxres.formats.jgf_columns import EdgeColumns, NodeColumns
 from fluxres.formats.jgf_names import name_nodes
 from fluxres.formats.jgf_schema import RawAuxiliary, RawGraph, RawGraphMetadata
 from fluxres.formats.pool_uuids import give_uuids
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, is_countable
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32, Subsystem

@@ -14,18 +14,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import Places
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats import json_typed, typed
 from fluxres.formats.inventory import Host, Stock, kept_properties, structure
 from fluxres.formats.inventory_runs import OF_FILE, Run
 from fluxres.formats.jqm_schema import ManagedResource, Node, Site, Word
-from fluxres.formats.json_typed import Places
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax import jqm
 from fluxres.syntax.jqm import Discrete, Highlander, Quantity, Rules
-from fluxres.syntax.place import shown
 
 #: the property that keeps what is no resource: by key of a manager
 RULES: Final = f"{OF_FILE}managers"

@@ -26,7 +26,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     Errors: UsageError for a machine of which nothing stands in a node.  Cost: O(pools) array operations, O(items) Python.
 
     >>> from fluxres.formats.jqm import read
-    >>> from fluxres.formats.source import Source
+    >>> from fluxres.documents.source import Source
     >>> write(read(Source(b"nbThread: 3")).structure).data
     b'{"nodes":[{"name":"node0","managers":[{"type":"quantity","key":"thread","quantity":3}]}]}\\n'
     """

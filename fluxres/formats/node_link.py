@@ -13,14 +13,14 @@ import msgspec
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.documents import json_typed
+from fluxres.documents.document import Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats import json_typed
 from fluxres.formats.graph_rows import CONTAINMENT, Edge, GraphRows
 from fluxres.formats.loaded import Hold, Loaded
 from fluxres.formats.node_link_schema import About, NodeLink, PlainEdge, RawNodeLink
-from fluxres.formats.source import Source
-from fluxres.formats.typed import short
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
@@ -74,7 +74,7 @@ class _Reading:
         if len(self._row) < len(keys):
             met: dict[int | str, int] = {}
             row = next(row for row, key in enumerate(keys) if met.setdefault(key, row) != row)
-            self.fail(["nodes", row, "id"], f"the id {short(keys[row])} is that of another node too")
+            self.fail(["nodes", row, "id"], f"the id {shown(keys[row])} is that of another node too")
         parents, graphs = self._edges()
         own = self._about.subsystems
         named: dict[str, list[Edge]] = {} if own is UNSET else {name: [] for name in own}
@@ -140,7 +140,7 @@ class _Reading:
             src, dst = rows.get(edge.source), rows.get(edge.target)
             if src is None or dst is None:
                 side = "source" if src is None else "target"
-                self.fail(["edges", number, side], f"no node has the id {short(getattr(edge, side))}")
+                self.fail(["edges", number, side], f"no node has the id {shown(getattr(edge, side))}")
             if edge.subsystem is UNSET or edge.subsystem == CONTAINMENT:
                 above.append(src)
                 below.append(dst)
@@ -177,18 +177,18 @@ class _Reading:
         row = self._row.get(key) if isinstance(key, int | str) and not isinstance(key, bool) else None
         if row is None:
             place: list[Key] = ["edges", number, side] if side in values else ["edges", number]
-            self.fail(place, f"expected the id of a node as {side}, got {short(key)}")
+            self.fail(place, f"expected the id of a node as {side}, got {shown(key)}")
         return row
 
     def _word(self, value: object, key: str, number: int) -> None:
         if not isinstance(value, str) or not 0 < len(value) <= limits.NAME_LENGTH_MAX:
-            self.fail(["edges", number, key], f"expected text, got {short(value)}")
+            self.fail(["edges", number, key], f"expected text, got {shown(value)}")
 
     def _require_plain(self, key: str, value: object, number: int) -> None:
         if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX):
-            self.fail(["edges", number, key], f"expected text, a number, true, false or null, got {short(value)}")
+            self.fail(["edges", number, key], f"expected text, a number, true, false or null, got {shown(value)}")
         if key == "capacity" and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
-            self.fail(["edges", number, key], f"expected a number >= 0, got {short(value)}")
+            self.fail(["edges", number, key], f"expected a number >= 0, got {shown(value)}")
         if key == "capacity":
             self._require_countable(value, number)
 
@@ -212,5 +212,5 @@ class _Reading:
         row = self._row.get(key)
         found = int(vertex[row]) if row is not None else structure.accounts.edge_named(str(key))
         if found < 0:
-            self.fail(place, f"no node has the id {short(key)}")
+            self.fail(place, f"no node has the id {shown(key)}")
         return found

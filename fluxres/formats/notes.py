@@ -7,7 +7,10 @@ many there are in all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from fluxres.documents.source import Source
 
 #: names that a note lists
 _NAMES_MAX: Final = 5
@@ -41,7 +44,7 @@ class Notes:
         )
 
 
-def listed(names: list[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Names for a note, cut where they get many.
 
     >>> listed(["n1", "n2"]), listed([f"n{i}" for i in range(9)])
@@ -49,3 +52,8 @@ def listed(names: list[str]) -> str:
     """
     shown = ", ".join(names[:_NAMES_MAX])
     return f"{shown} and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else shown
+
+
+def keys_passed_over(source: Source, names: Sequence[str]) -> tuple[str, ...]:
+    """A note on the keys of a document that its reader passed over; none where there are none."""
+    return (f"{source.file}: passed over, since a machine has no place for it: {listed(names)}",) if names else ()

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from fluxres import limits
+from fluxres.documents import source_text
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.hyperqueue_words import words_of
 from fluxres.formats.inventory import RESERVED, TYPES
@@ -25,8 +27,9 @@ from fluxres.syntax.count import Count
 from fluxres.syntax.hyperqueue import CPUS
 from fluxres.syntax.hyperqueue_request import ALL, Ask, Variant
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
-from fluxres.syntax.jobspec import SLOT, Request, Vertex, settled
+from fluxres.syntax.jobspec import Request
 from fluxres.syntax.range import Range
+from fluxres.syntax.vertex import SLOT, Vertex, settled
 
 FORMATS: Final = ("hyperqueue", "canary", "ctest")
 #: type of the pool in which an index has its ten-thousandths
@@ -74,6 +77,25 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
     else:
         found = [hyperqueue(variant, types=types, sums=sums) for variant in _hyperqueue_variants(text)]
     return [Asked(_carrying(each, format, text), each.left_out) for each in found]
+
+
+def request(source: object, format: str) -> Request:
+    """The one request of a text or a file.
+
+    Errors: as :func:`parse`; UsageError for several alternatives.
+    """
+    if not isinstance(source, str | bytes | Path):
+        raise UsageError(f"expected text in the language of {format}, got {source!r:.60}", hint="leave the format out")
+    if isinstance(source, str) and source != "-":
+        text = source
+    else:
+        data, file, _ = source_text.opened(source)
+        text = source_text.decode(data, file)
+    found = parse(text, format)
+    if len(found) > 1:
+        hint = "fluxres.formats.peer_requests.parse gives each"
+        raise UsageError(f"{len(found)} alternatives, and a request is one of them", where="request", hint=hint)
+    return found[0].request
 
 
 def _carrying(asked: Asked, format: str, text: str) -> Request:

@@ -14,9 +14,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fluxres import limits
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import typed
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.syntax.hostlist import Hostlist
 from fluxres.syntax.idset import IDset
 
@@ -75,7 +75,7 @@ class _Copy:
 
     def _key(self, key: object, path: list[Key]) -> str:
         if not isinstance(key, str):
-            raise InputError(f"the key {typed.short(key)} is not text", where=self.where(path), hint="put it in quotes")
+            raise InputError(f"the key {shown(key)} is not text", where=self.where(path), hint="put it in quotes")
         return str(key)
 
     def _scalar(self, value: object, path: list[Key]) -> object:

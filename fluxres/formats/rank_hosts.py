@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError
-from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.hostlist import Expression
 
 _DIGITS: Final = "0123456789"

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import json_typed
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed
-from fluxres.formats.source import Source
 from fluxres.graph.kinds import require_draws
 from fluxres.syntax import idset
 from fluxres.syntax.constraint import RESERVED

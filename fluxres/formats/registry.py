@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from fluxres.clock import FOREVER, seconds
+from fluxres.documents import compression
+from fluxres.documents.json_typed import collector_paused
+from fluxres.documents.source import Source
+from fluxres.documents.typed import nearest
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import compression, exports, flux, peers, plain_values, slurm_entries
+from fluxres.formats import exports, flux, peers, plain_values, slurm_entries
 from fluxres.formats.detection import is_toml, keys, xml_root
 from fluxres.formats.format import ALL, Format
-from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Hold, Loaded, Output
-from fluxres.formats.source import Source
-from fluxres.formats.typed import nearest
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure

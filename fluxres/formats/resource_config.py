@@ -20,15 +20,16 @@ from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import source_text, typed
+from fluxres.documents.document import Document, Key, path_text
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import resource_set, resource_set_write, source_text, typed
+from fluxres.formats import resource_set, resource_set_write
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.rank_blocks import Block, BlockRows, fill
 from fluxres.formats.rank_hosts import hosts_of, require_path_steps
 from fluxres.formats.rank_properties import BARRED, Pairs, pairs_of
 from fluxres.formats.resource_config_schema import Configuration, Nodes, ResourceTable
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key, path_text
 from fluxres.graph import uuids
 from fluxres.graph.kinds import Kind, KindTable, require_draws
 from fluxres.graph.structure import Structure

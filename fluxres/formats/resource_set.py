@@ -14,14 +14,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fluxres import limits
+from fluxres.documents import json_places, json_typed
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import jgf, json_places, json_typed, resource_set_shorthand
+from fluxres.formats import jgf, resource_set_shorthand
 from fluxres.formats.jgf_schema import RawJgf
 from fluxres.formats.jgf_structure import build
 from fluxres.formats.loaded import Loaded
+from fluxres.formats.notes import keys_passed_over
 from fluxres.formats.resource_set_lite import Lite
 from fluxres.formats.resource_set_schema import Execution, RawResourceSet, ResourceSet, TreePool, WithGraph, WithTopology
-from fluxres.formats.source import Source
 from fluxres.formats.treepool import Topologies
 from fluxres.graph import uuids
 from fluxres.graph.jgf import SHORTHAND
@@ -78,7 +80,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     passed_over = [*json_typed.passed_over(source, keys, kind), *passed_over]
     for key, value in tags.items():
         structure.set_tag([0], key, value)
-    return Loaded(structure, [], structure.name(0), (*json_typed.notes_of(source, passed_over), *notes))
+    return Loaded(structure, [], structure.name(0), (*keys_passed_over(source, passed_over), *notes))
 
 
 class _Graph(NamedTuple):

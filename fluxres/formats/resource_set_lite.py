@@ -16,15 +16,15 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import json_typed
+from fluxres.documents.document import Key
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import json_typed
 from fluxres.formats.rank_blocks import Block, BlockRows, fill
 from fluxres.formats.rank_hosts import HOST, hosts_of, require_path_steps
 from fluxres.formats.rank_properties import properties_by_node
 from fluxres.formats.resource_set_schema import Execution
-from fluxres.formats.source import Source
 from fluxres.formats.treepool import Topologies
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset

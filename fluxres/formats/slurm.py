@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import collector_paused
+from fluxres.documents.source import Source
 from fluxres.errors import LimitExceeded
 from fluxres.formats import slurm_gres, slurm_topology
-from fluxres.formats.json_typed import collector_paused
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_lines import Line, Room, beside, lines
 from fluxres.formats.slurm_nodes import NODE_KEYS, Node, hardware_of, state_of
 from fluxres.formats.slurm_site import NETWORK, Partition, Site, Switch
-from fluxres.formats.source import Source
-from fluxres.formats.typed import short
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
 
@@ -107,7 +107,7 @@ class _Reading:
         elif one is not None:
             wanted = _PLUGINS.get(self._plugin.lower())
             if wanted is None:
-                plugin = f"TopologyPlugin is {short(self._plugin)}" if self._plugin else "no TopologyPlugin is set"
+                plugin = f"TopologyPlugin is {shown(self._plugin)}" if self._plugin else "no TopologyPlugin is set"
                 message = f"is not read: {plugin}, and Slurm reads it for {', '.join(_PLUGINS)} only"
                 self._site.notes.add("topology", one.file, message)
                 return
@@ -168,7 +168,7 @@ class _Reading:
             text = line.pairs.get("state", "UP")
             state = _PARTITION_STATES.get(text.lower())
             if state is None:
-                raise line.refuse("state", f"expected UP, DOWN, DRAIN or INACTIVE, got {short(text)}")
+                raise line.refuse("state", f"expected UP, DOWN, DRAIN or INACTIVE, got {shown(text)}")
             settings: dict[str, PropertyValue] = {
                 key: value for key, value in line.pairs.items() if key not in ("partitionname", "nodes", "state")
             }
@@ -214,7 +214,7 @@ class _Reading:
                 node = number.get(host)
                 if node is None:
                     self._site.notes.add(
-                        "downnodes", f"{line.where}: downnodes", f"there is no node {short(host)}, which is left out"
+                        "downnodes", f"{line.where}: downnodes", f"there is no node {shown(host)}, which is left out"
                     )
                     continue
                 node.state, node.reason = state, node.reason if reason is None else reason

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import shown
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.slurm_lines import Line
-from fluxres.formats.typed import short
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe
 from fluxres.syntax import hostlist
@@ -98,9 +98,9 @@ def _parsed(text: str) -> tuple[Gres, ...]:
             count = int(scaled[1]) * _SCALE[scaled[2].lower()]
             rest.pop()
         if not name or len(rest) > 1 or len(item) > limits.NAME_LENGTH_MAX:
-            raise InputError(f"expected name:type:count, got {short(item)}")
+            raise InputError(f"expected name:type:count, got {shown(item)}")
         if count > limits.SIZE_MAX:
-            raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {short(item)}")
+            raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {shown(item)}")
         if len(found) >= _ITEMS_MAX:
             raise LimitExceeded(f"more than {_ITEMS_MAX} generic resources in a node")
         if count:
@@ -120,7 +120,7 @@ def devices(line: Line) -> Devices | None:
     given = line.pairs.get("count")
     scaled = None if given is None else _COUNT.fullmatch(given)
     if given is not None and scaled is None:
-        raise line.refuse("count", f"expected a number, got {short(given)}")
+        raise line.refuse("count", f"expected a number, got {shown(given)}")
     count = len(files) or 1 if scaled is None else int(scaled[1]) * _SCALE[scaled[2].lower()]
     return Devices(
         frozenset(line.hosts("nodename")) if "nodename" in line.pairs else None,

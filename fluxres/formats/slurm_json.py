@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fluxres import limits
+from fluxres.documents import typed
+from fluxres.documents.document import Document
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import slurm_gres, typed
+from fluxres.formats import slurm_gres
 from fluxres.formats.loaded import Loaded
 from fluxres.formats.slurm_gres import Gres
 from fluxres.formats.slurm_lines import Line, Room
@@ -18,8 +21,6 @@ from fluxres.formats.slurm_place import Place
 from fluxres.formats.slurm_schema import Answer, Count, Number, Record, Span, Words
 from fluxres.formats.slurm_schema import Node as Described
 from fluxres.formats.slurm_site import Partition, Site
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents import source_text
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
+from fluxres.documents.typed import nearest
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import source_text
-from fluxres.formats.source import Source
-from fluxres.formats.typed import nearest, short
 from fluxres.syntax import hostlist
 
 _PAIR = re.compile(r"\s*([A-Za-z][\w.]*+)\s*([-+*/]?)=\s*(?:\"([^\"]*)\"|([^\s\"]*))")
@@ -81,10 +82,10 @@ class Line:
     def number(self, key: str, text: str, *, least: int = 0) -> int:
         """The whole number that a part of a value is."""
         if not (text.isascii() and text.isdigit()):
-            raise self.refuse(key, f"expected a number >= {least}, got {short(text)}")
+            raise self.refuse(key, f"expected a number >= {least}, got {shown(text)}")
         value = int(text) if len(text) < 20 else limits.SIZE_MAX + 1
         if value > limits.SIZE_MAX:
-            raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {short(text)}", where=f"{self.where}: {key}")
+            raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {shown(text)}", where=f"{self.where}: {key}")
         if value < least:
             raise self.refuse(key, f"expected a number >= {least}, got {value}")
         return value
@@ -98,7 +99,7 @@ class Line:
         if not text:
             raise self.refuse(key, "expected a name, got no text")
         if len(text) > limits.NAME_LENGTH_MAX:
-            message = f"expected at most {limits.NAME_LENGTH_MAX} characters, got {short(text)}"
+            message = f"expected at most {limits.NAME_LENGTH_MAX} characters, got {shown(text)}"
             raise LimitExceeded(message, where=f"{self.where}: {key}")
         return text
 
@@ -134,7 +135,7 @@ class Line:
         """
         for key in self.pairs:
             if key not in known:
-                raise InputError(f"unknown key {short(key)}", where=self.where, hint=nearest(key, sorted(known)))
+                raise InputError(f"unknown key {shown(key)}", where=self.where, hint=nearest(key, sorted(known)))
 
 
 def _hosts(item: str, room: int) -> list[str]:
@@ -208,7 +209,7 @@ def _pairs(text: str, where: str) -> dict[str, str]:
                 if '"' in text[at:]
                 else ""
             )
-            raise InputError(f"expected Key=Value, got {short(text[at:].strip())}", where=where, hint=hint)
+            raise InputError(f"expected Key=Value, got {shown(text[at:].strip())}", where=where, hint=hint)
         if match[2]:
             raise InputError(f"'{match[1]}{match[2]}=' changes what scontrol has, and is no configuration", where=where)
         key = match[1].lower()
@@ -227,7 +228,7 @@ def _included(name: str, source: Source, where: str, depth: int, room: Room) -> 
     beside = source.path is not None and "/" not in name and name not in (".", "..")
     if not beside or source.path is None:
         hint = "put its lines here, or the file beside this one"
-        raise InputError(f"includes {short(name)}, which is not beside a file that is read", where=where, hint=hint)
+        raise InputError(f"includes {shown(name)}, which is not beside a file that is read", where=where, hint=hint)
     yield from _lines(Source.named(str(source.path.parent / name)), depth + 1, room)
 
 

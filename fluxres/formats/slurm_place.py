@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluxres.formats.yaml_document import Document, Key
+from fluxres.documents.document import Document, Key
 
 
 class Place:

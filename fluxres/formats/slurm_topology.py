@@ -12,13 +12,14 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from fluxres import limits
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats import typed
 from fluxres.formats.slurm_lines import Line, Room
 from fluxres.formats.slurm_place import Place
 from fluxres.formats.slurm_site import NETWORK, Site, Switch
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key
 
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 
@@ -90,14 +91,14 @@ def read(source: Source, site: Site, room: Room) -> None:
     names: dict[str, int] = {}
     for i, each in enumerate(found):
         if names.setdefault(each.topology, i) != i:
-            raise InputError(f"a second topology {typed.short(each.topology)}", where=document.where([i, "topology"]))
+            raise InputError(f"a second topology {shown(each.topology)}", where=document.where([i, "topology"]))
         sorts = [sort for sort in ("tree", "block", "ring", "flat", "torus3d") if getattr(each, sort) not in (None, False)]
         if len(sorts) != 1:
             got = " and ".join(sorts) or "none"
             message = f"expected one of tree, block, ring, flat and torus3d, got {got}"
             raise InputError(message, where=document.where([i]), hint="each topology is of one sort")
         if each.torus3d is not None:
-            message = f"the 3D torus {typed.short(each.topology)} is left out: only trees, blocks and rings are read"
+            message = f"the 3D torus {shown(each.topology)} is left out: only trees, blocks and rings are read"
             site.notes.add("torus3d", document.where([i, "torus3d"]), message)
             continue
         switches = _switches(each, i, document, room)
@@ -107,7 +108,7 @@ def read(source: Source, site: Site, room: Room) -> None:
 
 def _plain(name: str, document: Document, i: int) -> str:
     if not name.isprintable() or any(mark in name for mark in "/:"):
-        message = f"expected a name without '/' and ':', got {typed.short(name)}"
+        message = f"expected a name without '/' and ':', got {shown(name)}"
         raise InputError(message, where=document.where([i, "topology"]), hint="a graph is called after it")
     return name
 

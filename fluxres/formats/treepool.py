@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import json_typed
+from fluxres.documents.document import Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_typed, typed
 from fluxres.formats.rank_blocks import BlockRows
 from fluxres.formats.resource_set_schema import Storage, TreePool
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Key
 from fluxres.graph.kinds import Kind, KindTable
 from fluxres.syntax import idset
 
@@ -102,7 +103,7 @@ class _Node:
                 self._rows.add(parent, self._kinds.intern(Kind(type_, type_)), self._taken(value, place, type_))
             elif key == "memory":
                 if type(value) is not int or not 1 <= value <= limits.SIZE_MAX:
-                    self._fail(place, f"expected GiB, an int >= 1, got {typed.short(value)}")
+                    self._fail(place, f"expected GiB, an int >= 1, got {shown(value)}")
                 self._rows.add(parent, self._kinds.intern(Kind("memory", "memory", MEMORY_UNIT)), np.array([-1]), value)
             elif key == "storage":
                 if level:
@@ -113,10 +114,10 @@ class _Node:
 
     def _add_domains(self, parent: int, key: str, value: Any, path: list[Key], level: int) -> None:
         if not key or len(key) > limits.NAME_LENGTH_MAX or "/" in key or not key.isprintable():
-            self._fail(path, f"{typed.short(key)} is no type of a pool")
+            self._fail(path, f"{shown(key)} is no type of a pool")
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             hint = f"resources are {', '.join(RESOURCES)}, memory and storage"
-            self._fail(path, f"expected a list of domains called {key!r}, got {typed.short(value)}", hint)
+            self._fail(path, f"expected a list of domains called {key!r}, got {shown(value)}", hint)
         kind = self._kinds.intern(Kind(key, key))
         for i, domain in enumerate(value):
             number = self._numbers[key] = self._numbers.get(key, -1) + 1
@@ -143,7 +144,7 @@ class _Node:
     def _taken(self, value: Any, path: list[Key], type_: str) -> Ids:
         """The ids of an idset that R_lite has, which must stand in no other domain."""
         if not isinstance(value, str) and type(value) is not int:
-            self._fail(path, f"expected an idset, got {typed.short(value)}")
+            self._fail(path, f"expected an idset, got {shown(value)}")
         try:
             spans = idset.ranges(str(value))
         except InputError as error:
@@ -159,7 +160,7 @@ class _Node:
 
     def _add_storage(self, value: Any, path: list[Key]) -> None:
         if not isinstance(value, list):
-            self._fail(path, f"expected a list, got {typed.short(value)}")
+            self._fail(path, f"expected a list, got {shown(value)}")
         for i, each in enumerate(value):
             try:
                 storage = msgspec.convert(each, Storage)

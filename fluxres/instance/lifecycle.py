@@ -27,9 +27,8 @@ from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model.locking import locked
-from fluxres.model.matching import Wanted, as_request
 from fluxres.syntax import fluid
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, Wanted, as_request
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance

@@ -25,7 +25,7 @@ _USUAL: Final = ("core", "node")
 def asked(request: Request, type_name: str) -> int:
     """How large a request is at least, in units of a type; in those it asks most of, where it does not name the type.
 
-    >>> from fluxres.model.matching import as_request
+    >>> from fluxres.syntax.jobspec import as_request
     >>> wanted = as_request("slot=3/node/[core=2;gpu=1]")
     >>> asked(wanted, "core"), asked(wanted, "node"), asked(wanted, "rack")
     (6, 3, 6)

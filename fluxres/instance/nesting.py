@@ -28,9 +28,9 @@ from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.model import joining
 from fluxres.model.locking import locked
-from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
+from fluxres.syntax.jobspec import Wanted
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
     from fluxres.instance.job import Job
     from fluxres.model import ResourceGraph
-    from fluxres.model.matching import Wanted
     from fluxres.model.targets import Targets
+    from fluxres.syntax.jobspec import Wanted
 
 
 IDLE_NODES: Final = "graph.find('type=node and available>0 and allocated=0 and not shared')"

@@ -13,7 +13,8 @@ import numpy as np
 
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex
 
 
 class Simple(NamedTuple):
@@ -37,7 +38,7 @@ class Simple(NamedTuple):
 def simple(request: Request) -> Simple | None:
     """What a simple request asks for; None for any other.
 
-    >>> from fluxres.model.matching import as_request
+    >>> from fluxres.syntax.jobspec import as_request
     >>> simple(as_request("slot=4/node"))
     Simple(type='node', number=4, together=1, is_whole=False, is_exclusive=True)
     >>> simple(as_request("slot=2/core=4"))[:3], simple(as_request("node/core"))

@@ -20,7 +20,7 @@ from fluxres.launch.protocol import Begin, Row
 from fluxres.launch.runner import ProcessRunner
 from fluxres.launch.shares import child_begins
 from fluxres.launch.turning import STARTS, turn, wind_down
-from fluxres.model.matching import as_request
+from fluxres.syntax.jobspec import as_request
 
 if TYPE_CHECKING:
     from fluxres.instance import Job

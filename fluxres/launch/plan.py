@@ -18,7 +18,7 @@ from fluxres.launch import work
 from fluxres.launch.facts import Facts, facts
 from fluxres.launch.protocol import Begin, line
 from fluxres.launch.shares import child_begins
-from fluxres.model.matching import as_request
+from fluxres.syntax.jobspec import as_request
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from fluxres.launch.protocol import Begin
-from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import shares
-from fluxres.syntax import shape
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, as_request, parse_shape
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -28,7 +26,7 @@ def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, 
     for child, size in enumerate(sizes):
         name = f"{begin.tree_id}.{child + 1}"
         yield (
-            Request(shape.vertices(f"slot={size}/{unit}")),
+            Request(parse_shape(f"slot={size}/{unit}")),
             structs.replace(
                 begin,
                 tree_id=name,

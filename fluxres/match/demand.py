@@ -112,6 +112,7 @@ class Plan:
         named: whether any demand names pools by id.
         charged: whether anything is charged along the ways of an auxiliary graph.
         between: the number of the graph of which units are asked for between the nodes of the request; -1 for none.
+        lowest: the least counts, by number.
         is_routed: whether units are asked for along routes, to a named pool or between nodes.
     """
 
@@ -122,13 +123,9 @@ class Plan:
     measured: int
     named: bool
     charged: bool
-    between: int = -1
-    is_routed: bool = False
-
-    @property
-    def lowest(self) -> tuple[int, ...]:
-        """The least counts, by number."""
-        return tuple(demand.count.min for demand in self.all)
+    between: int
+    lowest: tuple[int, ...]
+    is_routed: bool
 
     @property
     def is_of_one_type(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil, prod
+from math import ceil
 from typing import Literal
 
 from fluxres.match.demand import Demand, Plan
@@ -56,14 +56,20 @@ class Form:
     outer: Demand | None
     parts: tuple[Part, ...]
     draws: tuple[Draw, ...] = ()
+    kinds: list[int] = field(init=False, compare=False, repr=False)
+    """Type numbers of the parts."""
     _needs: dict[tuple[int, ...], dict[int, int]] = field(default_factory=dict, compare=False, repr=False)
     _loads: dict[tuple[int, ...], Load] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", sorted({part.demand.kind for part in self.parts}))
 
     def number(self, counts: tuple[int, ...]) -> int:
         """Nodes, bundles or units in all."""
         if self.sort == "units":
             return self.parts[0].units(counts)
-        return prod(counts[demand.number] for demand in (self.outer, self.node) if demand is not None)
+        outer = 1 if self.outer is None else counts[self.outer.number]
+        return outer if self.node is None else outer * counts[self.node.number]
 
     def repeats(self, part: Part, counts: tuple[int, ...]) -> int:
         """How often a part is asked for in one node or bundle."""
@@ -99,11 +105,6 @@ class Form:
             kind = part.demand.kind
             found[kind] = found.get(kind, 0) + self.repeats(part, counts) * part.units(counts)
         return found
-
-    @property
-    def kinds(self) -> list[int]:
-        """Type numbers of the parts."""
-        return sorted({part.demand.kind for part in self.parts})
 
 
 def form(plan: Plan, typology: Typology) -> Form | None:

@@ -59,12 +59,12 @@ class Matcher:
 
     >>> from fluxres.graph.recipe import Recipe, expand
     >>> from fluxres.graph import uuids
-    >>> from fluxres.syntax import shape
+    >>> from fluxres.syntax.jobspec import parse_shape
     >>> node = Recipe("node", 2, children=(Recipe("core", 4), Recipe("gpu")))
     >>> machine = expand(Recipe("cluster", children=(node,)), origin=uuids.new_origin())
     >>> planner = Planner(machine.parent, machine.end, machine.type, machine.size)
     >>> matcher = Matcher(machine, planner)
-    >>> found = matcher.match(Request(shape.vertices("slot=2/[core=2;gpu]")), 0, 10)
+    >>> found = matcher.match(Request(parse_shape("slot=2/[core=2;gpu]")), 0, 10)
     >>> [machine.path(v) for v in found.vertices.tolist()][:3]
     ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
     """

@@ -17,7 +17,8 @@ from fluxres.match.relations import Relations
 from fluxres.match.typology import NODE, Typology
 from fluxres.syntax import hostlist
 from fluxres.syntax.count import exactly
-from fluxres.syntax.jobspec import Request, Vertex, preorder
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex, preorder
 
 
 def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -> Plan:
@@ -48,6 +49,7 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
         any(demand.named for demand in reader.all),
         any(demand.charged or demand.upstream for demand in reader.all),
         reader.between,
+        tuple([demand.count.min for demand in reader.all]),
         reader.between >= 0 or any(demand.to is not None for demand in reader.all),
     )
 

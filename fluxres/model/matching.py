@@ -15,17 +15,14 @@ from fluxres.clock import FOREVER, Length, Time, length_ticks, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.match import Match, Matcher, Policy, Refusal
-from fluxres.model import changes, parsing, targets
+from fluxres.model import changes, targets
 from fluxres.model.pool import Pool
 from fluxres.model.values import Allocation
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, Wanted, as_request
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
-
-Wanted = parsing.Wanted
-as_request = parsing.as_request
 
 
 def matcher(graph: ResourceGraph) -> Matcher:

@@ -36,6 +36,7 @@ from fluxres.model.targets import Targets, Where
 from fluxres.model.values import Allocation, Span
 from fluxres.syntax import criteria as language
 from fluxres.syntax.criteria import Criteria
+from fluxres.syntax.jobspec import as_request
 from fluxres.syntax.moment import in_message
 
 # `fluxres.model.matching` and `fluxres.model.several` are imported where a request is answered: the first request pays for the
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
     from fluxres.graph.views import Columns
     from fluxres.match import Match, Matcher, Policy, Refusal
-    from fluxres.model.matching import Wanted
     from fluxres.model.several import Shortage
+    from fluxres.syntax.jobspec import Wanted
 
 
 _NUMBERS = count(1)
@@ -445,7 +446,7 @@ class ResourceGraph:
         """
         from fluxres.model import matching
 
-        return matching.matcher(self).satisfiable(matching.as_request(wanted))
+        return matching.matcher(self).satisfiable(as_request(wanted))
 
     @locked
     def why_not(
@@ -454,7 +455,7 @@ class ResourceGraph:
         """Why a request has no match; None when it has one.  `.sentences()` puts it in words."""
         from fluxres.model import matching
 
-        request = matching.as_request(wanted)
+        request = as_request(wanted)
         return matching.explained(self, request, matching.window_of(self, request, at, duration_s), policy)
 
     @locked
@@ -464,7 +465,7 @@ class ResourceGraph:
         """The first start, in seconds, at which a request has a match; None when there is none."""
         from fluxres.model import matching
 
-        request = matching.as_request(wanted)
+        request = as_request(wanted)
         found = matching.first(self, request, matching.window_of(self, request, after, duration_s, "after"), policy)
         return None if found is None else seconds(found.start)
 
@@ -738,9 +739,9 @@ class ResourceGraph:
         slots = 0
         named: list[tuple[int, int | None]]
         if targets.is_request(self, wanted):
-            from fluxres.model import matching, shrinking
+            from fluxres.model import shrinking
 
-            request = matching.as_request(cast("Wanted", wanted))
+            request = as_request(cast("Wanted", wanted))
             picks, slots = shrinking.answer(self, job, request, lo, hi, policy)
             named = list(picks)
         else:

@@ -23,10 +23,9 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceed
 from fluxres.graph import surgery
 from fluxres.match import Match, Policy, Refusal
 from fluxres.model import changes, drawing, events, matching, targets, weighing
-from fluxres.model.matching import Wanted
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation
-from fluxres.syntax.jobspec import Request, joined
+from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -156,7 +155,7 @@ def _part(
         length = matching.length(None, duration_s)
         named = targets.with_amounts(graph, cast("Targets", what))
         return Part(place, job, None, drawing.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
-    request = matching.as_request(cast("Wanted", what))
+    request = as_request(cast("Wanted", what))
     return Part(place, job, request, [], matching.length(request.duration_s, duration_s))
 
 
@@ -170,7 +169,7 @@ def requests_of(wanted: Iterable[Wanted], duration_s: Length | None) -> list[Par
     found = []
     for number, what in enumerate(wanted):
         with located(_place(number, "")):
-            request = matching.as_request(what)
+            request = as_request(what)
             found.append(Part(_place(number, ""), "", request, [], matching.length(request.duration_s, duration_s)))
     if not found:
         raise UsageError("no requests", hint="give at least one")

@@ -15,7 +15,8 @@ import numpy as np
 from fluxres.errors import LimitExceeded
 from fluxres.match import Match, Policy, SlotGroup
 from fluxres.model import matching
-from fluxres.syntax.jobspec import Request, Vertex, joined
+from fluxres.syntax.jobspec import Request, joined
+from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fluxres.documents import yaml_document
 from fluxres.errors import InputError, LimitExceeded, StillHeld, UnknownPool
-from fluxres.formats import yaml_document
 from fluxres.query import jgf, loading
 from fluxres.query.graph import Vertex
 from fluxres.query.matching import Scheduling

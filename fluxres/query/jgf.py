@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fluxres import limits
+from fluxres.documents.document import Document
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.yaml_document import Document
 from fluxres.syntax import idset
-from fluxres.syntax.place import Place
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def read(document: Document) -> Graph:
 
     Cost O(length). Errors: InputError with the place of what is wrong.
 
-    >>> from fluxres.formats import yaml_document
+    >>> from fluxres.documents import yaml_document
     >>> text = b'{"graph": {"nodes": [{"id": "0", "metadata": {"type": "node", "paths": {"containment": "/node0"}}}]}}'
     >>> read(yaml_document.load(text)).nodes[0].type
     'node'
     """
-    place = Place(position=lambda path: "{}:{}:{}".format(document.file, *document.position(path)))
+    place = Place(document=document)
     given = place.mapping(document.values)
     if "graph" not in given and isinstance(given.get("scheduling"), Mapping):
         given, place = given["scheduling"], place.at("scheduling")

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fluxres import limits
+from fluxres.documents.document import Document
+from fluxres.documents.place import Place
 from fluxres.errors import LimitExceeded
-from fluxres.formats.yaml_document import Document
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax.constraint import Constraint
-from fluxres.syntax.place import Place
 
 SLOT: Final = "slot"
 XOR_SLOT: Final = "xor_slot"
@@ -107,7 +107,7 @@ def read(document: Document, known: Iterable[str]) -> Jobspec:
     Errors: InputError with the place of what is wrong; LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels.
     """
 
-    place = Place(position=lambda path: "{}:{}:{}".format(document.file, *document.position(path)))
+    place = Place(document=document)
     given = place.mapping(document.values, _TOP, _TOP)
     version = place.at("version").integer(given["version"], 1)
     if version > _VERSION_MAX:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from fluxres.documents import yaml_document
 from fluxres.errors import InputError, UsageError
-from fluxres.formats import grug, yaml_document
+from fluxres.formats import grug
 from fluxres.query import jgf, recipe, rv1
 from fluxres.query.graph import CONTAINMENT, Edge, Graph, Vertex
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from fluxres.documents import yaml_document
 from fluxres.errors import InputError, InsufficientResources, UsageError
-from fluxres.formats import yaml_document
 from fluxres.query import jgf, loading, rv1
 from fluxres.query.graph import CONTAINMENT, Graph, Vertex
 from fluxres.query.matching import Outcome, Scheduling

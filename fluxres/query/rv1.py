@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from fluxres.documents.document import Document
+from fluxres.documents.place import Place
 from fluxres.errors import InputError
-from fluxres.formats.yaml_document import Document
 from fluxres.syntax import hostlist, idset
-from fluxres.syntax.place import Place
 
 NUMBER_MAX: Final = 2**63 - 1
 """Largest number that a host name may end in."""
@@ -58,13 +58,13 @@ def read(document: Document) -> ResourceSet:
 
     Cost O(ids named). Errors: InputError with the place of what is wrong.
 
-    >>> from fluxres.formats import yaml_document
+    >>> from fluxres.documents import yaml_document
     >>> lite = '[{"rank": "0-1", "children": {"core": "0-3"}}]'
     >>> text = f'{{"version": 1, "execution": {{"R_lite": {lite}, "nodelist": ["n[0-1]"]}}}}'
     >>> read(yaml_document.load(text.encode())).host_of()
     {0: 'n0', 1: 'n1'}
     """
-    place = Place(position=lambda path: "{}:{}:{}".format(document.file, *document.position(path)))
+    place = Place(document=document)
     given = place.mapping(document.values, (), ("version", "execution"))
     if given["version"] != 1 or isinstance(given["version"], bool):
         raise place.at("version").expected("version 1", given["version"])

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from fluxres.clock import Clock, system
+from fluxres.documents import source_text, yaml_document
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UnknownJob, UsageError
-from fluxres.formats import source_text, yaml_document
 from fluxres.query import drawing, elastic, jobspec, loading, pruning, replay
 from fluxres.query import find as finding
 from fluxres.query.graph import Vertex

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fluxres.clock import FOREVER, TICKS_PER_S
-from fluxres.formats.source import Source
+from fluxres.documents.excerpt import shown
+from fluxres.documents.place import Place
+from fluxres.documents.source import Source
 from fluxres.simulation.workload import Submission, Workload, name_of
-from fluxres.syntax.place import Place, shown
 
 SPEED_FLOPS: Final = 1e9
 """Floating point operations per second of a host, where nobody says."""
@@ -36,7 +37,7 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
     Errors: InputError with the line and column of the value.
     """
     document = source.document
-    place = Place(position=lambda path: source.where(*document.position(path)))
+    place = Place(document=document)
     given = place.mapping(document.values, required=("jobs", "profiles"))
     profiles = place.at("profiles").mapping(given["profiles"])
     notes: Counter[str] = Counter()

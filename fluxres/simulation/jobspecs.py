@@ -26,15 +26,14 @@ from typing import Any, Final
 
 from fluxres import limits
 from fluxres.clock import FOREVER, ticks
+from fluxres.documents.place import Place
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats.source import Source
 from fluxres.instance.dependencies import BEGIN, SCHEMES, SINGLETON
-from fluxres.model.matching import as_request
 from fluxres.simulation.workload import Submission, Workload, name_of
 from fluxres.syntax import duration as durations
 from fluxres.syntax import jobspec
-from fluxres.syntax.jobspec import Request
-from fluxres.syntax.place import Place
+from fluxres.syntax.jobspec import Request, as_request
 
 KEYS: Final = (
     "id",
@@ -57,7 +56,7 @@ def read(source: Source) -> Workload:
     Errors: InputError with line, column and place; LimitExceeded beyond `limits.JOBS_LISTED_MAX`.
     """
     document = source.document
-    place = Place(position=lambda path: source.where(*document.position(path)))
+    place = Place(document=document)
     values: Any = document.values
     if isinstance(values, Mapping):
         place.mapping(values, ("jobs", "processors"), ("jobs",))

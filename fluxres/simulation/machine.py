@@ -11,8 +11,8 @@ from fluxres.errors import InputError, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.syntax import count as counts
-from fluxres.syntax import shape
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request, parse_shape
+from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -64,7 +64,7 @@ class Machine:
             if self._pattern is None:
                 structure = self.graph.structure
                 self._has_units = bool((structure.size[structure.of_type(self.unit)] > 1).any())
-                (self._pattern,) = shape.vertices(f"slot=1/{self.unit}")
+                (self._pattern,) = parse_shape(f"slot=1/{self.unit}")
             times = counts.parse(number)
             if self._has_units:
                 slot = replace(self._pattern, children=(replace(self._pattern.children[0], count=times),))
@@ -91,7 +91,7 @@ def of_shape(text: str) -> ResourceGraph:
     >>> len(of_shape("node=4/core=2"))
     13
     """
-    vertices = shape.vertices(text)
+    vertices = parse_shape(text)
     return _graph(Recipe("cluster", children=tuple(_recipe(vertex, text) for vertex in vertices)))
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from fluxres import limits
+from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.source import Source
 from fluxres.simulation import machine as machines
 from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads
@@ -29,8 +29,7 @@ from fluxres.simulation.lublin import Lublin
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble
 from fluxres.simulation.workload import Submission, Workload
-from fluxres.syntax import shape
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -215,7 +214,7 @@ def asking(text: str, size: int) -> Request:
     >>> asking("slot={size/4}/node{x}", 6).resources[0].count.fixed
     2
     """
-    return Request(shape.vertices(_SIZE.sub(lambda found: str(-(-size // int(found[1] or 1))), text)))
+    return Request(parse_shape(_SIZE.sub(lambda found: str(-(-size // int(found[1] or 1))), text)))
 
 
 # -- the hierarchy and the cost --------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
-from fluxres.formats.source import Source
 from fluxres.simulation import batsim, jobspecs, swf
 from fluxres.simulation.lublin import Lublin
 from fluxres.simulation.models import Bursts, Ensemble

@@ -31,8 +31,7 @@ from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.sites import Child, InstanceRow, Site
 from fluxres.simulation.watchdog import watching
 from fluxres.simulation.workload import Submission, Workload, share
-from fluxres.syntax import shape
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -200,7 +199,7 @@ class Simulator:
         unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
         for child, size in enumerate(sizes):
-            request = Request(shape.vertices(f"slot={size}/{unit}"))
+            request = Request(parse_shape(f"slot={size}/{unit}"))
             self._enter(site, request, FOREVER, Child(what.level + 1, what.place * number + child))
 
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:

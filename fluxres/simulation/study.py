@@ -19,9 +19,10 @@ from typing import Any, Final
 import msgspec
 
 from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import Document, Key, path_text
+from fluxres.documents.excerpt import shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import typed, yaml_document
-from fluxres.formats.yaml_document import Document, Key
 from fluxres.simulation.figures import FIGURES, SHOWN
 from fluxres.simulation.study_schema import StudyDocument, WorkloadEntry
 
@@ -96,7 +97,7 @@ class Study:
 
     def where(self, settings: Mapping[str, Any], *path: Key) -> str:
         """The place in the file of what a run has at a path: where it is varied, else where it stands."""
-        text = yaml_document.path_text(path)
+        text = path_text(path)
         for name, value in settings.items():
             if name == text or name.startswith(text + ".") or text.startswith(name + "."):
                 if name == "workload":
@@ -137,7 +138,7 @@ def told(value: object) -> str:
     if isinstance(value, list):
         return "+".join(map(told, value))
     if value is None or isinstance(value, bool):
-        return typed.short(value)
+        return shown(value)
     text = str(value)
     return Path(text).name.split(".")[0] if _FILE.search(text) else text
 
@@ -212,7 +213,7 @@ def _put(values: Any, steps: list[str], value: Any) -> None:
             if not isinstance(key, int) or key >= len(values):
                 raise InputError(f"expected the number of an entry, of {len(values)}, got {step!r:.80}")
         elif not isinstance(values, dict):
-            raise InputError(f"there is nothing below {'.'.join(steps[:at])!r:.80}, it is {typed.short(values)}")
+            raise InputError(f"there is nothing below {'.'.join(steps[:at])!r:.80}, it is {shown(values)}")
         elif at < len(steps) - 1 and not isinstance(values.get(step), dict | list):
             values[step] = {}
         if at == len(steps) - 1:

@@ -16,10 +16,10 @@ from collections import Counter
 from typing import Final
 
 from fluxres.clock import TICKS_PER_S
+from fluxres.documents.excerpt import excerpt
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats.source import Source
 from fluxres.simulation.workload import Submission, Workload, name_of
-from fluxres.syntax.excerpt import excerpt
 
 FIELDS: Final = 18
 _JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11

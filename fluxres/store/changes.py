@@ -23,8 +23,8 @@ from msgspec import Meta
 
 from fluxres import limits
 from fluxres.clock import Clock
+from fluxres.documents import source_text
 from fluxres.errors import FluxresError, InputError, StoreConflict, UsageError
-from fluxres.formats import source_text
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records

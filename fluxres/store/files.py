@@ -18,9 +18,10 @@ import numpy as np
 from fluxres import clock as clocks
 from fluxres.allocation.drawn import Drawn
 from fluxres.clock import FOREVER, Clock, seconds, ticks
+from fluxres.documents import compression, source_text
+from fluxres.documents import source as files
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
-from fluxres.formats import compression, registry, source_text
-from fluxres.formats import source as files
+from fluxres.formats import registry
 from fluxres.formats.loaded import Hold, Loaded
 from fluxres.graph import surgery
 from fluxres.model.changes import expire_stages

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import shown
 
 CPUS: Final = "cpus"
 #: types of items that ask for the node itself, which the request is of

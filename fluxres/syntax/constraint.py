@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from fluxres import limits
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
-from fluxres.syntax.place import Place, Position
 
 STATES: Final = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
 _OPERATORS: Final = ("properties", "hostlist", "ranks", "states", "and", "or", "not")
@@ -109,13 +109,12 @@ EVERYTHING: Final = And()
 """The constraint `{}`."""
 
 
-def parse(values: object, place: Place | None = None, *, position: Position | None = None) -> Constraint:
+def parse(values: object, place: Place = Place()) -> Constraint:  # noqa: B008 - a place never changes
     """A constraint from plain values.
 
     Args:
         values: a mapping of operators to lists.
         place: where it stands in a larger document.
-        position: says the line of a path, for messages.
 
     Cost O(length). Errors: InputError with the place; LimitExceeded beyond `limits.CONSTRAINT_DEPTH_MAX` levels.
     Source: RFC 31. `states` is ours; several values of `not` are taken together, as Fluxion takes them.
@@ -125,7 +124,7 @@ def parse(values: object, place: Place | None = None, *, position: Position | No
     >>> parse({}) is EVERYTHING
     True
     """
-    return _constraint(values, place or Place(position=position), 1)
+    return _constraint(values, place, 1)
 
 
 def to_plain(constraint: Constraint) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import constraint
 from fluxres.syntax.constraint import Constraint
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import Place
 
 Values = dict[str, list[Any]]
 

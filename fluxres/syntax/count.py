@@ -15,11 +15,10 @@ from typing import Any, Literal
 import orjson
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import idset
 from fluxres.syntax import range as ranges
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import shown
 from fluxres.syntax.range import Range
 
 _KEYS = ("min", "max", "operator", "operand")
@@ -41,20 +40,18 @@ class Count:
     listed: bool = field(default=False, compare=False)
     """Whether it was written as an idset: its long form lists the members."""
 
-    @property
-    def min(self) -> int:
-        """The least acceptable amount."""
-        return self.steps.min if self.steps else self.runs[0][0] if self.runs else 0
+    min: int = field(init=False, repr=False, compare=False)
+    """The least acceptable amount."""
+    max: int | None = field(init=False, repr=False, compare=False)
+    """The upper bound as written, None when there is none; steps need not reach it."""
+    fixed: int | None = field(init=False, repr=False, compare=False)
+    """The amount, when only one is acceptable as written; else None."""
 
-    @property
-    def max(self) -> int | None:
-        """The upper bound as written, None when there is none; steps need not reach it."""
-        return self.steps.max if self.steps else self.runs[-1][1] if self.runs else 0
-
-    @property
-    def fixed(self) -> int | None:
-        """The amount, when only one is acceptable as written; else None."""
-        return self.min if self.min == self.max else None
+    def __post_init__(self) -> None:
+        steps, runs = self.steps, self.runs
+        least, most = (steps.min, steps.max) if steps else (runs[0][0], runs[-1][1]) if runs else (0, 0)
+        for name, value in (("min", least), ("max", most), ("fixed", least if least == most else None)):
+            object.__setattr__(self, name, value)
 
     @property
     def contiguous(self) -> bool:

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError
-from fluxres.syntax.excerpt import excerpt
 
 TokenKind = Literal["word", "string", "operator", ",", "(", ")", "other", "end"]
 

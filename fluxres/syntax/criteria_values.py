@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import hostlist
 from fluxres.syntax.criteria_keys import Key, Kind
 from fluxres.syntax.criteria_tokens import Token, at
-from fluxres.syntax.excerpt import excerpt
 
 Value = str | bool | tuple[int, int]
 """Text (a glob after `~`, a hostlist expression where a name has brackets); a flag; or a range of integers, ends included."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.excerpt import excerpt
 
 SLOTS_MAX: Final = (1 << 31) - 1
 """Slots of a requirement or instance: CTest keeps them in an `int`."""

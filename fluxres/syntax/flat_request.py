@@ -16,7 +16,8 @@ from fluxres.syntax import constraint as constraints
 from fluxres.syntax import count as counts
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.count import Count
-from fluxres.syntax.jobspec import SLOT, Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import SLOT, Vertex
 
 NODE: Final = "node"
 _COUNTED: Final = (NODE, SLOT, "core", "gpu")
@@ -97,11 +98,11 @@ def flatten(request: Request, *, containers: bool = False) -> FlatRequest:
 
     Errors: InputError where there is no slot, no core in it, or a count above a node that is not one number.
 
-    >>> from fluxres.syntax import shape
-    >>> flat = flatten(Request(shape.vertices("rack=5/slot=2{a}/[ssd;node{x}/slot{b}/core=2]")))
+    >>> from fluxres.syntax.jobspec import parse_shape
+    >>> flat = flatten(Request(parse_shape("rack=5/slot=2{a}/[ssd;node{x}/slot{b}/core=2]")))
     >>> flat.nnodes, flat.nslots, flat.slot_size, flat.exclusive
     (10, 10, 2, True)
-    >>> flatten(Request(shape.vertices("slot=2/numa{x}")), containers=True).container
+    >>> flatten(Request(parse_shape("slot=2/numa{x}")), containers=True).container
     'numa'
     """
     walk = _Walk()

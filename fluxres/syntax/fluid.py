@@ -12,10 +12,9 @@ import re
 from types import ModuleType
 from typing import Final, Literal, NamedTuple
 
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, UsageError
-from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.fluid_symbols import SYMBOLS
-from fluxres.syntax.place import shown
 
 Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words", "emoji"]
 

@@ -17,10 +17,9 @@ from functools import cached_property
 from typing import NamedTuple, SupportsIndex, overload
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.idset import IDset
-from fluxres.syntax.place import shown
 
 _DIGITS = "0123456789"
 _SEPARATORS = ", \t\n"

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.hyperqueue_pools import Grid, Groups, Kind, Labels, Listed, Pool, Range, Sum
 from fluxres.syntax.hyperqueue_tokens import U32_MAX, U64_MAX, Cursor, format_amount
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.hyperqueue_pools import Groups, Pool
 from fluxres.syntax.hyperqueue_tokens import U32_MAX, Cursor
 

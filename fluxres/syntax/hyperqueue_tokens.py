@@ -12,8 +12,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.excerpt import excerpt
 
 PER_UNIT: Final = 10_000
 """HyperQueue counts in ten-thousandths: amounts are integers of these everywhere."""

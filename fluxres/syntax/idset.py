@@ -16,9 +16,8 @@ from operator import itemgetter
 from typing import SupportsIndex
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import shown
 
 Ranges = tuple[tuple[int, int], ...]
 """Both ends included, ascending, with a gap between each two."""

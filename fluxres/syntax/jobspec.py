@@ -1,79 +1,41 @@
-"""Jobspecs: what a job asks for, from plain values into frozen ones and back (Flux RFC 14 and RFC 25).
+"""Requests: what a job asks for, from a jobspec (Flux RFC 14 and RFC 25), a shape or short options, and back.
 
-One reading for everybody.  The matcher wants exclusivity decided, counts and constraints parsed and labels checked; a
-user wants `resources[0].with[1].count: expected …`.  What differs between canonical jobspec, version 1 and the forms
-that Fluxion takes is a matter of the `dialect`, whose rules stand in `jobspec_dialects.py`.
+:mod:`fluxres.syntax.jobspec_schema` has the form of the document.  Here its counts and constraints are parsed, exclusivity is
+decided, and labels are checked.  What differs between canonical jobspec, version 1 and the forms that Fluxion takes is a matter
+of the `dialect`, whose rules are in :mod:`fluxres.syntax.jobspec_dialects`.
 
-Values come parsed: files, YAML and lines are the business of the document readers, and says lines through `position`.
-JSON is the exception, because that is how jobspecs travel.  The reader recurses once a level, and levels are bounded.
+A workload asks for the same few things again and again: ten thousand jobs, a dozen jobspecs.  Reading one takes as long as
+finding its pools, so :func:`as_request` keeps what it read by content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import marshal
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import accumulate, pairwise
-from typing import Any, Final, Literal
-
-import orjson
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.clock import Length, length_ticks, seconds
+from fluxres.documents.document import Document, Key, path_text
+from fluxres.documents.place import Place
+from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax import count as counts
-from fluxres.syntax import idset
+from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
-from fluxres.syntax.count import Count
 from fluxres.syntax.jobspec_dialects import RULES, Dialect, Rules
-from fluxres.syntax.jobspec_system import check_attributes
-from fluxres.syntax.place import Place, Position
+from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
-SLOT: Final = "slot"
-_TOP = ("version", "resources", "tasks", "attributes")
-_VERTEX = ("type", "count", "unit", "exclusive", "label", "id", "to", "between", "with")
-_TASK = ("command", "slot", "count", "attributes", "distribution")
-_PER_TASK = ("per_slot", "per_resource", "total")
+if TYPE_CHECKING:
+    from fluxres.syntax import jobspec_schema as schema
 
-
-@dataclass(frozen=True, slots=True)
-class Vertex:
-    """One resource of a request, with what must be below it.
-
-    `exclusive` is as written; `is_exclusive` is what holds: as written, else false outside slots, true for a slot
-    and everything below (RFC 14). Build vertices by hand without it and pass them through :func:`settled`.
-    """
-
-    type: str
-    count: Count
-    unit: str | None = None
-    exclusive: bool | None = None
-    label: str | None = None
-    ids: str | None = None
-    """The RFC's `id`: text that names the acceptable ids."""
-    children: tuple[Vertex, ...] = ()
-    is_exclusive: bool = False
-    to: str | None = None
-    """The pool (path, URI or uuid, or a name in the graph) to which units of a graph are asked for. Not in RFC 14."""
-    between: str | None = None
-    """`node`: units of a graph are asked for between the nodes of the request. Not in RFC 14."""
-
-    @property
-    def is_directed(self) -> bool:
-        """Whether it says where units of a graph lead."""
-        return self.to is not None or self.between is not None
-
-    @property
-    def is_slot(self) -> bool:
-        """Whether it only groups what is below it."""
-        return self.type == SLOT
-
-    @property
-    def id_ranges(self) -> list[tuple[int, int]] | None:
-        """The acceptable ids as ranges, when `ids` is an idset; None when there is none, or it names pools otherwise."""
-        try:
-            return None if self.ids is None else idset.ranges(self.ids)
-        except InputError:
-            return None
+PerTask = Literal["per_slot", "per_resource", "total"]
+PER_TASK: Final[tuple[PerTask, ...]] = ("per_slot", "per_resource", "total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +44,7 @@ class Task:
 
     command: tuple[str, ...]
     slot: str
-    per: Literal["per_slot", "per_resource", "total"] = "per_slot"
+    per: PerTask = "per_slot"
     number: int = 1
     resource_type: str | None = None
     attributes: Mapping[str, Any] | None = field(default=None, hash=False)
@@ -93,7 +55,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A job's request. Mappings in it are private copies, to be read only."""
+    """What a job asks for. Mappings in it are private copies, to be read only."""
 
     resources: tuple[Vertex, ...]
     tasks: tuple[Task, ...] = ()
@@ -104,6 +66,37 @@ class Request:
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+
+    @classmethod
+    def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
+        """A request from any form.
+
+        Args:
+            source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; short options such as ``-N4 -c8``; a jobspec
+                (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
+            duration_s: seconds, in place of those of the jobspec.
+            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
+                honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peer_requests`).
+
+        Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
+
+        >>> Request.parse("slot=4/[core=2;gpu=1]", duration_s=3600).duration_s
+        3600.0
+        >>> [vertex.type for vertex in Request.parse("gpus=2", format="hyperqueue").vertices()]
+        ['slot', 'gpu', 'core']
+        """
+        if format is not None:
+            found: Request = import_module(_PEERS).request(source, format)
+        elif isinstance(source, Path | bytes) or source == "-":
+            found = _of_document(source)
+        else:
+            found = as_request(source)
+        if duration_s is None:
+            return found
+        length = length_ticks(duration_s)
+        if length < 1:
+            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r:.80}")
+        return replace(found, duration_s=seconds(length))
 
     @property
     def by_part(self) -> list[tuple[Vertex, ...]]:
@@ -133,15 +126,6 @@ class Request:
         return preorder(self.resources)
 
 
-def preorder(vertices: Sequence[Vertex]) -> Iterator[Vertex]:
-    """Resource vertices with all below them."""
-    todo = list(reversed(vertices))
-    while todo:
-        vertex = todo.pop()
-        yield vertex
-        todo += reversed(vertex.children)
-
-
 def joined(requests: Sequence[Request]) -> Request:
     """Several requests as one, with the constraint of the first.  What each says of itself alone stays told apart.
 
@@ -153,13 +137,102 @@ def joined(requests: Sequence[Request]) -> Request:
     return Request(vertices, constraint=requests[0].constraint, parts=tuple(len(request.resources) for request in requests))
 
 
-def parse(values: object, *, dialect: Dialect = "rfc14", position: Position | None = None) -> Request:
-    """A jobspec from plain values.
+# -- any form ----------------------------------------------------------------------------------------------------------
+
+Wanted = Request | str | Mapping[str, Any]
+"""A request; a shape, short options or a jobspec as text; a jobspec as plain values."""
+
+KEPT: Final = 1024
+"""Contents that are remembered."""
+LENGTH_MAX: Final = 16 * 1024
+"""Longer contents are not remembered: together they would be large, and they take long anyway."""
+_MARSHAL: Final = 2
+"""The format of marshal in which equal values are equal bytes, however they are shared between each other."""
+_PEERS: Final = "fluxres.formats.peer_requests"
+"""What reads the languages of HyperQueue, canary and CTest; loaded when one of them is named."""
+_LINES_OF_DOCUMENT: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\n)*[ \t]*(?:\{|['\"]?[A-Za-z_]\w*['\"]?[ \t]*:(?:\s|$))")
+
+_known: dict[str | bytes, Request] = {}
+"""What was read, by its content: a text, the bytes of a document, or values as marshal writes them, behind a NUL."""
+
+
+def as_request(wanted: Wanted) -> Request:
+    """The request that a text, plain values or a request mean.
+
+    Cost: that of a look-up for contents that were read before.
+    Errors: InputError with the place.
+
+    >>> as_request("slot=2/core") is as_request("slot=2/" + "core")
+    True
+    """
+    if isinstance(wanted, Request):
+        return wanted
+    if isinstance(wanted, str):
+        return _known.get(wanted) or _keep(wanted, _of_text(wanted))
+    if isinstance(wanted, Mapping):
+        return _of_values(wanted)
+    raise UsageError(f"a request is a shape, a jobspec or a Request, not {wanted!r:.80}")
+
+
+def _keep(content: str | bytes, found: Request) -> Request:
+    if len(content) <= LENGTH_MAX:
+        if len(_known) >= KEPT:
+            del _known[next(iter(_known))]
+        _known[content] = found
+    return found
+
+
+def _of_text(text: str) -> Request:
+    stripped = text.strip()
+    if stripped.startswith("{") or ("\n" in stripped and _LINES_OF_DOCUMENT.match(text)):
+        return _of_document(text.encode("utf-8", "surrogatepass"))
+    return Request(options.of_words(stripped) if stripped.startswith("-") else parse_shape(stripped))
+
+
+def _of_document(source: str | bytes | Path) -> Request:
+    from fluxres.documents import source_text, yaml_document
+
+    data, file, path = source_text.opened(source)
+    if (known := _known.get(data)) is not None:
+        return known
+    document = yaml_document.parse(data, file=file, path=path, unique_keys=False)
+    return _keep(data, parse(document, dialect="any"))
+
+
+def _of_values(values: Mapping[str, Any]) -> Request:
+    # By the bytes that marshal writes, which tell 1 from 1.0 and true.
+    plain: Any = values
+    try:
+        written = marshal.dumps(plain, _MARSHAL)
+    except ValueError:  # another mapping than a dict, a value of a class, or too deep
+        return parse(values, dialect="any")
+    content = b"\0" + written
+    found = _known.get(content)
+    if found is None:
+        found = parse(values, dialect="any")
+        if marshal.loads(written) == values:  # a number of NumPy comes back as something else
+            _keep(content, found)
+    return found
+
+
+def parse_shape(text: str) -> tuple[Vertex, ...]:
+    """The resources of a shape (RFC 46). Errors: as `shape.parse` and :func:`parse_resources`.
+
+    >>> [(v.type, v.count.min, v.label) for v in parse_shape("slot=4/[core=8;gpu]")]
+    [('slot', 4, 'task')]
+    """
+    return parse_resources(shape.parse(text))
+
+
+# -- jobspecs ----------------------------------------------------------------------------------------------------------
+
+
+def parse(source: object, *, dialect: Dialect = "rfc14") -> Request:
+    """A jobspec from a document, or from plain values.
 
     Args:
-        values: what JSON or YAML gives: a mapping of version, resources, tasks and attributes.
+        source: a Document, or what JSON or YAML gives: a mapping of version, resources, tasks and attributes.
         dialect: `rfc14` canonical, `v1` RFC 25, `fluxion` what Fluxion's reader takes, `any` what one of them takes.
-        position: says the line of a path of keys, for messages.
 
     Cost O(length). Errors: InputError with the place; LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels,
     `limits.REQUEST_VERTICES_MAX` vertices or `limits.COUNT_MAX`. Sources: RFC 14, RFC 25.
@@ -175,61 +248,178 @@ def parse(values: object, *, dialect: Dialect = "rfc14", position: Position | No
     Traceback (most recent call last):
     fluxres.errors.InputError: resources[0].with[0].count: expected an integer >= 1, ... got 0
     """
-    place, rules = Place(position=position), RULES[dialect]
-    given = place.mapping(values, _TOP, _TOP)
-    version = place.at("version").integer(given["version"])
-    rules.check_version(version, place.at("version"))
-    resources = _resources(given["resources"], place.at("resources"), rules)
-    stated: object = {} if given["attributes"] is None and rules.null_attributes else given["attributes"]
-    attributes = place.at("attributes").values(place.at("attributes").mapping(stated, ("system", "user")))
-    check_attributes(attributes, place.at("attributes"), rules)
-    system = attributes.get("system", {})
-    constraint = system.get("constraints")
-    return Request(
-        resources,
-        _tasks(given["tasks"], place.at("tasks"), rules),
-        attributes,
-        version,
-        float(system["duration"]) if system.get("duration") else None,
-        constraints.parse(constraint, place.at("attributes", "system", "constraints")) if constraint is not None else None,
-    )
+    from fluxres.documents import typed
+    from fluxres.syntax import jobspec_schema
+
+    document = source if isinstance(source, Document) else Document(source, "", "", is_made=True)
+    if isinstance(document.values, Mapping):
+        _require_bounded(document, document.values.get("resources"))
+    return _Reader(document, RULES[dialect]).request(typed.convert(document, jobspec_schema.Jobspec))
 
 
-def parse_json(text: str | bytes, *, dialect: Dialect = "rfc14") -> Request:
-    """A jobspec from JSON. Errors: InputError with line and column, else as :func:`parse`."""
-    if len(text) > limits.DOCUMENT_BYTES_MAX:
-        raise LimitExceeded(f"expected at most {limits.DOCUMENT_BYTES_MAX} bytes, got {len(text)}", where="jobspec")
-    try:
-        values = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"expected JSON: {error.msg}", where=f"jobspec:{error.lineno}:{error.colno}") from None
-    return parse(values, dialect=dialect)
-
-
-def parse_resources(values: object, *, dialect: Dialect = "rfc14", position: Position | None = None) -> tuple[Vertex, ...]:
-    """The resources section alone, as shapes and short options give it. Errors: as :func:`parse`.
+def parse_resources(values: object, *, dialect: Dialect = "rfc14") -> tuple[Vertex, ...]:
+    """The resources section alone, as a shape gives it. Errors: as :func:`parse`.
 
     >>> [(v.type, v.is_exclusive) for v in parse_resources([{"type": "node", "count": 2}])]
     [('node', False)]
     """
-    return _resources(values, Place(("resources",), position), RULES[dialect])
+    from fluxres.documents import typed
+    from fluxres.syntax import jobspec_schema
+
+    document = Document({"resources": values}, "", "", is_made=True)
+    _require_bounded(document, values)
+    return _Reader(document, RULES[dialect]).resources(typed.convert(document, jobspec_schema.Resources).resources)
 
 
-def settled(resources: Iterable[Vertex], *, in_slot: bool = False, depth: int = 1) -> tuple[Vertex, ...]:
-    """The same vertices with `is_exclusive` as RFC 14 has it; for those that were built by hand.
+def _require_bounded(document: Document, resources: object) -> None:
+    """Refuse resources too deep to recurse over, or so many by their aliases that converting them would fill the memory."""
+    level: list[tuple[tuple[Key, ...], Any]] = [(("resources",), resources)]
+    depth = number = 0
+    while level := [(path, found) for path, found in level if isinstance(found, list | tuple)]:
+        depth += 1
+        number += sum(len(found) for _, found in level)
+        if depth > limits.REQUEST_DEPTH_MAX:
+            message = f"expected at most {limits.REQUEST_DEPTH_MAX} levels of resources"
+            raise LimitExceeded(message, where=document.where(level[0][0]))
+        if number > limits.REQUEST_VERTICES_MAX:
+            message = f"expected at most {limits.REQUEST_VERTICES_MAX} resources"
+            raise LimitExceeded(message, where=document.where(level[0][0]))
+        level = [
+            ((*path, at, "with"), vertex.get("with"))
+            for path, found in level
+            for at, vertex in enumerate(found)
+            if isinstance(vertex, Mapping)
+        ]
 
-    Errors: LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels.
-    """
-    if depth > limits.REQUEST_DEPTH_MAX:
-        raise LimitExceeded(f"expected at most {limits.REQUEST_DEPTH_MAX} levels of resources", where="resources")
-    return tuple(
-        replace(
-            vertex,
-            is_exclusive=(in_slot or vertex.is_slot) if vertex.exclusive is None else vertex.exclusive,
-            children=settled(vertex.children, in_slot=in_slot or vertex.is_slot, depth=depth + 1) if vertex.children else (),
+
+class _Reader:
+    """Makes a request of a converted document, and checks what the types of the document do not say."""
+
+    def __init__(self, document: Document, rules: Rules) -> None:
+        self.document = document
+        self.rules = rules
+        self.labels: dict[str, Place] = {}
+
+    def at(self, *path: Key) -> Place:
+        return Place(path, self.document)
+
+    def request(self, given: schema.Jobspec) -> Request:
+        values: Any = self.document.values
+        self.rules.check_version(given.version, self.at("version"))
+        resources = self.resources(given.resources)
+        tasks = tuple([self.task(task, values["tasks"][number], number) for number, task in enumerate(given.tasks)])
+        self.rules.check_tasks(tasks, self.at("tasks"))
+        attributes = self.attributes(given.attributes, values["attributes"])
+        system = attributes.get("system", {})
+        constraint = system.get("constraints")
+        return Request(
+            resources,
+            tasks,
+            attributes,
+            given.version,
+            float(system["duration"]) if system.get("duration") else None,
+            None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
         )
-        for vertex in resources
-    )
+
+    def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:
+        found = self.vertices(given, ("resources",), in_slot=False)
+        self.rules.check_resources(given, self.at("resources"))
+        return found
+
+    def vertices(self, given: list[schema.Resource], path: tuple[Key, ...], in_slot: bool) -> tuple[Vertex, ...]:
+        return tuple([self.vertex(one, (*path, number), in_slot) for number, one in enumerate(given)])
+
+    def vertex(self, given: schema.Resource, path: tuple[Key, ...], in_slot: bool) -> Vertex:
+        is_slot = given.type == SLOT
+        if is_slot:
+            self.check_slot(given, self.at(*path))
+        if given.to or given.between:
+            _check_directed(given, self.at(*path))
+        if given.count == 0 and type(given.count) is int and given.type in self.rules.may_be_none:
+            count = counts.NOTHING
+        else:
+            try:
+                count = counts.parse(given.count, dialect=self.rules.count)
+            except InputError as error:
+                raise self.at(*path, "count").refine(error) from None
+        in_slot = in_slot or is_slot
+        exclusive = given.exclusive if isinstance(given.exclusive, bool) else None
+        return Vertex(
+            given.type,
+            count,
+            given.unit or None,
+            exclusive,
+            given.label or None,
+            given.ids or None,
+            self.vertices(given.children, (*path, "with"), in_slot) if given.children else (),
+            in_slot if exclusive is None else exclusive,
+            given.to or None,
+            given.between or None,
+        )
+
+    def check_slot(self, given: schema.Resource, place: Place) -> None:
+        if not given.label:
+            raise place.error("expected a label, as on every slot", "tasks name the slot by it")
+        if not given.children:
+            raise place.error("expected resources under `with`, as in every slot")
+        other = self.labels.setdefault(given.label, place)
+        if other is not place:
+            has = path_text(other.path)
+            raise place.at("label").error(f"expected a label of its own, got {given.label!r}, which {has} has")
+
+    def task(self, given: schema.Task, values: Mapping[str, Any], number: int) -> Task:
+        place = self.at("tasks", number)
+        self.rules.check_task_keys(values, place)
+        per, amount, resource_type = self.task_count(given.count, place.at("count"))
+        extra = {key: value for key, value in values.items() if key not in given.__struct_fields__}
+        return Task(
+            tuple(given.command),
+            given.slot,
+            per,
+            amount,
+            resource_type,
+            self.free(given.attributes, place.at("attributes")) if isinstance(given.attributes, dict) else None,
+            given.distribution or None,
+            self.free(extra, place),
+        )
+
+    def task_count(self, given: schema.TaskCount, place: Place) -> tuple[PerTask, int, str | None]:
+        stated: list[tuple[PerTask, Any]] = [(per, getattr(given, per)) for per in PER_TASK if getattr(given, per)]
+        if len(stated) != 1:
+            raise place.error(f"expected exactly one of {', '.join(PER_TASK)}, got {len(stated)}")
+        ((per, amount),) = stated
+        if per not in self.rules.per_task:
+            raise place.error(f"expected {' or '.join(self.rules.per_task)}, got {per}", "RFC 25 has no other")
+        return (per, amount.count, amount.type) if per == "per_resource" else (per, amount, None)
+
+    def attributes(self, given: schema.Attributes | None, values: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        place = self.at("attributes")
+        if given is None or values is None:
+            if not self.rules.null_attributes:
+                raise place.expected("a mapping", None)
+            return {}
+        system: Any = given.system or None
+        if self.rules.duration_required and not (system and isinstance(system.duration, float)):
+            raise place.at("system").error("the key 'duration' is missing")
+        if system and system.cwd and not system.cwd.startswith("/"):
+            raise place.at("system", "cwd").expected("an absolute path", system.cwd)
+        found: Mapping[str, Any] = self.free(values, place)
+        return found
+
+    def free(self, values: Any, place: Place) -> Any:
+        """A private copy of free-form values, bounded. Those of a JSON text are private, and fewer than its characters."""
+        document = self.document
+        return values if document.is_json and len(document.text) <= limits.REQUEST_VALUES_MAX else place.values(values)
+
+
+def _check_directed(given: schema.Resource, place: Place) -> None:
+    hint = 'such as {"type": "network", "count": 10, "to": "network:/core0"} or {…, "between": "node"}'
+    if given.type == SLOT or given.children:
+        raise place.at("to" if given.to else "between").error("expected units of a graph, which have nothing below them", hint)
+    if given.to and given.between:
+        raise place.error("expected one of `to` and `between`, got both", hint)
+    if given.between and given.between != "node":
+        raise place.at("between").expected("node", given.between)
 
 
 def to_plain(request: Request) -> dict[str, Any]:
@@ -272,125 +462,6 @@ def resources_to_plain(resources: Iterable[Vertex]) -> list[dict[str, Any]]:
             made["with"] = resources_to_plain(vertex.children)
         found.append(made)
     return found
-
-
-def _resources(values: object, place: Place, rules: Rules) -> tuple[Vertex, ...]:
-    reader = _Resources(rules)
-    found = reader.vertices(values, place, in_slot=False, depth=1)
-    rules.check_resources(values, place)
-    return found
-
-
-class _Resources:
-    """Reads one resources section: what must be unique or bounded over all of it."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self.labels: dict[str, str] = {}
-        self.number = 0
-
-    def vertices(self, values: object, place: Place, in_slot: bool, depth: int) -> tuple[Vertex, ...]:
-        if depth > limits.REQUEST_DEPTH_MAX:
-            raise LimitExceeded(f"expected at most {limits.REQUEST_DEPTH_MAX} levels of resources", where=str(place))
-        found = place.sequence(values, "a list of resources")
-        self.number += len(found)
-        if self.number > limits.REQUEST_VERTICES_MAX:
-            raise LimitExceeded(f"expected at most {limits.REQUEST_VERTICES_MAX} resources", where=str(place))
-        return tuple(self.vertex(value, place.at(number), in_slot, depth) for number, value in enumerate(found))
-
-    def vertex(self, value: object, place: Place, in_slot: bool, depth: int) -> Vertex:
-        given = place.mapping(value, _VERTEX, ("type", "count"))
-        type_name = place.at("type").text(given["type"], length=limits.NAME_LENGTH_MAX)
-        slot = type_name == SLOT
-        exclusive = place.at("exclusive").boolean(given["exclusive"]) if "exclusive" in given else None
-        unit, label, ids, to, between = (
-            place.at(key).text(given[key], length=length) if key in given else None
-            for key, length in (
-                ("unit", limits.NAME_LENGTH_MAX),
-                ("label", limits.NAME_LENGTH_MAX),
-                ("id", limits.REQUEST_TEXT_MAX),
-                ("to", limits.REQUEST_TEXT_MAX),
-                ("between", limits.NAME_LENGTH_MAX),
-            )
-        )
-        if slot and "label" not in given:
-            raise place.error("expected a label, as on every slot", "tasks name the slot by it")
-        if slot and "with" not in given:
-            raise place.error("expected resources under `with`, as in every slot")
-        if to is not None or between is not None:
-            self.check_directed(given, place, slot)
-        if label is not None and slot:
-            if label in self.labels:
-                raise place.at("label").error(f"expected a label of its own, got {label!r}, which {self.labels[label]} has")
-            self.labels[label] = str(Place(place.path))
-        return Vertex(
-            type_name,
-            self.count(given["count"], type_name, place.at("count")),
-            unit,
-            exclusive,
-            label,
-            ids,
-            self.vertices(given["with"], place.at("with"), in_slot or slot, depth + 1) if "with" in given else (),
-            (in_slot or slot) if exclusive is None else exclusive,
-            to,
-            between,
-        )
-
-    def check_directed(self, given: Mapping[str, Any], place: Place, slot: bool) -> None:
-        hint = 'such as {"type": "network", "count": 10, "to": "network:/core0"} or {…, "between": "node"}'
-        key = "to" if "to" in given else "between"
-        if slot or "with" in given:
-            raise place.at(key).error("expected units of a graph, which have nothing below them", hint)
-        if "to" in given and "between" in given:
-            raise place.error("expected one of `to` and `between`, got both", hint)
-        if given.get("between", "node") != "node":
-            raise place.at("between").expected("node", given["between"])
-
-    def count(self, value: object, type_name: str, place: Place) -> Count:
-        if type_name in self.rules.may_be_none and value == 0 and type(value) is int:
-            return counts.NOTHING
-        try:
-            return counts.parse(value, dialect=self.rules.count)
-        except InputError as error:
-            raise place.refine(error) from None
-
-
-def _tasks(values: object, place: Place, rules: Rules) -> tuple[Task, ...]:
-    found = place.sequence(values, "a list of tasks")
-    tasks = tuple(_task(value, place.at(number), rules) for number, value in enumerate(found))
-    rules.check_tasks(tasks, place)
-    return tasks
-
-
-def _task(value: object, place: Place, rules: Rules) -> Task:
-    given = place.mapping(value, rules.task_keys, ("command", "slot", "count"))
-    command = place.at("command").sequence(given["command"], "a list of texts")
-    per, number, type_name = _task_count(given["count"], place.at("count"), rules)
-    attributes = place.at("attributes").mapping(given["attributes"]) if "attributes" in given else None
-    return Task(
-        tuple(place.at("command", at).text(word, empty=True, length=1 << 20) for at, word in enumerate(command)),
-        place.at("slot").text(given["slot"]),
-        per,
-        number,
-        type_name,
-        None if attributes is None else place.at("attributes").values(attributes),
-        place.at("distribution").text(given["distribution"]) if "distribution" in given else None,
-        place.values({key: below for key, below in given.items() if key not in _TASK}),
-    )
-
-
-def _task_count(value: object, place: Place, rules: Rules) -> tuple[Any, int, str | None]:
-    given = place.mapping(value, _PER_TASK)
-    if len(given) != 1:
-        raise place.error(f"expected exactly one of {', '.join(_PER_TASK)}, got {len(given)}")
-    ((per, stated),) = given.items()
-    if per not in rules.per_task:
-        raise place.error(f"expected {' or '.join(rules.per_task)}, got {per}", "RFC 25 has no other")
-    below = place.at(per)
-    if per != "per_resource":
-        return per, below.integer(stated), None
-    each = below.mapping(stated, ("type", "count"), ("type", "count"))
-    return per, below.at("count").integer(each["count"]), below.at("type").text(each["type"])
 
 
 def _task_to_plain(task: Task) -> dict[str, Any]:

@@ -9,11 +9,15 @@ none, says the RFC's schema; Fluxion takes them and flux-core does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from fluxres.syntax.place import Place
+from fluxres.documents.excerpt import excerpt
+from fluxres.documents.place import Place
+
+if TYPE_CHECKING:
+    from fluxres.syntax.jobspec_schema import Resource
 
 Dialect = Literal["rfc14", "v1", "fluxion", "any"]
 
@@ -39,8 +43,14 @@ class Rules:
     def check_version(self, version: int, place: Place) -> None:
         """Refuse a version that is not of this dialect."""
 
-    def check_resources(self, values: Any, place: Place) -> None:
-        """Refuse resources (already read as RFC 14) that this dialect does not have."""
+    def check_resources(self, resources: Sequence[Resource], place: Place) -> None:
+        """Refuse resources that this dialect does not have."""
+
+    def check_task_keys(self, keys: Iterable[str], place: Place) -> None:
+        """Refuse keys of a task that this dialect does not have."""
+        for key in keys:
+            if self.task_keys and key not in self.task_keys:
+                raise place.at(key).error(f"unknown key {excerpt(key)}", f"known are {', '.join(self.task_keys)}")
 
     def check_tasks(self, tasks: Sequence[Any], place: Place) -> None:
         """Refuse tasks (already read) that this dialect does not have."""
@@ -55,27 +65,31 @@ class _V1(Rules):
         if version != 1:
             raise place.expected("version 1", version)
 
-    def check_resources(self, values: Any, place: Place) -> None:
-        self.level(values, place, "")
+    def check_resources(self, resources: Sequence[Resource], place: Place) -> None:
+        self.level(resources, place, "")
 
-    def level(self, values: Sequence[Mapping[str, Any]], place: Place, above: str) -> None:
+    def level(self, resources: Sequence[Resource], place: Place, above: str) -> None:
         allowed = _V1_CHILDREN[above]
-        if above != "slot" and len(values) != 1:
-            raise place.error(f"expected exactly one resource, got {len(values)}", "RFC 25 has one slot, in nodes or not")
+        if above != "slot" and len(resources) != 1:
+            raise place.error(f"expected exactly one resource, got {len(resources)}", "RFC 25 has one slot, in nodes or not")
         types: list[str] = []
-        for number, vertex in enumerate(values):
+        for number, resource in enumerate(resources):
             here = place.at(number)
-            keys = {"type", "count", "unit", "with", "label"} | ({"exclusive"} if above != "slot" else set())
-            here.mapping(vertex, tuple(sorted(keys)))
-            if vertex["type"] not in allowed or vertex["type"] in types:
-                raise here.at("type").expected(f"{' or '.join(allowed)}{', once each' if types else ''}", vertex["type"])
-            types.append(vertex["type"])
-            here.at("count").integer(vertex["count"], 0 if vertex["type"] == "gpu" else 1)
-            if vertex["type"] in _V1_CHILDREN:
-                here.mapping(vertex, required=("with",))
-                self.level(vertex["with"], here.at("with"), vertex["type"])
-            elif "with" in vertex:
-                raise here.at("with").error(f"expected nothing below a {vertex['type']}")
+            unknown: dict[str, Any] = {"id": resource.ids, "to": resource.to, "between": resource.between}
+            unknown |= {"exclusive": above == "slot" and isinstance(resource.exclusive, bool)}
+            for key, stated in unknown.items():
+                if stated:
+                    raise here.error(f"unknown key '{key}'", "RFC 25 does not have it here")
+            if resource.type not in allowed or resource.type in types:
+                raise here.at("type").expected(f"{' or '.join(allowed)}{', once each' if types else ''}", resource.type)
+            types.append(resource.type)
+            here.at("count").integer(resource.count, 0 if resource.type == "gpu" else 1)
+            if resource.type in _V1_CHILDREN:
+                if not resource.children:
+                    raise here.error("the key 'with' is missing")
+                self.level(resource.children, here.at("with"), resource.type)
+            elif resource.children:
+                raise here.at("with").error(f"expected nothing below a {resource.type}")
         if above == "slot" and "core" not in types:
             raise place.error("expected a core in the slot", "RFC 25 makes it compulsory")
 
@@ -95,23 +109,24 @@ class _Fluxion(Rules):
         if version > _FLUXION_VERSION_MAX:
             raise place.expected(f"a version up to {_FLUXION_VERSION_MAX}", version)
 
-    def check_resources(self, values: Any, place: Place) -> None:
-        self.level(values, place, in_slot=False)
+    def check_resources(self, resources: Sequence[Resource], place: Place) -> None:
+        self.level(resources, place, in_slot=False)
 
-    def level(self, values: Sequence[Mapping[str, Any]], place: Place, in_slot: bool) -> None:
+    def level(self, resources: Sequence[Resource], place: Place, in_slot: bool) -> None:
         seen: set[str] = set()
-        for number, vertex in enumerate(values):
+        for number, resource in enumerate(resources):
             here = place.at(number)
-            if vertex["type"] in seen:
+            if resource.type in seen:
                 raise here.at("type").error(
-                    f"expected types that differ among siblings, got {vertex['type']!r} again", "Fluxion's matcher refuses them"
+                    f"expected types that differ among siblings, got {resource.type!r} again", "Fluxion's matcher refuses them"
                 )
-            seen.add(vertex["type"])
-            if in_slot and vertex.get("exclusive") is False:
+            seen.add(resource.type)
+            if in_slot and resource.exclusive is False:
                 raise here.at("exclusive").error(
                     "expected no sharing below a slot, got false", "Fluxion refuses it; RFC 14 has it"
                 )
-            self.level(vertex.get("with", ()), here.at("with"), in_slot or vertex["type"] == "slot")
+            if resource.children:
+                self.level(resource.children, here.at("with"), in_slot or resource.type == "slot")
 
 
 RULES: Final[dict[Dialect, Rules]] = {

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import shown
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.place import shown
 
 PREFIX: Final = "com.enioka.jqm.rm."
 QUANTITY_DEFAULT: Final = 10

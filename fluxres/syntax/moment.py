@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax import duration
-from fluxres.syntax.excerpt import excerpt
 
 EPOCH_FROM_S: Final = 1e8
 """Times above this are taken for seconds since 1970 in tables: simulations rarely last three years, and 1973 is over."""

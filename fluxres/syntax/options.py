@@ -1,19 +1,23 @@
-"""Short requests: `-N 2 -n 8 -c 4 -g 1 --exclusive` → the resources section that Flux's own commands make of them.
+"""Short requests: `-N 2 -n 8 -c 4 -g 1 -x` → the resources that Flux's own commands ask for with them.
 
 They mean what they mean to `flux run`: n tasks in n slots of c cores and g gpus; with nodes, each node has as many
-slots as the tasks need when dealt out evenly, rounded up.
+slots as the tasks need when they are distributed evenly, rounded up.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from fluxres.errors import InputError, UsageError
+from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
+from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import Place
 from fluxres.syntax.shape import DEFAULT_LABEL
+from fluxres.syntax.vertex import SLOT, Vertex
+
+_WORD: Final = re.compile(r"-(?P<letter>[Nncg])\s*=?\s*(?P<value>[^\s-][^\s]*)|-(?P<flag>x)", re.ASCII)
 
 
 def parse_options(
@@ -22,7 +26,7 @@ def parse_options(
     c: int = 1,
     g: int = 0,
     x: bool = False,
-) -> list[dict[str, Any]]:
+) -> tuple[Vertex, ...]:
     """The resources of short options.
 
     Args:
@@ -30,27 +34,27 @@ def parse_options(
         n: tasks, each in a slot of its own; one per node, or one, when not given.
         c: cores per task.
         g: gpus per task.
-        x: nodes exclusively; needs N.
+        x: allocate the nodes exclusively; needs N.
 
     Errors: InputError naming the option; UsageError for options that do not go together.
 
-    >>> parse_options(N=2, n=8, c=4)[0]["with"]
-    [{'type': 'slot', 'count': 4, 'with': [{'type': 'core', 'count': 4}], 'label': 'task'}]
-    >>> parse_options(n=3, g=1)[0]["with"]
-    [{'type': 'core', 'count': 1}, {'type': 'gpu', 'count': 1}]
+    >>> (node,) = parse_options(N=2, n=8, c=4)
+    >>> [(vertex.type, vertex.count.min) for vertex in (node, *node.children, *node.children[0].children)]
+    [('node', 2), ('slot', 4), ('core', 4)]
     """
-    inside: list[dict[str, Any]] = [{"type": "core", "count": Place(("-c",)).integer(c)}]
-    if Place(("-g",)).integer(g, 0):
-        inside.append({"type": "gpu", "count": g})
-    tasks = None if n is None else Place(("-n",)).integer(n)
+    cores = _number("-c", c, 1)
+    inside = [Vertex("core", counts.exactly(cores), is_exclusive=True)]
+    if _number("-g", g, 0):
+        inside.append(Vertex("gpu", counts.exactly(g), is_exclusive=True))
+    tasks = None if n is None else _number("-n", n, 1)
     if N is None:
         if x:
             raise UsageError("expected a number of nodes (-N) with exclusive nodes (-x)", where="-x")
-        return [_slot(tasks or 1, inside)]
+        return (_slot(tasks or 1, inside),)
     try:
         nodes = counts.parse(N)
     except InputError as error:
-        raise Place(("-N",)).refine(error) from None
+        raise type(error)(error.message, where="-N", hint=error.hint) from None
     per_node = 1
     if tasks is not None:
         if nodes.fixed is None:
@@ -58,14 +62,10 @@ def parse_options(
         if tasks < nodes.fixed:
             raise UsageError(f"expected at least one task per node, got {tasks} on {nodes}", where="-n")
         per_node = -(-tasks // nodes.fixed)
-    made: dict[str, Any] = {"type": "node", "count": nodes.to_plain(), "with": [_slot(per_node, inside)]}
-    return [made | ({"exclusive": True} if x else {})]
+    return (Vertex("node", nodes, exclusive=x or None, children=(_slot(per_node, inside),), is_exclusive=x),)
 
 
-_WORD: Final = re.compile(r"-(?P<letter>[Nncg])\s*=?\s*(?P<value>[^\s-][^\s]*)|-(?P<flag>x)", re.ASCII)
-
-
-def of_words(text: str) -> list[dict[str, Any]]:
+def of_words(text: str) -> tuple[Vertex, ...]:
     """The resources of short options as one text, such as ``-N4 -c 8 -x``.
 
     Errors: InputError for a word that is no such option, or one given twice; those of :func:`parse_options`.
@@ -73,7 +73,7 @@ def of_words(text: str) -> list[dict[str, Any]]:
     >>> of_words("-n3 -g 1") == parse_options(n=3, g=1)
     True
     """
-    given: dict[str, Any] = {}
+    given: dict[str, str | bool] = {}
     rest = text.strip()
     while rest:
         found = _WORD.match(rest)
@@ -82,11 +82,27 @@ def of_words(text: str) -> list[dict[str, Any]]:
         letter = found["letter"] or "x"
         if letter in given:
             raise InputError(f"-{letter} is given twice", where="options")
-        value = found["value"]
-        given[letter] = True if value is None else int(value) if value.isdecimal() and len(value) < 20 else value
+        given[letter] = found["value"] or True
         rest = rest[found.end() :].lstrip()
-    return parse_options(**given)
+    return of_letters(given)
 
 
-def _slot(number: int, inside: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "slot", "count": number, "with": inside, "label": DEFAULT_LABEL}
+def of_letters(given: Mapping[str, str | bool]) -> tuple[Vertex, ...]:
+    """The resources of options by their letters, with values as typed. Errors: those of :func:`parse_options`."""
+    read: dict[str, object] = dict(given)
+    for letter, value in given.items():
+        if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+            read[letter] = int(value)
+    return parse_options(**read)  # type: ignore[arg-type]  # it checks what was typed
+
+
+def _number(option: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"expected an integer >= {least}, got {shown(value)}", where=option)
+    if value > limits.COUNT_MAX:
+        raise LimitExceeded(f"expected an integer up to {limits.COUNT_MAX}, got {shown(value)}", where=option)
+    return value
+
+
+def _slot(number: int, inside: list[Vertex]) -> Vertex:
+    return Vertex(SLOT, counts.exactly(number), label=DEFAULT_LABEL, children=tuple(inside), is_exclusive=True)

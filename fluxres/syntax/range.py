@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import shown
 
 OPERATORS: Final = ("+", "*", "^")
 

@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded, MergeConflict, UsageError
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax import hostlist
 from fluxres.syntax.constraint import Constraint
-from fluxres.syntax.excerpt import excerpt
 from fluxres.syntax.hostlist import Hostlist, Hosts
 from fluxres.syntax.idset import Ids, IDset
-from fluxres.syntax.place import Place
 
 _TOP: Final = ("version", "execution", "scheduling", "attributes")
 _EXECUTION: Final = ("R_lite", "nodelist", "nslots", "properties", "starttime", "expiration")

@@ -16,12 +16,11 @@ from typing import Any, Final
 import orjson
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
-from fluxres.syntax import jobspec
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.jobspec import Vertex
-from fluxres.syntax.place import Place, shown
+from fluxres.syntax.vertex import SLOT
 
 Resource = dict[str, Any]
 
@@ -57,15 +56,6 @@ def parse(text: str, *, default_label: str = DEFAULT_LABEL, range_as_mapping: bo
     if len(text) > limits.REQUEST_TEXT_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where=_at(0))
     return _Reader(text, default_label, range_as_mapping).read()
-
-
-def vertices(text: str) -> tuple[Vertex, ...]:
-    """The resources that a shape names, read as canonical jobspec. Errors: as :func:`parse` and `jobspec.parse_resources`.
-
-    >>> [(v.type, v.count.min, v.label) for v in vertices("slot=4/[core=8;gpu]")]
-    [('slot', 4, 'task')]
-    """
-    return jobspec.parse_resources(parse(text))
 
 
 def format(resources: Sequence[Mapping[str, Any]], *, default_label: str = DEFAULT_LABEL) -> str:  # noqa: A001 - read as shape.format
@@ -122,8 +112,8 @@ class _Reader:
         start = self.offset
         type_name = self.word(_WORD, "a resource type")
         quoted = self.text[start] in "'\""
-        slot = jobspec.SLOT in ((type_name,) if quoted else (type_name.lower(),))
-        made: Resource = {"type": jobspec.SLOT if slot else type_name, "count": self.count() if self.take("=") else 1}
+        slot = SLOT in ((type_name,) if quoted else (type_name.lower(),))
+        made: Resource = {"type": SLOT if slot else type_name, "count": self.count() if self.take("=") else 1}
         if slot:
             made["label"] = None
         if self.peek() == "{":
@@ -308,8 +298,8 @@ def _count_slots(resources: object, place: Place, depth: int = 1) -> int:
         here = place.at(number)
         given = here.mapping(value, required=("type", "count"))
         here.at("type").text(given["type"])
-        slots += given["type"] == jobspec.SLOT
-        if given["type"] == jobspec.SLOT:
+        slots += given["type"] == SLOT
+        if given["type"] == SLOT:
             here.mapping(given, required=("with",))
         if "label" in given:
             here.at("label").text(given["label"])
@@ -324,7 +314,7 @@ def _format_list(resources: Sequence[Mapping[str, Any]], place: Place, only_labe
 
 
 def _format_vertex(vertex: Mapping[str, Any], place: Place, only_label: str | None) -> str:
-    slot = vertex["type"] == jobspec.SLOT
+    slot = vertex["type"] == SLOT
     try:
         count = counts.format(counts.parse(vertex["count"]))
     except InputError as error:
@@ -376,7 +366,7 @@ def _quoted(text: str, pattern: re.Pattern[str], place: Place) -> str:
 
 def _reads_as_itself(text: str, pattern: re.Pattern[str]) -> bool:
     if pattern is _WORD:
-        return text == jobspec.SLOT or text.lower() != jobspec.SLOT
+        return text == SLOT or text.lower() != SLOT
     if pattern is _ITEM:
         return text[0] not in "+-"
     return text.lower() not in _CONSTANTS and not _NUMBER.fullmatch(text)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fluxres import limits
+from fluxres.documents.excerpt import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.excerpt import excerpt
 
 _FIELD = re.compile(r"\$\{(?P<key>[^\s${}:]+)(?::(?P<width>[^}]*))?\}")
 _WIDTH = re.compile(r"0[1-9][0-9]{0,2}", re.ASCII)

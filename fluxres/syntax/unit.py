@@ -15,9 +15,8 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
 
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError
-from fluxres.syntax.excerpt import excerpt
-from fluxres.syntax.place import shown
 
 _SI: Final = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _IEC: Final = {f"{letter}i": power for power, letter in enumerate("KMGTPE", start=1)}

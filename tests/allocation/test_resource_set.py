@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
+from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
-from fluxres.formats import yaml_document
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph

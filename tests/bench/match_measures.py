@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 
 from fluxres.model import ResourceGraph
-from fluxres.model.matching import as_request
+from fluxres.syntax.jobspec import as_request
 from tests.bench import machines
 from tests.bench.machines import Job
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from fluxres.documents.source import Source
 from fluxres.formats import hwloc, hwloc_cluster
-from fluxres.formats.source import Source
 
 pytestmark = pytest.mark.bench
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from fluxres.formats.requests import Request
 from fluxres.syntax import constraint, count, jobspec, options
 from fluxres.syntax.flat_request import FlatRequest, flatten
+from fluxres.syntax.jobspec import Request
 from fluxres.syntax.resource_set import ResourceSet
 from tests.conformance.rfc_text import EXPANDED_MAX
 from tests.conformance.runner import Case, Deviation
@@ -127,7 +127,7 @@ def of_options(case: Case) -> Any:
     """The command-line options of a case against the resources in its jobspec, and the counts of these."""
     asked = given(case, "cli", "jobspec_to_counts")
     pairs = [(word[1], word[2:]) for word in asked["cli"] if word[:2] in ("-N", "-n", "-c", "-g")]
-    made = options.parse_options(**{letter: int(value) for letter, value in pairs})
+    made = jobspec.resources_to_plain(options.parse_options(**{letter: int(value) for letter, value in pairs}))
     return of_counts(case) if made == asked["jobspec_to_counts"]["resources"] else made
 
 

@@ -14,7 +14,7 @@ from fluxres.graph.structure import Structure
 from fluxres.match.peers.flux_pool import FluxPool
 from fluxres.syntax import constraint, count, hostlist, idset, shape
 from fluxres.syntax.flat_request import FlatRequest, flatten
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, parse_shape
 from fluxres.syntax.resource_set import ResourceSet
 from tests.conformance.rfc_requests import described, flat_of
 from tests.conformance.runner import Case, Deviation, NotCovered, Suite, form_of
@@ -262,7 +262,7 @@ def cumulative(cases: Sequence[Case]) -> Suite:
 
 
 def _of_shape(text: str) -> FlatRequest:
-    return flatten(Request(shape.vertices(text), duration_s=DURATION_S), containers=True)
+    return flatten(Request(parse_shape(text), duration_s=DURATION_S), containers=True)
 
 
 # -- TreePool (RFC 49) and graphs (RFC 40) beside R ----------------------------------------------------------------------

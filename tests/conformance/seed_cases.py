@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
 from fluxres.formats import canary as canary_pools
 from fluxres.formats import ctest as ctest_files
 from fluxres.formats import ctest_write as ctest_written
 from fluxres.formats import hyperqueue as hyperqueue_workers
-from fluxres.formats.source import Source
 from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, hyperqueue_tokens, jqm
 from fluxres.syntax import hyperqueue_environment as hyperqueue_variables
 from fluxres.syntax.ctest_groups import TYPE as CTEST_TYPE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fluxres.formats.source import Source
+from fluxres.documents.source import Source
 from fluxres.instance.policy import policy
 from fluxres.simulation import batsim, swf
 from fluxres.simulation.invariants import Watched, violations

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres import limits
+from fluxres.documents import yaml_document
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import registry, yaml_document
+from fluxres.formats import registry
 from fluxres.formats.cluster import Hold, read_cluster
 from fluxres.formats.cluster_entries import DefaultIds
 from fluxres.formats.cluster_schema import json_schema

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
 from fluxres.formats.ctest import Instance, parse
-from fluxres.formats.source import Source
 from fluxres.graph.structure import Structure
 
 VERSION = {"version": {"major": 1, "minor": 0}}

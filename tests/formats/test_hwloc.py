@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fluxres import limits, load
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.formats import hwloc, hwloc_cluster, registry
 from fluxres.formats.hwloc_pools import TYPES, kept
-from fluxres.formats.source import Source
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT
 

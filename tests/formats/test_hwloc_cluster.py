@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres import load
+from fluxres.documents import safe_xml
+from fluxres.documents.source import Source, Sources
 from fluxres.errors import FluxresError, InputError
-from fluxres.formats import hwloc_cluster, safe_xml
+from fluxres.formats import hwloc_cluster
 from fluxres.formats.hwloc_cluster import read_many
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source, Sources
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from tests.fuzz.mutation import mutated

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import fluxres
+from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats import hwloc, hwloc_cluster, hwloc_system
-from fluxres.formats.source import Source
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from fluxres.hwloc import Topology

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluxres.documents import json_typed, yaml_document
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import jgf_schema, json_typed, registry, yaml_document
+from fluxres.formats import jgf_schema, registry
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind

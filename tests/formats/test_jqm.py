@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.jqm import parse
-from fluxres.formats.source import Source
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.syntax.jqm import Discrete, Highlander, Quantity

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluxres.documents import json_typed
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
-from fluxres.formats import json_typed, registry
+from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.source import Source
 from fluxres.graph.compare import equal
 from tests.formats.round_trip import ORIGIN
 

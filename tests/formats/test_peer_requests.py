@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import fluxres
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.formats import peer_requests, registry
-from fluxres.formats.requests import Request
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.syntax import jobspec, jqm
+from fluxres.syntax.jobspec import Request
 
 
 def graph(text: str, **options: Any) -> ResourceGraph:

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from fluxres.documents.source import Source
 from fluxres.formats import registry
-from fluxres.formats.source import Source
 from tests.traceability import ROOT
 
 NAMES = ["hyperqueue", "canary", "ctest", "jqm"]

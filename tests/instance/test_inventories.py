@@ -17,8 +17,8 @@ from fluxres.instance.counted import Counted
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.inventory import Inventory, NotSimple
 from fluxres.instance.named import Named
-from fluxres.model.matching import as_request
 from fluxres.syntax import idset
+from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import of_number, of_shape
 
 SIZE = 6

@@ -26,16 +26,16 @@ from fluxres import (
     limits,
 )
 from fluxres.clock import TICKS_PER_S
+from fluxres.documents.source import Source
 from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.graph.structure import Problem
 from fluxres.instance import Instance, Job, Runner, State
 from fluxres.instance.policy import QueuePolicy
 from fluxres.instance.queue import Queue
-from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission
+from fluxres.syntax.jobspec import as_request
 from tests import sites
 from tests.instance.machines import Hand
 

@@ -12,7 +12,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.syntax import count
-from fluxres.syntax.jobspec import Vertex
+from fluxres.syntax.vertex import Vertex
 
 ORIGIN = uuids.new_origin(bytes(range(16)))
 Edges = list[tuple[int, int]]

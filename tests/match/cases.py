@@ -17,7 +17,8 @@ from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 from fluxres.syntax import constraint, count
-from fluxres.syntax.jobspec import Request, Vertex, settled
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex, settled
 from tests.match import auxiliary
 from tests.match.site import Hold
 

@@ -6,8 +6,8 @@ from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.match import Match, Matcher
 from fluxres.planner.planner import Planner
-from fluxres.syntax import constraint_query, shape
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax import constraint_query
+from fluxres.syntax.jobspec import Request, parse_shape
 
 
 def matcher(*below: Recipe) -> Matcher:
@@ -18,7 +18,7 @@ def matcher(*below: Recipe) -> Matcher:
 
 def request(text: str, requires: str | None = None) -> Request:
     """A shape, and a constraint in the query language."""
-    return Request(shape.vertices(text), constraint=constraint_query.constraint_of(requires) if requires else None)
+    return Request(parse_shape(text), constraint=constraint_query.constraint_of(requires) if requires else None)
 
 
 def names(made: Matcher, found: Match) -> list[str]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex
 from tests.match.site import Site
 
 STEPS_MAX = 20_000

@@ -11,7 +11,8 @@ from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Structure
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax import unit
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex
 from tests.match.ways import Ways
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from fluxres.match import Match, Matcher
 from fluxres.match.typology import Typology
 from fluxres.model import ResourceGraph
 from fluxres.syntax import jobspec, shape
+from fluxres.syntax.jobspec import parse_shape
 from tests import sites
 from tests.match.machines import both, request
 
@@ -282,7 +283,7 @@ def test_nodes_outside_the_constraint_are_no_neighbours(site: Matcher) -> None:
 
 @pytest.mark.parametrize("text", ["slot=2/[node;network=10{to:network:/leaf0}]", "slot=2/[node;network=10{x,between:node}]"])
 def test_shape_and_jobspec_say_the_same(text: str) -> None:
-    vertices = shape.vertices(text)
+    vertices = parse_shape(text)
     plain = jobspec.resources_to_plain(vertices)
     assert jobspec.parse_resources(plain) == vertices
     assert shape.format(plain) == text

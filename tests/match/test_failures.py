@@ -10,7 +10,7 @@ from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.match import Matcher
 from fluxres.model import ResourceGraph
-from fluxres.model.parsing import as_request
+from fluxres.syntax.jobspec import as_request
 
 TEXTS = ("slot=1/node", "slot=2/node", "slot=1/core", "slot=1/core=2", "slot=3/core", "slot=1/[core;gpu]")
 REQUESTS = [as_request(text) for text in TEXTS]

@@ -190,7 +190,7 @@ class TestStructure:
         ],
     )
     def test_short_options(self, site: Matcher, words: str, taken: int) -> None:
-        match = found(site, Request(jobspec.parse_resources(options.of_words(words), dialect="v1")))
+        match = found(site, Request(jobspec.parse_resources(jobspec.resources_to_plain(options.of_words(words)), dialect="v1")))
         assert match is not None
         assert len(match) == taken
 

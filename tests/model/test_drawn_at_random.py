@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UnknownJob, UsageError
 from fluxres.formats import cluster
-from fluxres.formats.source import Source
 from fluxres.model import Allocation, ResourceGraph
 
 HORIZON = 40

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres import limits
+from fluxres.documents import safe_xml, yaml_document
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.formats import grug, hwloc, safe_xml, yaml_document
+from fluxres.formats import grug, hwloc
 from fluxres.query import jgf, loading, recipe, rv1
 from fluxres.query.graph import Graph
 from tests.query import conftest

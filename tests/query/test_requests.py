@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres import limits
+from fluxres.documents import yaml_document
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import yaml_document
 from fluxres.query import jobspec
 from fluxres.query.jobspec import Count
 from tests.query import conftest

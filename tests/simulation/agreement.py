@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fluxres import ResourceGraph
 from fluxres.clock import TICKS_PER_S
-from fluxres.formats.source import Source
+from fluxres.documents.source import Source
 from fluxres.simulation import batsim, swf
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.simulator import simulate

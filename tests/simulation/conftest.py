@@ -44,7 +44,7 @@ def page(tmp_path: Path) -> Write:
 
 def one(text: str) -> Run:
     """The only run of a study."""
-    from fluxres.formats import yaml_document
+    from fluxres.documents import yaml_document
 
     (run,) = study.of_document(yaml_document.load(text.encode()), Path()).runs
     return run

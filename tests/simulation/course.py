@@ -12,7 +12,6 @@ from fluxres.instance.counted import Counted
 from fluxres.instance.named import Named
 from fluxres.instance.policy import policy
 from fluxres.instance.states import ACTIVE, PENDING
-from fluxres.model.matching import as_request
 from fluxres.simulation.cost import Fitted
 from fluxres.simulation.events import TIMER
 from fluxres.simulation.hierarchy import Hierarchy
@@ -24,6 +23,7 @@ from fluxres.simulation.schedule import RESULTS, Schedule
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import idset
+from fluxres.syntax.jobspec import as_request
 from tests.queue_policies import POLICIES
 
 S = TICKS_PER_S

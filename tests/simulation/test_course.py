@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Instance, State
 from fluxres.instance.ordering import Multifactor
-from fluxres.model.matching import as_request
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.invariants import violations
 from fluxres.simulation.kin import hands
@@ -20,6 +19,7 @@ from fluxres.simulation.numbering import Translated
 from fluxres.simulation.schedule import Schedule
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission, Workload
+from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import Hand, nodes
 from tests.simulation.course import Disturbed, Incident, course
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluxres.formats import yaml_document
+from fluxres.documents import yaml_document
 from fluxres.simulation import campaign, checks, comparison, study
 from fluxres.simulation.folder import ResultsFolder
 from tests.traceability import ROOT

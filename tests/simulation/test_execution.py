@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from fluxres.formats.source import Source
+from fluxres.documents.source import Source
 from fluxres.simulation import parts, swf
 from fluxres.simulation.cost import Fitted, Measured
 from fluxres.simulation.execution import INSTANCES, JOBS, METRICS, SWF, Outcome, execute

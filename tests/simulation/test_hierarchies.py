@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fluxres import InputError, QueuePolicy, limits
+from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest
-from fluxres.formats.source import Source
 from fluxres.instance import Queue
 from fluxres.instance import policy as policy_module
 from fluxres.simulation import jobspecs

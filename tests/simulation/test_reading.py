@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fluxres import InputError, LimitExceeded, UsageError, limits
 from fluxres.clock import FOREVER
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
-from fluxres.formats.source import Source
 from fluxres.simulation import batsim, jobspecs, swf
 from fluxres.simulation.reading import detect, read
 

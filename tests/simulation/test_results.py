@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from fluxres.formats.source import Source
+from fluxres.documents.source import Source
 from fluxres.simulation import swf
 from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import of_number, of_shape

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from fluxres import InputError, QueuePolicy, Resource, UsageError, build, limits
 from fluxres.clock import FOREVER
+from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest
-from fluxres.formats.source import Source
 from fluxres.instance import Instance, Queue
-from fluxres.model.matching import as_request
 from fluxres.simulation import jobspecs
 from fluxres.simulation.cost import Decision, Fit, Fitted, Measured
 from fluxres.simulation.cost import parse as cost_of
@@ -24,6 +23,7 @@ from fluxres.simulation.numbering import Translated
 from fluxres.simulation.schedule import Finished, Schedule
 from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload import Submission, Workload
+from fluxres.syntax.jobspec import as_request
 
 S = 1_000_000
 

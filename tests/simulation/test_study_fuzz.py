@@ -11,8 +11,8 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fluxres.documents import yaml_document
 from fluxres.errors import FluxresError
-from fluxres.formats import yaml_document
 from fluxres.simulation import checks, study
 
 PAGE: dict[str, Any] = {

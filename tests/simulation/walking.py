@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fluxres.clock import seconds
-from fluxres.formats import yaml_document
+from fluxres.documents import yaml_document
 from fluxres.graph.structure import Structure
 from fluxres.instance import Instance, Job
 from fluxres.simulation import parts, study

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres import limits
+from fluxres.documents import yaml_document
+from fluxres.documents.place import Place
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph import structure
 from fluxres.syntax import constraint, hostlist, idset
@@ -109,7 +111,7 @@ def test_a_hostname_need_not_be_a_property() -> None:
 @pytest.mark.parametrize(
     ("values", "where", "message"),
     [
-        ([], "request", "a mapping, got a list"),
+        ([], "request", "a mapping, got an empty list"),
         ("x", "request", "a mapping, got 'x'"),
         ({"flavour": []}, "request", "unknown key 'flavour'"),
         ({"and": "foo"}, "and", "a list"),
@@ -138,9 +140,10 @@ def test_refused_by_its_place(values: Any, where: str, message: str) -> None:
     assert message in str(refused.value)
 
 
-def test_lines_are_named_when_somebody_knows_them() -> None:
-    with pytest.raises(InputError, match=r"q.json:2: and\[0\]: unknown key"):
-        constraint.parse({"and": [{"x": []}]}, position=lambda path: f"q.json:{len(path)}")
+def test_the_line_in_a_document_is_named() -> None:
+    document = yaml_document.load(b"and:\n- x: []\n", file="q.yaml")
+    with pytest.raises(InputError, match=r"q.yaml:2:3: and\[0\]: unknown key"):
+        constraint.parse(document.values, Place(document=document))
 
 
 def test_depth_is_bounded() -> None:

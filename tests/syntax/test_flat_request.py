@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from fluxres.errors import InputError
-from fluxres.syntax import count, jobspec, shape
+from fluxres.syntax import count, jobspec
 from fluxres.syntax.flat_request import FlatRequest, flatten
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, parse_shape
 
 
 def asked(text: str, **more: Any) -> FlatRequest:
-    return flatten(Request(shape.vertices(text)), **more)
+    return flatten(Request(parse_shape(text)), **more)
 
 
 def numbers(flat: FlatRequest) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ def test_parts_as_they_are_written() -> None:
 
 
 def test_what_stands_beside_the_resources() -> None:
-    vertices = shape.vertices("slot/core")
+    vertices = parse_shape("slot/core")
     values = {"system": {"duration": 60, "constraints": {"ranks": ["0"]}}}
     task = {"command": ["a"], "slot": "task", "count": {"per_slot": 1}}
     made = {"version": 1, "resources": jobspec.resources_to_plain(vertices), "tasks": [task], "attributes": values}

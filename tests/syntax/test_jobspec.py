@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres import limits
+from fluxres.documents import yaml_document
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.syntax import constraint, count, jobspec
-from fluxres.syntax.jobspec import Request, Vertex
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.vertex import Vertex, settled
 from tests.syntax.requests import damaged, jobspecs, resources, wild_values
 
 
@@ -51,10 +53,10 @@ VERTEX = "resources.0.with.0"
         ("version", 0, "version", ">= 1"),
         ("version", True, "version", "true"),
         ("version", 4.2, "version", "4.2"),
-        ("extra", 1, "request", "unknown key 'extra'"),
+        ("extra", 1, "extra", "unknown key 'extra'"),
         ("resources", [], "resources", "at least one"),
-        ("resources", {}, "resources", "a mapping of 0"),
-        ("resources.0", [], "resources[0]", "a list of 0"),
+        ("resources", {}, "resources", "a mapping"),
+        ("resources.0", [], "resources[0]", "an empty list"),
         ("resources.0.label", ..., "resources[0]", "label"),
         ("resources.0.with", ..., "resources[0]", "`with`"),
         ("resources.0.with", [], "resources[0].with", "at least one"),
@@ -69,7 +71,7 @@ VERTEX = "resources.0.with.0"
         (f"{VERTEX}.exclusive", "yes", "resources[0].with[0].exclusive", "true or false"),
         (f"{VERTEX}.unit", 3, "resources[0].with[0].unit", "text"),
         (f"{VERTEX}.id", 3, "resources[0].with[0].id", "text"),
-        (f"{VERTEX}.size", 3, "resources[0].with[0]", "unknown key 'size'"),
+        (f"{VERTEX}.size", 3, "resources[0].with[0].size", "unknown key 'size'"),
         ("tasks", [], "tasks", "at least one"),
         ("tasks.0.command", "app", "tasks[0].command", "list"),
         ("tasks.0.command", [], "tasks[0].command", "at least one"),
@@ -79,9 +81,9 @@ VERTEX = "resources.0.with.0"
         ("tasks.0.count", {"per_slot": 1, "total": 1}, "tasks[0].count", "exactly one"),
         ("tasks.0.count", {"total": 0}, "tasks[0].count.total", ">= 1"),
         ("tasks.0.count", {"per_resource": {"type": "core"}}, "tasks[0].count.per_resource", "'count'"),
-        ("tasks.0.count", {"each": 1}, "tasks[0].count", "unknown key 'each'"),
+        ("tasks.0.count", {"each": 1}, "tasks[0].count.each", "unknown key 'each'"),
         ("attributes", None, "attributes", "null"),
-        ("attributes.site", {}, "attributes", "unknown key 'site'"),
+        ("attributes.site", {}, "attributes.site", "unknown key 'site'"),
         ("attributes.user", [], "attributes.user", "mapping"),
         ("attributes.system.duration", "1h", "attributes.system.duration", "'1h'"),
         ("attributes.system.duration", -1, "attributes.system.duration", "-1"),
@@ -147,16 +149,16 @@ def test_depth_is_bounded_and_not_by_the_stack() -> None:
     with pytest.raises(LimitExceeded, match=str(limits.DOCUMENT_DEPTH_MAX)):
         jobspec.parse(document(other=deep))
     with pytest.raises(InputError):
-        jobspec.parse_json(b"[" * 10_000 + b"]" * 10_000)
+        read(b"[" * 10_000 + b"]" * 10_000)
 
 
 def test_depth_of_vertices_made_by_hand_is_bounded() -> None:
     made = Vertex("core", count.exactly(1))
     for _ in range(limits.REQUEST_DEPTH_MAX):
         made = Vertex("group", count.exactly(1), children=(made,))
-    assert jobspec.settled(made.children) == made.children
+    assert settled(made.children) == made.children
     with pytest.raises(LimitExceeded, match=str(limits.REQUEST_DEPTH_MAX)):
-        jobspec.settled([made])
+        settled([made])
 
 
 def test_the_number_of_resources_is_bounded() -> None:
@@ -234,7 +236,7 @@ def unsettled(vertex: Vertex) -> Vertex:
 @given(resources())
 def test_exclusivity_of_vertices_made_by_hand(values: Any) -> None:
     found = jobspec.parse_resources(values)
-    assert jobspec.settled(map(unsettled, found)) == found
+    assert settled(map(unsettled, found)) == found
 
 
 def test_what_a_request_says() -> None:
@@ -264,17 +266,21 @@ def test_a_request_made_by_hand_can_be_written() -> None:
     assert written["resources"] == [{"type": "core", "count": {"min": 2, "max": 4, "operator": "+", "operand": 1}}]
 
 
-def test_lines_are_named_when_somebody_knows_them() -> None:
-    with pytest.raises(InputError, match=r"job.json:7: resources\[0\]: expected the key 'type'"):
-        jobspec.parse_resources([{"count": 1}], position=lambda path: f"job.json:{len(path) + 5}")
+def read(text: bytes) -> Request:
+    return jobspec.parse(yaml_document.parse(text, file="job.json"))
+
+
+def test_the_line_in_a_document_is_named() -> None:
+    lines = orjson.dumps(document({"count": 1}), option=orjson.OPT_INDENT_2)
+    with pytest.raises(InputError, match=r"job.json:9:9: resources\[0\]\.with\[0\]: the key 'type' is missing"):
+        read(lines)
 
 
 def test_json() -> None:
-    assert jobspec.parse_json(orjson.dumps(document())) == jobspec.parse(document())
-    assert jobspec.parse_json(orjson.dumps(document()).decode()) == jobspec.parse(document())
+    assert read(orjson.dumps(document())) == jobspec.parse(document())
     with pytest.raises(InputError) as refused:
-        jobspec.parse_json('{\n  "version": 1,,')
-    assert refused.value.where.startswith("jobspec:2:")
+        read(b'{\n  "version": 1,,')
+    assert refused.value.where.startswith("job.json:2:")
 
 
 V1_CORE: Any = {"type": "core", "count": 1}
@@ -393,7 +399,7 @@ def test_what_is_written_is_read_back(values: Any) -> None:
     made = jobspec.parse(values)
     written = jobspec.to_plain(made)
     assert jobspec.parse(written) == made
-    assert jobspec.parse_json(orjson.dumps(written)) == made
+    assert read(orjson.dumps(written)) == made
     assert written["attributes"] == values["attributes"]
 
 
@@ -414,7 +420,7 @@ def test_garbage_is_refused(values: Any) -> None:
             read(values)
 
 
-@given(st.binary() | st.text())
-def test_any_text_as_json(text: str | bytes) -> None:
+@given(st.binary() | st.text().map(str.encode))
+def test_any_text_is_refused(text: bytes) -> None:
     with pytest.raises(InputError):
-        jobspec.parse_json(text)
+        read(text)

@@ -13,22 +13,30 @@ from fluxres.syntax import jobspec
 from fluxres.syntax.options import parse_options
 
 
+def plain(**options: Any) -> list[dict[str, Any]]:
+    """The resources of options as a jobspec has them, which reads them back."""
+    made = parse_options(**options)
+    written = jobspec.resources_to_plain(made)
+    assert jobspec.parse_resources(written) == made
+    return written
+
+
 def test_tasks_alone() -> None:
-    assert parse_options() == [{"type": "slot", "count": 1, "with": [{"type": "core", "count": 1}], "label": "task"}]
-    (slot,) = parse_options(n=3, c=4, g=2)
+    assert plain() == [{"type": "slot", "count": 1, "with": [{"type": "core", "count": 1}], "label": "task"}]
+    (slot,) = plain(n=3, c=4, g=2)
     assert slot["count"] == 3
     assert slot["with"] == [{"type": "core", "count": 4}, {"type": "gpu", "count": 2}]
 
 
 @pytest.mark.parametrize(("nodes", "tasks", "per_node"), [(4, None, 1), (4, 4, 1), (4, 8, 2), (4, 5, 2), (1, 7, 7)])
 def test_tasks_are_dealt_out_over_nodes(nodes: int, tasks: int | None, per_node: int) -> None:
-    (node,) = parse_options(N=nodes, n=tasks)
+    (node,) = plain(N=nodes, n=tasks)
     assert (node["type"], node["count"], node["with"][0]["count"]) == ("node", nodes, per_node)
     assert "exclusive" not in node
 
 
 def test_nodes_as_a_count_and_exclusive() -> None:
-    (node,) = parse_options(N="2+", x=True)
+    (node,) = plain(N="2+", x=True)
     assert (node["count"], node["exclusive"]) == ({"min": 2}, True)
     assert jobspec.parse_resources([node])[0].is_exclusive
 
@@ -65,7 +73,7 @@ def test_every_task_has_a_slot_and_few_slots_are_left_over(nodes: int | None, ta
         assert tasks is not None
         assert tasks < nodes
         return
-    (top,) = jobspec.parse_resources(made)
+    (top,) = made
     slots = top.count.min if top.is_slot else top.count.min * top.children[0].count.min
     wanted = tasks or nodes or 1
     assert wanted <= slots < wanted + (nodes or 1)

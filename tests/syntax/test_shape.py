@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.syntax import count, jobspec, shape
+from fluxres.syntax.jobspec import parse_shape
 from tests.syntax.requests import plain_values, resources
 
 NODE = {"type": "node", "count": 1}
@@ -121,13 +122,13 @@ def test_ranges_as_mappings() -> None:
 
 
 def test_vertices() -> None:
-    (slot,) = shape.vertices("slot=4/[core=8;gpu=1{-x}]")
+    (slot,) = parse_shape("slot=4/[core=8;gpu=1{-x}]")
     assert [(vertex.type, vertex.count.fixed, vertex.is_exclusive) for vertex in slot.children] == [
         ("core", 8, True),
         ("gpu", 1, False),
     ]
-    with pytest.raises(InputError, match=r"resources\[0\]: unknown key 'key'"):
-        shape.vertices("node{key}")
+    with pytest.raises(InputError, match=r"resources\[0\]\.key: unknown key 'key'"):
+        parse_shape("node{key}")
 
 
 @pytest.mark.parametrize(
@@ -175,8 +176,8 @@ def test_both_quotes_cannot_be_written() -> None:
 @given(resources())
 def test_resources_are_read_back(values: Any) -> None:
     found = jobspec.parse_resources(values)
-    assert shape.vertices(shape.format(values)) == found
-    assert shape.vertices(shape.format(jobspec.resources_to_plain(found))) == found
+    assert parse_shape(shape.format(values)) == found
+    assert parse_shape(shape.format(jobspec.resources_to_plain(found))) == found
 
 
 @given(st.dictionaries(st.text("abx+-: '", min_size=1, max_size=4), plain_values(), max_size=4))

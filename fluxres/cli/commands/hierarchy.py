@@ -150,7 +150,7 @@ def _machine(settings: Settings, options: dict[str, Any]) -> ResourceGraph:
 def _ensemble(machine: ResourceGraph, options: dict[str, Any]) -> Ensemble:
     from fluxres.launch import work
     from fluxres.launch.hierarchy import Ensemble
-    from fluxres.model.matching import as_request
+    from fluxres.syntax.jobspec import as_request
 
     request = options["request"]
     if request is None:

@@ -38,7 +38,7 @@ def command(
     from fluxres import clock
     from fluxres.cli.saving import note_supply
     from fluxres.cli.stores import store
-    from fluxres.formats.source import Sources
+    from fluxres.documents.source import Sources
     from fluxres.render import summary
     from fluxres.store.files import load
 

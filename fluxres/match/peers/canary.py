@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fluxres.documents.excerpt import shown
 from fluxres.errors import InputError, NotHeld, UsageError
 from fluxres.syntax.canary import NODES, NodeRequest
-from fluxres.syntax.place import shown
 
 Slots = int | float
 Machine = Mapping[str, Mapping[str, Mapping[str, Slots]]]

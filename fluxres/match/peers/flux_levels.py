@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fluxres import limits
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax.idset import IDset
-from fluxres.syntax.place import Place
 from fluxres.syntax.resource_set import ResourceSet
 
 

@@ -45,12 +45,12 @@ class FluxPool:
     Args:
         resources: R of the instance; with TreePool's topologies in it (RFC 49), TreePool's choice.
 
-    >>> from fluxres.syntax import shape
+    >>> from fluxres.syntax.jobspec import parse_shape
     >>> from fluxres.syntax.flat_request import flatten
     >>> from fluxres.syntax.jobspec import Request
     >>> lite = [{"rank": "0-1", "children": {"core": "0-3"}}]
     >>> pool = FluxPool(ResourceSet.parse({"version": 1, "execution": {"R_lite": lite, "nodelist": ["n[0-1]"]}}))
-    >>> slots = flatten(Request(shape.vertices("slot=3/core")))
+    >>> slots = flatten(Request(parse_shape("slot=3/core")))
     >>> [str(pool.alloc(job, slots)) for job in "ab"]
     ['rank0/core[0-2]', 'rank1/core[0-2]']
     """

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, NotHeld, UsageError
 from fluxres.match.peers.flux_levels import levels_of
 from fluxres.match.peers.flux_pool import FluxPool
-from fluxres.syntax import constraint, shape
+from fluxres.syntax import constraint
 from fluxres.syntax.flat_request import FlatRequest, flatten
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, parse_shape
 from fluxres.syntax.resource_set import ResourceSet
 
 SOCKETS = {"socket": [{"numa": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]}, {"numa": [{"cores": "4-7"}]}]}
@@ -32,7 +32,7 @@ def resources(*nodes: tuple[str, str, str], topo: dict[str, Any] | None = None, 
 
 def asked(text: str, pool: FluxPool, constraints: Any = None) -> FlatRequest:
     wanted = None if constraints is None else constraint.parse(constraints)
-    return flatten(Request(shape.vertices(text), constraint=wanted), containers=pool.resources.scheduling is not None)
+    return flatten(Request(parse_shape(text), constraint=wanted), containers=pool.resources.scheduling is not None)
 
 
 def given_to(pool: FluxPool, *texts: str) -> list[str]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from fluxres import limits
+from fluxres.documents import compression
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import compression
 
 
 class Readable(Protocol):

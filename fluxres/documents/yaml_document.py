@@ -3,16 +3,13 @@
 PyYAML's own constructors are not used.  They resolve YAML 1.1 (``no`` is false, ``12:30`` is 750), keep the
 last of two equal keys, follow aliases without counting, and recurse once a level.  Its event parser, in C
 where it was built, is sound; the composer over it here is one loop with an explicit stack.
-
-Places are wanted only when something is wrong, so none are stored: a message looks through the text once more.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -20,21 +17,11 @@ import orjson
 import yaml
 
 from fluxres import limits
+from fluxres.documents import json_places, source_text, yaml_places
+from fluxres.documents.document import Document, Key, path_text
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import json_places, source_text, yaml_places
-from fluxres.formats.yaml_places import Place
-
-Key = str | int
-Places = dict[int, dict[Key, Place]]
 
 _FLATTER: Final = f"a machine has at most {limits.DEPTH_MAX} levels"
-#: steps of a path that are shown at its beginning and at its end
-_SHOWN: Final = (8, 4)
-#: characters of a key that are shown: one may be as long as its file
-_KEY_SHOWN: Final = 255
-
-#: the event parser: LibYAML's where PyYAML was built with it
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 #: a sign and the digits of a number below NUMBER_MAX
 _DIGITS_MAX = len(str(-limits.NUMBER_MAX)) - 1
@@ -60,95 +47,6 @@ def looks_like_a_number(text: str) -> bool:
     return bool(_INT.match(text) or _BASED.match(text) or _FLOAT.match(text))
 
 
-def path_text(path: Iterable[Key]) -> str:
-    """A path in a document as people write it.
-
-    >>> path_text(("resources", 0, "with", 1, "count"))
-    'resources[0].with[1].count'
-    """
-    steps, (first, last) = list(path), _SHOWN
-    if len(steps) > first + last + 1:
-        return f"{path_text(steps[:first])}…{path_text(['', *steps[-last:]])}"
-    text = ""
-    for i, key in enumerate(steps):
-        if isinstance(key, int):
-            text += f"[{key}]"
-        else:
-            shown = key if len(key) <= _KEY_SHOWN else f"{key[:_KEY_SHOWN]}…"
-            text += f".{shown}" if i else shown
-    return text
-
-
-@dataclass
-class Document:
-    """The values of one file.
-
-    Args:
-        values: dicts, lists, str, int, float, bool and None; an aliased part is one object in several places.
-        file: its name for messages.
-        text: what it was read from.
-        path: of the file, from whose folder includes start; None for standard input and text given.
-        is_made: values of a caller, without a text: a place in them is a path without a line.
-    """
-
-    values: object
-    file: str
-    text: str = field(repr=False)
-    path: Path | None = None
-    is_json: bool = False
-    is_made: bool = False
-    _asked: bool = field(default=False, init=False, repr=False, compare=False)
-
-    @cached_property
-    def _places(self) -> tuple[object, Places]:
-        places: Places = {}
-        return _Composer(self.file, places).compose(self.text), places
-
-    def position(self, path: Iterable[Key], *, key: bool = False) -> tuple[int, int]:
-        """Line and column, from 1, of the value at a path, or of the nearest one above that exists.
-
-        Args:
-            path: keys and list indexes from the top.
-            key: the place of the last key instead of its value.
-
-        Cost: a look through the text as far as the value; from the second call on, one more reading of it all.
-
-        >>> load(b"a: 1\\nb: [x, y]\\n").position(["b", 1])
-        (2, 8)
-        """
-        if self.is_made:
-            return 1, 1
-        if self.is_json:
-            return json_places.position(self.text, list(path), key=key)
-        if not self._asked:
-            self._asked = True
-            parser = LOADER(self.text)
-            try:
-                once = yaml_places.locate(parser, path := list(path))
-            finally:
-                parser.dispose()
-            if once is not None:
-                return once[:2] if key else once[2:]
-        value, places = self._places
-        found: Place = places[0][""]
-        for step in path:
-            inner = places.get(id(value), {})
-            if step not in inner or not isinstance(value, dict | list):
-                return found[2:]
-            found = inner[step]
-            value = value[step]  # type: ignore[index]  # a str key of a dict or an int index of a list, as `places` has them
-        return found[:2] if key else found[2:]
-
-    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
-        """``file:line:column: path.in.document``, as every message begins."""
-        path = list(path)
-        place = self.file
-        if not self.is_made:
-            line, column = self.position(path, key=key)
-            place = f"{self.file}:{line}:{column}"
-        return f"{place}: {path_text(path)}" if path else place
-
-
 def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     """Read one YAML or JSON document.
 
@@ -166,13 +64,17 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     return parse(data, file=name, path=path)
 
 
-def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Document:
-    """The document in these bytes; see :func:`load`."""
+def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, unique_keys: bool = True) -> Document:
+    """The document in these bytes; see :func:`load`.
+
+    Args:
+        unique_keys: refuse JSON in which a mapping has a key twice; else the last one counts. YAML never has one twice.
+    """
     if len(data) > limits.DOCUMENT_BYTES_MAX:
         raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
     text = source_text.decode(data, file)
     if text.lstrip()[:1] in ("{", "["):
-        values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file)
+        values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file, unique_keys=unique_keys)
         if values is not None:
             return Document(values, file, text, path, is_json=True)
     if len(data) > limits.YAML_BYTES_MAX:
@@ -184,7 +86,7 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Doc
     return Document(_Composer(file).compose(text), file, text, path)
 
 
-def _parse_json(text: str, data: bytes, file: str) -> object | None:
+def _parse_json(text: str, data: bytes, file: str, *, unique_keys: bool) -> object | None:
     """The values of a JSON text, or None if it is not JSON: then it may still be YAML's flow style."""
     try:
         values = orjson.loads(text)
@@ -193,7 +95,7 @@ def _parse_json(text: str, data: bytes, file: str) -> object | None:
             raise InputError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}:{error.colno}") from None
         return None
     json_places.require_bounded(data, values, file)
-    if json_places.keys_of(values) != json_places.written_keys(data):
+    if unique_keys and json_places.keys_of(values) != json_places.written_keys(data):
         line, column, path = json_places.first_duplicate(text)
         raise InputError("the key stands here twice", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
     return values  # type: ignore[no-any-return]  # whatever JSON has: the caller checks
@@ -210,8 +112,6 @@ class _Open:
     anchor: str | None
     before: int
     key: str | None = None
-    key_line: int = 0
-    key_column: int = 0
     height: int = 1
     merged: list[Any] | None = None
     merging: bool = False
@@ -220,9 +120,8 @@ class _Open:
 class _Composer:
     """One pass over the events of a text."""
 
-    def __init__(self, file: str, places: Places | None = None) -> None:
+    def __init__(self, file: str) -> None:
         self.file = file
-        self.places = places
         self.stack: list[_Open] = []
         self.root: Any = None
         self.count = 0
@@ -252,12 +151,8 @@ class _Composer:
         return self.root
 
     def _events(self, text: str) -> Iterator[Any]:
-        parser = None
         try:
-            parser = LOADER(text)
-            # yaml.parse asks for each event twice.
-            while (event := parser.get_event()) is not None:
-                yield event
+            yield from yaml_places.events(text)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f"{self.file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else self.file
@@ -271,9 +166,6 @@ class _Composer:
             raise InputError(str(getattr(error, "reason", error)).splitlines()[0], where=where) from None
         except UnicodeEncodeError as error:
             raise InputError("contains half a surrogate pair", where=source_text.place(self.file, text, error.start)) from None
-        finally:
-            if parser is not None:
-                parser.dispose()
 
     @staticmethod
     def _line(text: str, mark: Any) -> str:
@@ -322,7 +214,7 @@ class _Composer:
         frame.merging = key == "<<" and event.implicit[0]
         if not frame.merging and key in frame.value:
             self._fail("the key stands here twice", event, hint="remove one", path=self._path(key))
-        frame.key, frame.key_line, frame.key_column = key, event.start_mark.line, event.start_mark.column
+        frame.key = key
 
     def _value(self, event: Any) -> str | int | float | bool | None:
         text: str = event.value
@@ -353,8 +245,6 @@ class _Composer:
         value: Any = {} if is_map else []
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        if self.places is not None:
-            self.places[id(value)] = {}
         mark = event.start_mark
         self.stack.append(_Open(value, is_map, mark.line, mark.column, event.anchor, self.count - 1))
 
@@ -364,8 +254,6 @@ class _Composer:
             for key, value in source.items():
                 if key not in frame.value:
                     frame.value[key] = value
-                    if self.places is not None:
-                        self.places[id(frame.value)][key] = self.places[id(source)][key]
         if frame.anchor is not None:
             self.anchors[frame.anchor] = (frame.value, self.count - frame.before, frame.height)
         self._put(frame.value, frame.line, frame.column, None, height=frame.height)
@@ -392,14 +280,10 @@ class _Composer:
         """A finished value to where it belongs."""
         if not self.stack:
             self.root = value
-            if self.places is not None:
-                self.places[0] = {"": (line + 1, column + 1, line + 1, column + 1)}
             return
         frame = self.stack[-1]
         frame.height = max(frame.height, height + 1)
         if not frame.is_map:
-            if self.places is not None:
-                self.places[id(frame.value)][len(frame.value)] = (line + 1, column + 1, line + 1, column + 1)
             frame.value.append(value)
             return
         assert frame.key is not None
@@ -411,6 +295,4 @@ class _Composer:
             frame.merged = [*(frame.merged or ()), *sources]
         else:
             frame.value[frame.key] = value
-            if self.places is not None:
-                self.places[id(frame.value)][frame.key] = (frame.key_line + 1, frame.key_column + 1, line + 1, column + 1)
         frame.key, frame.merging = None, False

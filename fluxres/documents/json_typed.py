@@ -18,11 +18,10 @@ import orjson
 from msgspec import inspect
 
 from fluxres import limits
+from fluxres.documents import json_places, typed
+from fluxres.documents.document import Document, Key, path_text
+from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import json_places, typed
-from fluxres.formats.notes import listed
-from fluxres.formats.source import Source
-from fluxres.formats.yaml_document import Document, Key, path_text
 
 T = TypeVar("T")
 Buffer = bytes | msgspec.Raw
@@ -191,11 +190,6 @@ def _find_unknown(value: object, kind: Any, path: str, found: dict[str, None]) -
                 _find_unknown(inner, kind.item_type, path, found)
         case _:
             pass
-
-
-def notes_of(source: Source, names: Sequence[str]) -> tuple[str, ...]:
-    """A note that names the keys of a document that were passed over; none where there are none."""
-    return (f"{source.file}: passed over, since a machine has no place for it: {listed(list(names))}",) if names else ()
 
 
 @lru_cache(maxsize=16)

@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given
 
 from fluxres import limits
+from fluxres.documents import yaml_document
+from fluxres.documents.excerpt import shown
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.place import Place, shown
 from tests.syntax.requests import plain_values, wild_values
 
 
 def test_a_place_reads_like_a_path() -> None:
     assert str(Place()) == "request"
     assert str(Place(("a", 0, 1, "b"))) == "a[0][1].b"
-    assert len(str(Place(("x" * 10_000,)))) == 40
-    assert str(Place(("a",), lambda path: "")) == "a"
-    assert str(Place((), lambda path: "f:1:1")) == "f:1:1"
+    assert len(str(Place(("x" * 10_000,)))) == 256
+    document = yaml_document.load(b"x: 1\na: 2\n", file="f")
+    assert str(Place(("a",), document)) == "f:2:4: a"
+    assert str(Place((), document)) == "f:1:1"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, -1, True, "1", None, 10**400])

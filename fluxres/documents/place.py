@@ -1,24 +1,23 @@
-"""Where in a document of plain values one is, and what was expected there: `resources[0].with[1].count: expected …`.
+"""A cursor over a document, for readers that check its values themselves: constraints, R, Fluxion's own dialects.
 
-Requests arrive as values that somebody else parsed, so the place is the path of keys, and a line only when whoever read
-the text can say it (`position`).  The checks on single values stand here because every message must have the same shape:
-place, what was expected, what was found, the way out.
+Documents whose form is fixed are converted by :mod:`fluxres.documents.typed`.  Both name the place of what is wrong as
+:meth:`Document.where` does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from fluxres import limits
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.excerpt import excerpt
 
-Key = str | int
-Position = Callable[[tuple[Key, ...]], str]
-"""The place of a path in a file, as `file:line:column`, or empty text."""
+NO_TEXT: Final = Document(None, "", "", is_made=True)
+"""What a value is in that was made by a program: messages name its path only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +26,17 @@ class Place:
 
     >>> str(Place().at("resources", 0, "with", 1, "count"))
     'resources[0].with[1].count'
-    >>> str(Place(position=lambda path: "job.yaml:3:7").at("version"))
-    'job.yaml:3:7: version'
     """
 
     path: tuple[Key, ...] = ()
-    position: Position | None = None
+    document: Document = NO_TEXT
 
     def at(self, *keys: Key) -> Place:
         """The place below this one."""
-        return Place((*self.path, *keys), self.position)
+        return Place((*self.path, *keys), self.document)
 
     def __str__(self) -> str:
-        text = ""
-        for key in self.path:
-            text += f"[{key}]" if isinstance(key, int) else f".{_plain(key)}" if text else _plain(key)
-        spot = self.position(self.path) if self.position else ""
-        return f"{spot}: {text}" if spot and text else spot or text or "request"
+        return self.document.where(self.path)
 
     def error(self, message: str, hint: str = "") -> InputError:
         """What is wrong here."""
@@ -130,33 +123,10 @@ class Place:
                 else:
                     holder[key] = listed = [None] * len(item)
                     todo += [(below, listed, at, (*path, at)) for at, below in enumerate(item)]
-            elif item is None or isinstance(item, str | bool | int) or (isinstance(item, float) and math.isfinite(item)):
+            elif item is None or isinstance(item, bool):
                 holder[key] = item
+            elif isinstance(item, str | int) or (isinstance(item, float) and math.isfinite(item)):
+                holder[key] = str.__str__(item) if isinstance(item, str) else int(item) if isinstance(item, int) else float(item)
             else:
                 raise self.at(*path).expected("a value that JSON has", item)
         return top[0]
-
-
-def shown(value: object) -> str:
-    """A value for a message: short, however large or deep it is, and never an error of its own.
-
-    >>> shown("x" * 100), shown([[[]]]), shown(10**6000), shown(None)
-    ("'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'", 'a list of 1', 'an integer of 19932 bits', 'null')
-    """
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, str):
-        return excerpt(value)
-    if isinstance(value, int):
-        return str(value) if value.bit_length() < 256 else f"an integer of {value.bit_length()} bits"
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return f"a mapping of {len(value)}"
-    if isinstance(value, list | tuple):
-        return f"a list of {len(value)}"
-    return f"a {type(value).__name__}"
-
-
-def _plain(key: str) -> str:
-    return key if len(key) <= 40 else key[:37] + "..."

@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from fluxres.formats import source_text, yaml_document
-from fluxres.formats.yaml_document import Document
+from fluxres.documents import source_text, yaml_document
+from fluxres.documents.document import Document
 
 
 @dataclass(frozen=True)

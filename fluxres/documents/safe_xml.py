@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 from xml.parsers import expat
 
 from fluxres import limits
+from fluxres.documents import source_text
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import source_text
 
 _ENTITY: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)([A-Za-z_:][\w.:-]*);")
 

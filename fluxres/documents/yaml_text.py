@@ -1,7 +1,7 @@
 """Plain values → YAML text that people like to read: entries as blocks, small things on one line.
 
 PyYAML's emitter knows neither of the two, and takes seconds where this takes a tenth.  What is quoted is
-decided by the rules that :mod:`fluxres.formats.yaml_document` reads by.
+decided by the rules that :mod:`fluxres.documents.yaml_document` reads by.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from fluxres.formats import yaml_document
+from fluxres.documents import yaml_document
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.][A-Za-z0-9_/.$+-]*\Z")
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 import fluxres
 from fluxres import limits
+from fluxres.documents import compression
+from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.formats import compression, registry
-from fluxres.formats.source import Source
+from fluxres.formats import registry
 
 TEXT = b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2}]}"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluxres.formats.yaml_document import Document, Key
+from fluxres.documents.document import Document, Key
 
 
 class Part(Document):
     """A value of a document, or what is left of one after keys of no interest were taken out.
 
-    >>> from fluxres.formats import yaml_document
+    >>> from fluxres.documents import yaml_document
     >>> whole = yaml_document.load(b"a: 1\\nb: [x, y]\\n")
     >>> Part(whole, ["y"], ("b",)).where([0])
     '<text>:2:5: b[0]'

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from fluxres.errors import InputError
-from fluxres.formats.yaml_document import Document, Key
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.place import Place
+from fluxres.errors import InputError, LimitExceeded
 
 T = TypeVar("T")
-
 
 _WITH_UNIT = re.compile(r"([0-9]+) ?([A-Za-z/]{1,12})")
 _WITH_UNITS: Final = ("size", "capacity")
@@ -26,17 +28,20 @@ _WITH_UNITS: Final = ("size", "capacity")
 
 
 class _Found(Exception):  # carries the first finding out of the walk
-    def __init__(self, path: list[Key], message: str, hint: str = "", *, key: bool = False) -> None:
+    def __init__(self, path: list[Key], message: str, hint: str = "", *, key: bool = False, limit: bool = False) -> None:
         super().__init__(message)
         self.path, self.message, self.hint, self.key = path, message, hint, key
+        self.error = LimitExceeded if limit else InputError
 
 
 def convert(document: Document, kind: type[T]) -> T:
     """The document as `kind`.
 
-    Errors: InputError with file, line, column, path, what was expected and what stands there.
+    Errors: InputError with file, line, column, path, what was expected and what was found; LimitExceeded for a text that is
+    too long or a number that is too large.
 
-    >>> from fluxres.formats import cluster_schema, yaml_document
+    >>> from fluxres.documents import yaml_document
+    >>> from fluxres.formats import cluster_schema
     >>> convert(yaml_document.load(b"{fluxres: 1, resources: [{type: core, count: four}]}"), cluster_schema.Cluster)
     Traceback (most recent call last):
       ...
@@ -48,27 +53,13 @@ def convert(document: Document, kind: type[T]) -> T:
         try:
             _check(document.values, inspect.type_info(kind), [])
         except _Found as found:
-            raise InputError(found.message, where=document.where(found.path, key=found.key), hint=found.hint) from None
-        raise InputError(str(error), where=document.file) from None
+            raise found.error(found.message, where=document.where(found.path, key=found.key), hint=found.hint) from None
+        if not document.is_made:
+            raise InputError(str(error), where=document.where(())) from None
     except RecursionError:
-        raise InputError("is nested too deeply", where=document.file) from None
-
-
-def short(value: object) -> str:
-    """A value for a message, cut where it gets long.
-
-    >>> short("x" * 100)
-    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'"
-    """
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return f"a list of {len(value)}" if value else "an empty list"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, str):
-        return repr(value) if len(value) <= 40 else repr(value[:39] + "…")
-    return repr(value) if not isinstance(value, int) or abs(value) < 10**30 else "an integer of more than 30 digits"
+        raise InputError("is nested too deeply", where=document.where(())) from None
+    # A number of NumPy or a StrEnum is right to Python, and msgspec wants exactly a float or a str.
+    return msgspec.convert(Place(document=document).values(document.values), kind)
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -131,9 +122,9 @@ def _takes(kind: Any, value: object) -> bool:
         case inspect.NoneType():
             return value is None
         case inspect.ListType():
-            return isinstance(value, list)
+            return isinstance(value, list | tuple)
         case inspect.StructType() | inspect.DictType():
-            return isinstance(value, dict)
+            return isinstance(value, Mapping)
         case _:
             return False
 
@@ -153,13 +144,14 @@ def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
             inner = choice.type if isinstance(choice, inspect.Metadata) else choice
             if _takes(inner, value):
                 return _check(value, inner, path, kind)
-        raise _Found(path, f"expected {_describe(kind)}, got {short(value)}")
+        raise _Found(path, f"expected {_describe(kind)}, got {shown(value)}")
     if not _takes(kind, value):
-        raise _Found(path, f"expected {_describe(whole)}, got {short(value)}", _beside(value, kind, path))
+        raise _Found(path, f"expected {_describe(whole)}, got {shown(value)}", _beside(value, kind, path))
     match kind:
         case inspect.StructType():
             _check_struct(value, kind, path)
         case inspect.DictType():
+            _check_keys(value, path)
             for key, item in value.items():
                 _check(item, kind.value_type, [*path, key])
         case inspect.ListType():
@@ -178,24 +170,31 @@ def _check_scalar(value: Any, kind: Any, path: list[Key], whole: Any) -> None:
         case inspect.LiteralType():
             if value not in kind.values:
                 hint = nearest(value, [str(word) for word in kind.values]) if isinstance(value, str) else ""
-                said = f"expected {_describe(whole)}, got {short(value)}"
+                said = f"expected {_describe(whole)}, got {shown(value)}"
                 raise _Found(path, said, hint if hint.startswith("did") else "")
         case inspect.IntType() | inspect.FloatType():
             if (kind.ge is not None and not value >= kind.ge) or (kind.le is not None and not value <= kind.le):
-                beyond = _beyond(kind, value)
-                raise _Found(path, f"expected {_describe(whole)}{beyond}, got {short(value)}")
+                beyond, limit = _beyond(kind, value), kind.le is not None and value > kind.le
+                raise _Found(path, f"expected {_describe(whole)}{beyond}, got {shown(value)}", limit=limit)
         case inspect.StrType():
             if kind.min_length is not None and len(value) < kind.min_length:
                 raise _Found(path, "expected text, got an empty one")
             if kind.max_length is not None and len(value) > kind.max_length:
-                raise _Found(path, f"expected at most {kind.max_length} characters, got {len(value)}")
+                raise _Found(path, f"expected at most {kind.max_length} characters, got {len(value)}", limit=True)
 
 
-def _check_struct(value: dict[str, Any], kind: Any, path: list[Key]) -> None:
+def _check_keys(value: Mapping[Any, Any], path: list[Key]) -> None:
+    for key in value:
+        if not isinstance(key, str):
+            raise _Found(path, f"the key {shown(key)} is not text")
+
+
+def _check_struct(value: Mapping[str, Any], kind: Any, path: list[Key]) -> None:
+    _check_keys(value, path)
     fields = {field.encode_name: field for field in kind.fields}
     for key in value:
-        if key not in fields:
-            raise _Found([*path, key], f"unknown key {short(key)}", nearest(key, list(fields)), key=True)
+        if key not in fields and kind.forbid_unknown_fields:
+            raise _Found([*path, key], f"unknown key {shown(key)}", nearest(key, list(fields)), key=True)
     for name, field in fields.items():
         if name in value:
             _check(value[name], field.type, [*path, name])

@@ -15,8 +15,8 @@ import fluxres
 from fluxres.errors import InputError
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.model import parsing
-from fluxres.model.parsing import as_request
+from fluxres.syntax import jobspec as jobspecs
+from fluxres.syntax.jobspec import as_request
 
 
 def jobspec(cores: Any = 2, duration: Any = 60) -> dict[str, Any]:
@@ -75,13 +75,13 @@ def test_values_that_are_not_plain_are_read_each_time() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "KEPT", 3)
-    kept: dict[bytes, Any] = {}
-    monkeypatch.setattr(parsing, "_known_values", kept)
+    monkeypatch.setattr(jobspecs, "KEPT", 3)
+    kept: dict[str | bytes, Any] = {}
+    monkeypatch.setattr(jobspecs, "_known", kept)
     for cores in range(1, 9):
         assert as_request(jobspec(cores)).resources[0].children[0].count.min == cores
     assert len(kept) == 3
-    monkeypatch.setattr(parsing, "LENGTH_MAX", 10)
+    monkeypatch.setattr(jobspecs, "LENGTH_MAX", 10)
     kept.clear()
     assert as_request(jobspec()) is not as_request(jobspec())
     assert as_request("slot=2/[core=1]") is not as_request("slot=2/[core=1]")
@@ -102,3 +102,13 @@ def test_json_is_a_request_whatever_stands_in_it() -> None:
     g = fluxres.ResourceGraph(expand(Recipe("cluster", children=(Recipe("core", count=4),)), origin=uuids.new_origin()))
     text = str(jobspec()).replace("'", '"').replace("app", "https://site/data")
     assert len(g.allocate("\n " + text, job="a")) == 2
+
+
+def test_text_of_several_lines_is_a_shape_options_or_a_document() -> None:
+    assert as_request("slot=2/\n core=3").resources == as_request("slot=2/core=3").resources
+    assert as_request("-N2\n-c4").resources == as_request("-N2 -c4").resources
+    text = json.dumps(jobspec(), indent=1)
+    for written in (text, f"\n# a comment\n---\n{text}", text.replace("{\n", '{\n "version": 1,\n', 1)):
+        assert as_request(written) == as_request(jobspec())
+    with pytest.raises(InputError, match=r"<text>:1:1: cores: unknown key 'cores'"):
+        as_request("cores: 4\nnodes: 2\n")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres import limits
+from fluxres.documents import safe_xml
+from fluxres.documents.safe_xml import Element
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import safe_xml
-from fluxres.formats.safe_xml import Element
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn", "Co")), max_size=8)
 LEAF: st.SearchStrategy[ElementTree.Element] = st.nothing()

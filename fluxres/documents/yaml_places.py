@@ -1,0 +1,115 @@
+"""Where each value of a YAML text begins.
+
+Reading a document keeps no places.  When a message names one, the text is parsed once more, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+Key = str | int
+
+#: the event parser: LibYAML's where PyYAML was built with it
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_STARTS: Final = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_ENDS: Final = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+
+
+def events(text: str) -> Iterator[Any]:
+    """The parser's events; `yaml.parse` asks it for each of them twice."""
+    parser = LOADER(text)
+    try:
+        while (event := parser.get_event()) is not None:
+            yield event
+    finally:
+        parser.dispose()
+
+
+class Place(NamedTuple):
+    """Where a value begins, and its key; line and column from 1. The key of a list item is the item."""
+
+    line: int
+    column: int
+    key_line: int
+    key_column: int
+    inside: dict[Key, Place]
+
+
+def places(text: str) -> Place:
+    """The place of everything in a text that was read before. Cost O(text).
+
+    >>> places("a: 1\\nb: [x, y]\\n").inside["b"].inside[1][:2]
+    (2, 8)
+    """
+    stack: list[_Open] = []
+    anchors: dict[str | None, dict[Key, Place]] = {}
+    for event in events(text):
+        if isinstance(event, _ENDS):
+            frame = stack.pop()
+            frame.merge()
+            if not stack:
+                return frame.place
+            continue
+        if not isinstance(event, (*_STARTS, yaml.ScalarEvent, yaml.AliasEvent)):
+            continue
+        top = stack[-1] if stack else None
+        if top is not None and top.is_map and top.key is None:
+            top.key = event
+            continue
+        inside = anchors.get(event.anchor, {}) if isinstance(event, yaml.AliasEvent) else {}
+        if isinstance(event, _STARTS) and event.anchor is not None:
+            anchors[event.anchor] = inside
+        place = _entry(event, event if top is None else top.key or event, inside)
+        if top is not None:
+            top.add(place)
+        if isinstance(event, _STARTS):
+            stack.append(_Open(place, isinstance(event, yaml.MappingStartEvent)))
+        elif top is None:
+            return place
+    raise AssertionError("called for a text with a document in it")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list whose end has not come yet."""
+
+    place: Place
+    is_map: bool
+    key: Any = None
+    merged: list[Place] = field(default_factory=list)
+
+    def add(self, place: Place) -> None:
+        key, self.key = self.key, None
+        inside = self.place.inside
+        if not self.is_map:
+            inside[len(inside)] = place
+        elif key.value == "<<" and key.implicit[0]:
+            self.merged.append(place)
+        else:
+            inside[key.value] = place
+
+    def merge(self) -> None:
+        for merged in self.merged:
+            for source in merged.inside.values() if 0 in merged.inside else (merged,):
+                for key, place in source.inside.items():
+                    self.place.inside.setdefault(key, place)
+
+
+def _entry(value: Any, key: Any, inside: dict[Key, Place]) -> Place:
+    begin, named = value.start_mark, key.start_mark
+    return Place(begin.line + 1, begin.column + 1, named.line + 1, named.column + 1, inside)
+
+
+def position(root: Place, path: Iterable[Key], *, key: bool = False) -> tuple[int, int]:
+    """Line and column of the value (or last key) at a path, or of the nearest one above that exists."""
+    found = root
+    for step in path:
+        if step not in found.inside:
+            return found[:2]
+        found = found.inside[step]
+    return found[2:4] if key else found[:2]
