@@ -1,7 +1,6 @@
-"""Requests from whatever a user has: a shape, short options, a jobspec as values, JSON, YAML or a file.
+"""Requests from any source: a shape, short options, or a jobspec as values, JSON, YAML or a file.
 
-The languages themselves stand in ``syntax``; what a file or a YAML text needs (places, bounds, one reader for all
-documents) is here, a layer above.
+The languages themselves are in ``syntax``; this layer adds files and YAML (places, bounds, one reader for all documents).
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ class Request(jobspec.Request):
         duration_s: Length | None = None,
         format: str | None = None,
     ) -> Request:
-        """A request from any form.
+        """Read a request of any form.
 
         Args:
             source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; short options such as ``-N4 -c8``; a jobspec
-                (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
-            duration_s: seconds, in place of those of the jobspec.
-            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
-                honour stands in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peer_requests`).
+                (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for standard input.
+            duration_s: seconds; overrides the duration of the jobspec.
+            format: `hyperqueue`, `canary` or `ctest` for text in the language of that system; what only its own rules could
+                honour goes into ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peer_requests`).
 
         Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
 
@@ -66,7 +65,7 @@ def _read(source: object) -> Request:
         return _document(source)
     if isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
         return _document(source.encode())
-    return _of(as_request(source))  # type: ignore[arg-type]  # it refuses by name what is none of its forms
+    return _of(as_request(source))  # type: ignore[arg-type]  # it raises for any other type
 
 
 def _of(found: jobspec.Request) -> Request:
@@ -85,13 +84,13 @@ def _of_peer(source: object, format: str) -> Request:
         text = source_text.decode(data, file)
     found = peer_requests.parse(text, format)
     if len(found) > 1:
-        hint = "fluxres.formats.peer_requests.parse gives each"
-        raise UsageError(f"{len(found)} alternatives, and a request is one of them", where="request", hint=hint)
+        hint = "fluxres.formats.peer_requests.parse returns all of them"
+        raise UsageError(f"{len(found)} alternatives, but a request is a single one", where="request", hint=hint)
     return _of(found[0].request)
 
 
 _known: dict[bytes, Request] = {}
-"""What small documents say, by content: the same few jobspecs come again and again, and reading one takes a millisecond."""
+"""Requests of small documents by content: the same few jobspecs recur, and reading one takes a millisecond."""
 
 
 def _document(source: str | bytes | Path) -> Request:

@@ -1,8 +1,7 @@
-"""Plain values → msgspec documents, with messages for people.
+"""Convert plain values to msgspec documents, with readable messages.
 
-msgspec converts and checks at C speed, and says ``Expected `int`, got `str` - at `$.parts[...].count```: without the
-value, the line or the key.  So when it refuses, the values are walked once more along the same type definitions for the
-first thing that is wrong.
+msgspec converts and checks at C speed, but its messages (``Expected `int`, got `str` - at `$.parts[...].count```) lack the value,
+the line and the key. So when it refuses, the values are walked again along the same type definitions to find the first error.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ T = TypeVar("T")
 
 _WITH_UNIT = re.compile(r"([0-9]+) ?([A-Za-z/]{1,12})")
 _WITH_UNITS: Final = ("size", "capacity")
-"""Keys whose unit stands beside them."""
+"""Keys whose unit has a key of its own."""
 
 
-class _Found(Exception):  # carries the first finding out of the walk
+class _Found(Exception):  # carries the first error out of the walk
     def __init__(self, path: list[Key], message: str, hint: str = "", *, key: bool = False) -> None:
         super().__init__(message)
         self.path, self.message, self.hint, self.key = path, message, hint, key
@@ -34,7 +33,7 @@ class _Found(Exception):  # carries the first finding out of the walk
 def convert(document: Document, kind: type[T]) -> T:
     """The document as `kind`.
 
-    Errors: InputError with file, line, column, path, what was expected and what stands there.
+    Errors: InputError with file, line, column, path, the expected and the actual value.
 
     >>> from fluxres.formats import cluster_schema, yaml_document
     >>> convert(yaml_document.load(b"{fluxres: 1, resources: [{type: core, count: four}]}"), cluster_schema.Cluster)
@@ -55,7 +54,7 @@ def convert(document: Document, kind: type[T]) -> T:
 
 
 def short(value: object) -> str:
-    """A value for a message, cut where it gets long.
+    """A value for a message, truncated if it is long.
 
     >>> short("x" * 100)
     "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'"
@@ -72,13 +71,13 @@ def short(value: object) -> str:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """A hint for a word that is not known.
+    """A hint for an unknown word.
 
     >>> nearest("cuont", ["count", "type"])
     "did you mean 'count'?"
     """
     near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def _bounds(kind: Any) -> str:
@@ -87,7 +86,7 @@ def _bounds(kind: Any) -> str:
 
 
 def _beyond(kind: Any, value: Any) -> str:
-    """The upper bound, which a message names only where it was passed: it stands above all that people write."""
+    """The upper bound, which a message mentions only if it was exceeded, since it is far above all realistic values."""
     return f" and <= {kind.le}" if kind.le is not None and kind.ge == 0 and value > kind.le else ""
 
 
@@ -114,7 +113,7 @@ def _describe(kind: Any) -> str:
 
 
 def _takes(kind: Any, value: object) -> bool:
-    """Whether a value is of the sort (not yet the range) that `kind` wants."""
+    """Whether a value is of the type (not necessarily in the range) that `kind` requires."""
     match kind:
         case inspect.AnyType():
             return True
@@ -139,7 +138,7 @@ def _takes(kind: Any, value: object) -> bool:
 
 
 def _beside(value: object, kind: Any, path: list[Key]) -> str:
-    """A hint for a number that has its unit with it."""
+    """A hint for a number written together with its unit."""
     found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and isinstance(kind, inspect.IntType) else None
     return f"the unit has a key of its own: {path[-1]}: {found[1]}, unit: {found[2]}" if found and path[-1] in _WITH_UNITS else ""
 
@@ -173,7 +172,7 @@ def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
 
 
 def _check_scalar(value: Any, kind: Any, path: list[Key], whole: Any) -> None:
-    # Made only for the value that is wrong: hundreds of thousands before it are right.
+    # Described only for the wrong value: hundreds of thousands before it may be right.
     match kind:
         case inspect.LiteralType():
             if value not in kind.values:

@@ -1,10 +1,10 @@
-"""YAML and JSON text → plain values, with the place of each value, at a bounded price.
+"""YAML and JSON text → plain values, with the place of each value, at a bounded cost.
 
-PyYAML's own constructors are not used.  They resolve YAML 1.1 (``no`` is false, ``12:30`` is 750), keep the
-last of two equal keys, follow aliases without counting, and recurse once a level.  Its event parser, in C
-where it was built, is sound; the composer over it here is one loop with an explicit stack.
+PyYAML's own constructors are not used. They resolve YAML 1.1 (``no`` is false, ``12:30`` is 750), keep the last of two equal
+keys, follow aliases without counting, and recurse at every level. Its event parser, in C where available, is sound; the composer
+on top of it is one loop with an explicit stack.
 
-Places are wanted only when something is wrong, so none are stored: a message looks through the text once more.
+Places are needed only for errors, so none are stored: a message scans the text again.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Key = str | int
 Places = dict[int, dict[Key, Place]]
 
 _FLATTER: Final = f"a machine has at most {limits.DEPTH_MAX} levels"
-#: steps of a path that are shown at its beginning and at its end
+#: number of steps of a path shown at its beginning and at its end
 _SHOWN: Final = (8, 4)
-#: characters of a key that are shown: one may be as long as its file
+#: number of characters of a key shown: a key may be as long as its file
 _KEY_SHOWN: Final = 255
 
 #: the event parser: LibYAML's where PyYAML was built with it
@@ -61,7 +61,7 @@ def looks_like_a_number(text: str) -> bool:
 
 
 def path_text(path: Iterable[Key]) -> str:
-    """A path in a document as people write it.
+    """A path in a document as text.
 
     >>> path_text(("resources", 0, "with", 1, "count"))
     'resources[0].with[1].count'
@@ -84,11 +84,11 @@ class Document:
     """The values of one file.
 
     Args:
-        values: dicts, lists, str, int, float, bool and None; an aliased part is one object in several places.
+        values: dicts, lists, str, int, float, bool and None; an aliased part is one object that occurs several times.
         file: its name for messages.
         text: what it was read from.
-        path: of the file, from whose folder includes start; None for standard input and text given.
-        is_made: values of a caller, without a text: a place in them is a path without a line.
+        path: of the file; includes are relative to its directory; None for standard input and given text.
+        is_made: values of a caller, without a text: their places are paths without lines.
     """
 
     values: object
@@ -109,9 +109,9 @@ class Document:
 
         Args:
             path: keys and list indexes from the top.
-            key: the place of the last key instead of its value.
+            key: return the place of the last key instead of its value.
 
-        Cost: a look through the text as far as the value; from the second call on, one more reading of it all.
+        Cost: a scan of the text up to the value; from the second call on, one more reading of all of it.
 
         >>> load(b"a: 1\\nb: [x, y]\\n").position(["b", 1])
         (2, 8)
@@ -140,7 +140,7 @@ class Document:
         return found[:2] if key else found[2:]
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
-        """``file:line:column: path.in.document``, as every message begins."""
+        """``file:line:column: path.in.document``, the beginning of every message."""
         path = list(path)
         place = self.file
         if not self.is_made:
@@ -157,7 +157,7 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
             contains a line break.
         file: name for messages instead of the path.
 
-    Errors: InputError ``FILE:line:col: path: …`` for what cannot be read, LimitExceeded for what is too large.
+    Errors: InputError ``FILE:line:col: path: …`` if it cannot be read, LimitExceeded if it is too large.
 
     >>> load(b"{count: 0x10, on: yes}").values
     {'count': 16, 'on': 'yes'}
@@ -169,7 +169,7 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
 def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Document:
     """The document in these bytes; see :func:`load`."""
     if len(data) > limits.DOCUMENT_BYTES_MAX:
-        raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
+        raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=file)
     text = source_text.decode(data, file)
     if text.lstrip()[:1] in ("{", "["):
         values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file)
@@ -177,15 +177,15 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Doc
             return Document(values, file, text, path, is_json=True)
     if len(data) > limits.YAML_BYTES_MAX:
         raise LimitExceeded(
-            f"{len(data)} bytes of YAML, at most {limits.YAML_BYTES_MAX} are read",
+            f"{len(data)} bytes of YAML, at most {limits.YAML_BYTES_MAX} are allowed",
             where=file,
-            hint="large documents are read as JSON",
+            hint="use JSON for large documents",
         )
     return Document(_Composer(file).compose(text), file, text, path)
 
 
 def _parse_json(text: str, data: bytes, file: str) -> object | None:
-    """The values of a JSON text, or None if it is not JSON: then it may still be YAML's flow style."""
+    """The values of a JSON text, or None if it is not JSON; it may still be YAML's flow style."""
     try:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -195,13 +195,13 @@ def _parse_json(text: str, data: bytes, file: str) -> object | None:
     json_places.require_bounded(data, values, file)
     if json_places.keys_of(values) != json_places.written_keys(data):
         line, column, path = json_places.first_duplicate(text)
-        raise InputError("the key stands here twice", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
-    return values  # type: ignore[no-any-return]  # whatever JSON has: the caller checks
+        raise InputError("duplicate key", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
+    return values  # type: ignore[no-any-return]  # any JSON value: the caller checks it
 
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is being read."""
+    """An open mapping or list."""
 
     value: Any
     is_map: bool
@@ -246,23 +246,25 @@ class _Composer:
             elif kind is yaml.DocumentStartEvent:
                 documents += 1
                 if documents > 1:
-                    self._fail("a second document begins here", event, hint="one file holds one document; remove the '---'")
+                    self._fail(
+                        "a second document begins here", event, hint="a file must have a single document; remove the '---'"
+                    )
         if documents == 0:
-            raise InputError("is empty", where=f"{self.file}:1:1", hint="a document has at least one key")
+            raise InputError("is empty", where=f"{self.file}:1:1", hint="a document must have at least one key")
         return self.root
 
     def _events(self, text: str) -> Iterator[Any]:
         parser = None
         try:
             parser = LOADER(text)
-            # yaml.parse asks for each event twice.
+            # yaml.parse requests each event twice.
             while (event := parser.get_event()) is not None:
                 yield event
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f"{self.file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else self.file
             problem = (error.problem or error.context or "cannot be read").replace("'\\t'", "a tab")
-            hint = "YAML indents with spaces, never with tabs" if "\t" in self._line(text, mark) else ""
+            hint = "YAML is indented with spaces, not with tabs" if "\t" in self._line(text, mark) else ""
             path = path_text(self._path())
             raise InputError(problem, where=f"{where}: {path}" if path else where, hint=hint) from None
         except yaml.YAMLError as error:
@@ -299,7 +301,7 @@ class _Composer:
     def _more(self, event: Any, values: int = 1) -> None:
         self.count += values
         if self.count > limits.DOCUMENT_VALUES_MAX:
-            hint = "repeat with 'count' or 'use', which cost nothing"
+            hint = "use 'count' or 'use' for repetition, which cost nothing"
             self._fail(f"more than {limits.DOCUMENT_VALUES_MAX} values", event, limit=True, hint=hint)
 
     def _scalar(self, event: Any) -> None:
@@ -321,13 +323,13 @@ class _Composer:
             self.anchors[event.anchor] = (key, 1, 0)
         frame.merging = key == "<<" and event.implicit[0]
         if not frame.merging and key in frame.value:
-            self._fail("the key stands here twice", event, hint="remove one", path=self._path(key))
+            self._fail("duplicate key", event, hint="remove one", path=self._path(key))
         frame.key, frame.key_line, frame.key_column = key, event.start_mark.line, event.start_mark.column
 
     def _value(self, event: Any) -> str | int | float | bool | None:
         text: str = event.value
         if event.tag is not None:
-            self._fail(f"tags such as {event.tag} are not read", event, hint="write the value without it")
+            self._fail(f"tags such as {event.tag} are not supported", event, hint="write the value without it")
         if not event.implicit[0]:
             return text
         if text in WORDS:
@@ -345,9 +347,9 @@ class _Composer:
         self._more(event)
         is_map = isinstance(event, yaml.MappingStartEvent)
         if event.tag is not None:
-            self._fail(f"tags such as {event.tag} are not read", event, hint="write the value without it")
+            self._fail(f"tags such as {event.tag} are not supported", event, hint="write the value without it")
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
-            self._fail(f"a {'mapping' if is_map else 'list'} cannot be a key", event, hint="keys are text")
+            self._fail(f"a {'mapping' if is_map else 'list'} cannot be a key", event, hint="keys must be text")
         if len(self.stack) >= limits.DOCUMENT_DEPTH_MAX:
             self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, hint=_FLATTER)
         value: Any = {} if is_map else []
@@ -375,21 +377,21 @@ class _Composer:
             self._fail(f"no anchor '&{event.anchor}' above", event)
         target = self.anchors[event.anchor]
         if target is None:
-            self._fail(f"'*{event.anchor}' stands inside its own anchor", event, hint="a value cannot contain itself")
+            self._fail(f"'*{event.anchor}' is inside its own anchor", event, hint="a value cannot contain itself")
         value, count, height = target
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
             self._fail(f"the alias '*{event.anchor}' cannot be a key", event, hint="write the key")
         self.aliased += count
         if self.aliased > limits.ALIASED_VALUES_MAX:
-            hint = "repeat with 'count' or 'use', which cost nothing"
-            self._fail(f"aliases stand for more than {limits.ALIASED_VALUES_MAX} values", event, limit=True, hint=hint)
+            hint = "use 'count' or 'use' for repetition, which cost nothing"
+            self._fail(f"aliases expand to more than {limits.ALIASED_VALUES_MAX} values", event, limit=True, hint=hint)
         if len(self.stack) + height > limits.DOCUMENT_DEPTH_MAX:
             self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, hint=_FLATTER)
         self._more(event, count)
         self._put(value, event.start_mark.line, event.start_mark.column, event, height=height)
 
     def _put(self, value: Any, line: int, column: int, event: Any, *, height: int = 0) -> None:
-        """A finished value to where it belongs."""
+        """Put a finished value where it belongs."""
         if not self.stack:
             self.root = value
             if self.places is not None:

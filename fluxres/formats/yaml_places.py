@@ -1,7 +1,7 @@
-"""Where the value at a path stands in a YAML text: one look through its events, which ends at the value.
+"""Find the value at a path in a YAML text in one scan of its events, which ends at the value.
 
-A message names one place.  Keeping the places of all values of a document, or making the values again, would cost more than
-reading it did.  What is not on the path is passed over by counting how deep it is.
+A message needs one place. Storing the places of all values of a document, or building the values again, would cost more than
+reading it did. Everything off the path is skipped by counting depth.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 def locate(parser: Any, path: Sequence[Key]) -> Place | None:
-    """The place of the value at a path, or of the nearest one above that exists, in a text that can be read.
+    """The place of the value at a path, or of the nearest existing one above it, in a valid text.
 
     Args:
-        parser: with the events of the text.
+        parser: delivers the events of the text.
 
-    Returns: None where the path leads through an alias or merged keys: the value then stands elsewhere.
-    Cost: O(text up to the value), and no values.
+    Returns: None if the path leads through an alias or merged keys: the value is then elsewhere.
+    Cost: O(text up to the value), without building values.
 
     >>> locate(yaml.SafeLoader("a: 1\\nb: [x, y]\\n"), ["b", 1])
     (2, 8, 2, 8)
@@ -56,7 +56,7 @@ def _place(first: Any, value: Any) -> Place:
 
 
 def _item(parser: Any, index: int) -> tuple[Any, Any] | None:
-    """The beginning of an item, twice; the parser stands behind it."""
+    """The beginning of an item, twice; leaves the parser after it."""
     event = parser.get_event()
     for _ in range(index):
         if type(event) in _ENDS:
@@ -67,7 +67,7 @@ def _item(parser: Any, index: int) -> tuple[Any, Any] | None:
 
 
 def _key(parser: Any, key: Key) -> tuple[Any, Any] | None:
-    """The key in a mapping and the beginning of its value. An alias for the value stands for keys that may be merged."""
+    """The place of a key in a mapping and of the beginning of its value. An alias in place of the value may mean merged keys."""
     merged = None
     event = parser.get_event()
     while type(event) not in _ENDS:
@@ -82,7 +82,7 @@ def _key(parser: Any, key: Key) -> tuple[Any, Any] | None:
 
 
 def _pass_over(parser: Any, event: Any) -> None:
-    """Read to the end of the value that begins with an event."""
+    """Skip to the end of the value that begins with an event."""
     depth = 1 if type(event) in _STARTS else 0
     get_event = parser.get_event
     while depth:
